@@ -17,10 +17,9 @@ from profiles import is_deep
 from xmlcall import Reply, UsageError, bind, render
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.bench.case import Case, judge_case
+from xmlcall.bench.case import Case, judge_case, messages_of
 from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, settled
-from xmlcall.bench.history import said
 from xmlcall.bench.oracle import calling, oracle_calls
 from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, in_lanes, incumbent, most_replies
 from xmlcall.bench.probe_cases import WITHOUT_CALL, probe_cases
@@ -31,6 +30,7 @@ from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse
 from xmlcall.profiles.folder import named, shipped
 from xmlcall.profiles.profile import Profile
+from xmlcall.prompting.writer import in_text
 from xmlcall.turn.anchors import NEEDS_NONE
 from xmlcall.types.calls import ToolCall
 from xmlcall.types.completion import Chunk, CompletionRequest
@@ -467,11 +467,11 @@ def test_a_right_value_was_said() -> None:
 async def test_what_was_said_before_is_written_in_the_form_of_the_way() -> None:
     case = next(case for case in CASES if case.category == "answered")
     catalog = catalog_of(case)
-    text = said(case.messages, catalog, format_of(way_of("hermes"), Settings()))
+    native = messages_of(case.messages)
+    text = in_text(native, catalog, format_of(way_of("hermes"), Settings()))
     assert [message.role for message in text] == ["user", "assistant", "user"]
     assert "<tool_call>" in text[1].content
     assert text[2].content.startswith("<tool_response>")
-    native = said(case.messages, catalog, None)
     assert [message.role for message in native][:3] == ["user", "assistant", "tool"]
     assert native[1].tool_calls[0].id == native[2].tool_call_id
     reminded, decided = (conversation(way_of("xml"), case, Settings(call_threshold=threshold)) for threshold in (None, "auto"))

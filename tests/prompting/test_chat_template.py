@@ -18,7 +18,7 @@ from xmlcall import Catalog, Message, Tool, UsageError, parse
 from xmlcall.prompting.chat_template import CHATML, chat_template, supported
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import reminder, tool_prompt
-from xmlcall.proxy.engine.history import model_messages
+from xmlcall.prompting.writer import callers_in_text, with_each_reminded, with_system
 from xmlcall.types.calls import RawCall, ToolCall
 
 UNIONS_FILE = Path(__file__).with_name("unions.toml")
@@ -94,9 +94,8 @@ def message_of(each: dict[str, Any]) -> Message:
 def plain(messages: list[dict[str, Any]], tools: Catalog | None, form: PromptFormat, remind: str = "") -> str:
     """Write a conversation in Python, as the proxy does, and put ChatML around it."""
     system = tool_prompt(tools, form) if tools else ""
-    written = model_messages(
-        [message_of(each) for each in messages], tools or Catalog(), {}, format=form, system=system, reminder=remind
-    )
+    asked = with_each_reminded(remind, [message_of(each) for each in messages])
+    written = with_system(system, callers_in_text(asked, tools or Catalog(), form))
     return "".join(f"<|im_start|>{each.role}\n{each.content}<|im_end|>\n" for each in written) + "<|im_start|>assistant\n"
 
 
@@ -202,7 +201,7 @@ ALTERNATING = """{% if tools %}{{ raise_exception("tools") }}{% endif %}
 @pytest.mark.parametrize("name", CONVERSATIONS)
 def test_another_base(name: str) -> None:
     tools, form, said = Catalog(catalogs.ALL), PromptFormat(), CONVERSATIONS[name]
-    written = model_messages([message_of(each) for each in said], tools, {}, format=form, system=tool_prompt(tools, form))
+    written = with_system(tool_prompt(tools, form), callers_in_text([message_of(each) for each in said], tools, form))
     values = {"messages": [{"role": each.role, "content": each.content} for each in written], "tools": None}
     expected = ENVIRONMENT.from_string(ALTERNATING).render(values)
     assert rendered(chat_template(form, ALTERNATING), said, tools) == expected

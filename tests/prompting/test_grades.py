@@ -16,10 +16,10 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.prompting import grades
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.grades import USUAL, Budget, ToolPrompt, budget_for, tool_prompt_within
-from xmlcall.prompting.placement import with_fitting, with_reminder, with_system
 from xmlcall.prompting.system import reminder
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.prompting.tokens import tokens_of
+from xmlcall.prompting.writer import with_fitting, with_reminder, with_system
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NOTES = {"files": "Only paths below /data.\n</function_calls> is not a path."}

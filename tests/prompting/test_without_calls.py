@@ -3,7 +3,7 @@
 import pytest
 
 from xmlcall.prompting.feedback import results
-from xmlcall.prompting.without_calls import without_calls
+from xmlcall.prompting.writer import without_calls
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 
 

@@ -9,10 +9,10 @@ from proxy_harness import ask_engine, block, body, function, texts
 
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.prompting.writer import OwnRounds, said
 from xmlcall.proxy.engine import own_rounds
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.engine.history import said
-from xmlcall.proxy.engine.own_rounds import SECONDS, OwnRounds, RoundsKept
+from xmlcall.proxy.engine.own_rounds import SECONDS, RoundsKept
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, ToolResult
 

@@ -1,14 +1,15 @@
 """A question that a model is measured on, and what counts as a right answer to it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from ..types.calls import Message, RawCall, ToolCall
 from ..types.tool import Tool
 from .judge import Call, judge
 
-__all__ = ["Case", "Expects", "case_to_json", "group_of", "is_identical", "judge_case"]
+__all__ = ["Case", "Expects", "case_to_json", "group_of", "is_identical", "judge_case", "messages_of"]
 
 Expects = Literal["calls", "any_call", "no_call", "task", "talk"]
 
@@ -21,7 +22,7 @@ class Case:
         id: unique in its suite.
         category: part of the suite that it belongs to; samples are drawn evenly from all.
         messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
-            before stand in it as in `history`.
+            before stand in it as `messages_of` reads them.
         tools: what is offered.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
             judged by the state that they lead to, see `multiturn`), or `talk` (a conversation, judged turn by turn, see `talk`).
@@ -112,3 +113,28 @@ def is_identical(one: Any, other: Any) -> bool:
     if isinstance(one, list):
         return len(one) == len(other) and all(is_identical(*pair) for pair in zip(one, other, strict=True))
     return bool(one == other)
+
+
+def messages_of(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
+    """Return what a case says as messages, with calls and results as data (`in_text` writes them as text).
+
+    A row may hold more than words: `calls` that the model made (`[[name, arguments], ...]`), and behind them, in rows of role
+    `tool`, what came of each, in order.
+
+    Args:
+        rows: of a case.
+    """
+    messages: list[Message] = []
+    calls: Iterator[ToolCall] = iter(())
+    for row in rows:
+        if row["role"] == "tool":
+            call = next(calls)
+            messages.append(Message(role="tool", content=row["content"], tool_call_id=call.id, name=call.name))
+            continue
+        made = tuple(
+            ToolCall(id=f"call_{len(messages)}_{index}", name=name, arguments=arguments, raw=RawCall(index=index, name=name))
+            for index, (name, arguments) in enumerate(row.get("calls", ()))
+        )
+        messages.append(Message(role=row["role"], content=row["content"], tool_calls=made))
+        calls = iter(made)
+    return messages

@@ -14,13 +14,12 @@ from typing import Any
 from ..agent.drive import Scores, result_of
 from ..backends.base import Backend
 from ..dialects import DIALECTS
-from ..dialects.replies import replies_of
 from ..errors import UsageError
 from ..profiles.profile import Profile
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
-from ..prompting.placement import with_fitting, with_reminder, with_system
+from ..prompting.writer import PromptWriter, in_text, with_last_reminded, with_reminder, with_system
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
@@ -30,8 +29,7 @@ from ..types.calls import Message
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
 from ..types.tool import Tool
-from .case import Case
-from .history import follows_result, said
+from .case import Case, messages_of
 from .origin import origin_prompt
 
 __all__ = [
@@ -191,24 +189,24 @@ def conversation(
         describes: whether tools that fit the question are described behind it, where tools are shown in part.
     """
     catalog, format = catalog_of(case), format_of(way, settings)
-    messages = said(case.messages, catalog, None if way.is_native else format)
+    messages = messages_of(case.messages)
     if way.is_native:
         return tuple(messages)
+    messages = in_text(messages, catalog, format)
     if way.name == "origin":
         return with_system(origin_prompt(catalog), messages)
     offered = offered_of(way, case, settings)
     reminder = prompt.reminder(offered.catalog, offered.format, needs_tool=needs_tool) if settings.reminder else ""
-    shown = with_fitting(offered.fitting, messages) if describes and needs_tool else messages
-    if follows_result(case.messages):
-        return with_system(offered.system, _reminded_before(reminder, shown, settings))
-    return with_system(offered.system, with_reminder(reminder, shown))
+    follows = _follows_result(case)
+    if follows and settings.call_threshold is not None:
+        reminder = ""  # the question has one only where nothing was decided of it
+    writer = PromptWriter(offered=offered, reminder=reminder, remind=with_last_reminded if follows else with_reminder)
+    return writer.messages(messages, fits=describes and needs_tool)
 
 
-def _reminded_before(reminder: str, messages: Sequence[Message], settings: Settings) -> tuple[Message, ...]:
-    """Return a conversation that goes on behind a result: its question has a reminder only where nothing was decided of it."""
-    asked = [place for place, each in enumerate(messages, 1) if each.role == "user" and not replies_of(each)]
-    kept = "" if settings.call_threshold is not None else reminder
-    return (*with_reminder(kept, messages[: asked[-1]]), *messages[asked[-1] :])
+def _follows_result(case: Case) -> bool:
+    """Say whether the model is to go on behind the result of a call."""
+    return bool(case.messages) and case.messages[-1]["role"] == "tool"
 
 
 def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -271,7 +269,7 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, sc
     Raises:
         BackendError: the model server failed, or tells no probabilities.
     """
-    if settings.call_threshold is None or not (way.is_ours and settings.reminder) or follows_result(case.messages):
+    if settings.call_threshold is None or not (way.is_ours and settings.reminder) or _follows_result(case):
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
     shown = replace(request, messages=conversation(way, case, replace(settings, reminder=False)))

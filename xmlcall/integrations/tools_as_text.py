@@ -29,10 +29,9 @@ from ..parsing.repeated_calls import identity, once
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget
-from ..prompting.placement import with_reminder
+from ..prompting.writer import PromptWriter, callers_in_text, with_each_reminded, with_words
 from ..proxy.engine.call_stream import Sender
 from ..proxy.engine.catalogs import Catalogs
-from ..proxy.engine.history import model_messages
 from ..proxy.engine.naming import offered_names, renamed
 from ..proxy.engine.said_once import SaidOnce
 from ..proxy.formats.contract import (
@@ -175,17 +174,16 @@ class Rewriter:
         """Write the conversation, what is asked for in words at its end."""
         form = replace(settings.format, parallel=request.parallel)
         tools, reminder = self._catalogs.prompts(catalog, form, {}, _WHOLE)
-        messages = _history(request.messages, catalog, form, tools.system, reminder if settings.reminder else "")
+        writer = PromptWriter(
+            offered=tools,
+            reminder=reminder if settings.reminder else "",
+            remind=with_each_reminded,
+            in_text=partial(callers_in_text, catalog=catalog, format=form),
+        )
+        messages = writer.messages(request.messages)
         for words in _demands(request, catalog, form):
-            messages = with_reminder(words, messages) if messages[-1].role == "user" else (*messages, _said(words))
+            messages = with_words(words, messages)
         return messages
-
-
-def _history(
-    messages: Sequence[Message], catalog: Catalog, form: PromptFormat, system: str, reminder: str
-) -> tuple[Message, ...]:
-    """Write a conversation from what the caller sends alone: a gateway has many processes, and the model's words are nowhere."""
-    return model_messages(messages, catalog, {}, format=form, system=system, reminder=reminder)
 
 
 def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iterator[str]:
@@ -194,10 +192,6 @@ def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iter
         yield prompt.demand(form, request.choice.name)
     elif len(catalog) and request.sampling.json_schema is not None:
         yield prompt.json_answer(request.sampling.json_schema, form)
-
-
-def _said(words: str) -> Message:
-    return Message(role="user", content=words)
 
 
 def _has_calls(messages: Any) -> bool:

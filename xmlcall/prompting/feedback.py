@@ -23,7 +23,10 @@ from ..types.calls import MISSING, InvalidCall, Issue, Message, Tool, ToolCall, 
 from .format import ENGLISH, PromptFormat
 from .results import result_text
 
-__all__ = ["feedback", "results"]
+__all__ = ["Answered", "feedback", "results"]
+
+Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
+"""The calls of a reply in order, each with its result; what cannot run has none."""
 
 _DOTS = "..."
 _LONGEST_REQUEST = 2000  # characters; a longer one is not said again

@@ -38,9 +38,9 @@ from ..types.calls import Message, Tool
 from ..types.conversation import ToolReply, Written
 from .earlier_turns import Line, block, line_of
 from .more import handle_of, line_end, line_start
-from .placement import put_around
 from .templates import render
 from .tokens import tokens_of
+from .writer import put_around
 
 __all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
 

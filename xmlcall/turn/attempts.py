@@ -16,11 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import UsageError
-from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
+from ..prompting.feedback import Answered
+from ..types.calls import InvalidCall, Message, ToolCall
 
-__all__ = ["Answered", "Attempts", "RepairPolicy", "none_can_run"]
-
-Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
+__all__ = ["Attempts", "RepairPolicy", "none_can_run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,14 +10,14 @@ from typing import Final
 
 from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
-from ..prompting.placement import with_reminder
+from ..prompting.writer import Forms, with_reminder
 from ..tools.catalog import Catalog
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
 from .machine import Script
 from .tool_need import Threshold, ToolNeed, ask_tool_need
 
-__all__ = ["FirstRequest", "Forms", "decide"]
+__all__ = ["FirstRequest", "decide"]
 
 READ_AGAIN: Final = 8000  # characters of a conversation that is read once more without the tool prompt
 
@@ -51,24 +51,6 @@ class FirstRequest:
         """Return it with each of its requests changed in the same way."""
         otherwise, bare, unoffered = (form and change(form) for form in (self.otherwise, self.bare, self.unoffered))
         return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Forms:
-    """One conversation in the forms in which a model may get it, the person's words last.
-
-    Args:
-        reminded: after the tool prompt, with the usual reminder.
-        bare: after the tool prompt, without a reminder and without descriptions of tools at the end; None where nothing is to be
-            decided.
-        shown: the same with those descriptions; None if there are none.
-        unoffered: without the tool prompt and without earlier calls; None where nothing is to be decided.
-    """
-
-    reminded: CompletionRequest
-    bare: CompletionRequest | None = None
-    shown: CompletionRequest | None = None
-    unoffered: CompletionRequest | None = None
 
 
 def decide(

@@ -14,8 +14,7 @@ from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom, to
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
-from ..prompting.placement import with_fitting, with_reminder, with_system, without_reminder
-from ..prompting.without_calls import without_calls
+from ..prompting.writer import PromptWriter, with_reminder, with_system, without_reminder
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import Message, Role
 from ..types.capabilities import Capabilities
@@ -23,7 +22,7 @@ from ..types.completion import CompletionRequest
 from .answered import describing
 from .asking import Asking
 from .attempts import RepairPolicy
-from .first_request import FirstRequest, Forms, decide
+from .first_request import FirstRequest, decide
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
@@ -112,16 +111,10 @@ class Opening:
         asking, offered = self.asking, self.offered
         if offered is None:
             return FirstRequest(request=replace(asking.sampling, messages=tuple(self.messages)))
-        reminder, system = self._reminder(), offered.system
+        reminder = self._reminder()
         bare = without_reminder(reminder, self.messages)
-        shown = with_fitting(offered.fitting, bare)
         is_asked = bool(reminder) and bare[-1].role == "user" and not replies_of(bare[-1])
-        forms = Forms(
-            reminded=replace(asking.sampling, messages=with_system(system, with_reminder(reminder, shown))),
-            bare=replace(asking.sampling, messages=with_system(system, bare)),
-            shown=replace(asking.sampling, messages=with_system(system, shown)),
-            unoffered=replace(asking.sampling, messages=without_calls(bare)),
-        )
+        forms = PromptWriter(offered=offered, reminder=reminder).forms(bare, asking.sampling)
         threshold = asking.call_threshold if is_asked else None
         lang = prompt.language_of(last_request(self.messages), asking.lang)
         return (yield from decide(threshold, server, offered.catalog, asking.format, forms, lang=lang))

@@ -36,12 +36,12 @@ from ..dialects.write import beginning
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
-from ..prompting.feedback import feedback, results
+from ..prompting.feedback import Answered, feedback, results
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.pictures import pictures
-from ..prompting.placement import with_note, with_reminder
 from ..prompting.results import denial, result_text
+from ..prompting.writer import with_note, with_reminder
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
@@ -49,7 +49,7 @@ from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from ..types.tool import Tool
 from .answered import OURS
-from .attempts import Answered, Attempts
+from .attempts import Attempts
 from .events import (
     AskedAgain,
     CallDenied,

@@ -103,7 +103,7 @@ def _case(row: Mapping[str, Any], catalog: str, id: str, turn: Mapping[str, Any]
 
 
 def _said(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the rows of an earlier turn, as `bench.history` has them."""
+    """Yield the rows of an earlier turn, as `messages_of` reads them."""
     if "role" in turn:
         yield turn
         return

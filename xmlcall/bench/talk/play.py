@@ -16,12 +16,12 @@ from ...backends.base import Backend
 from ...errors import ContextOverflow
 from ...hosts.base import Host
 from ...hosts.mcp.host import McpHost
+from ...prompting.writer import in_text
 from ...turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ...turn.tool_need import ToolNeed
 from ...types.calls import Message
 from ...types.completion import Usage
-from ..case import Case
-from ..history import said
+from ..case import Case, messages_of
 from ..ordinary import CANNED, canned_tools
 from ..ordinary.canned import CannedHost
 from ..recorder import ReplyRecorder, kept_call, kept_tools
@@ -110,7 +110,8 @@ async def _before(case: Case, loop: ToolLoop) -> list[Message]:
     rows, catalog = case.messages[: -len(case.turns)], await loop.catalog()
     if not catalog:
         rows = tuple(row for row in rows if row["content"] and row["role"] != "tool")
-    return said(rows, catalog, loop.format if loop.mode == "xml" else None)
+    messages = messages_of(rows)
+    return in_text(messages, catalog, loop.format) if loop.mode == "xml" else messages
 
 
 async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played, ends_with_call: bool) -> list[Message]:

@@ -27,13 +27,21 @@ from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.grades import ToolPrompt, budget_for
-from ...prompting.placement import with_fitting, with_reminder
-from ...prompting.without_calls import without_calls
+from ...prompting.writer import (
+    Known,
+    PromptWriter,
+    callers_in_text,
+    rounds_behind,
+    system_first,
+    with_each_reminded,
+    with_last_reminded,
+    with_reminder,
+)
 from ...tools.catalog import Catalog
 from ...turn.answered import describing
 from ...turn.asking import Asking, AskingFields
 from ...turn.attempts import RepairPolicy
-from ...turn.first_request import FirstRequest, Forms, decide
+from ...turn.first_request import FirstRequest, decide
 from ...turn.machine import Script
 from ...turn.opening import last_request
 from ...turn.tool_need import decides
@@ -48,10 +56,9 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from .call_stream import Sender
 from .catalogs import Catalogs
 from .fitting import Fitting
-from .history import model_messages, system_first, with_own_results
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
-from .own_rounds import Known, RoundsKept, rounds_behind
+from .own_rounds import RoundsKept, with_own_results
 from .own_tools import OwnTools
 from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
@@ -200,8 +207,7 @@ class Engine:
         catalog = self._catalogs.of(self._offered(request))
         prompts, reminder = self._prompts(catalog, request)
         known = self._recalled(request, prompts)
-        shown = self._shown(request, prompts)
-        messages = model_messages(shown, catalog, known, format=self._format, system=prompts.system, reminder=reminder)
+        messages = self._writer(request, catalog, prompts, reminder, known).messages(request.messages)
         return await count_tokens(self.backend, messages)
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -336,23 +342,19 @@ class Engine:
             schema: of the answer, if the caller demands one.
         """
         prompts, reminder = self._prompts(catalog, request)
-        written = partial(model_messages, catalog=catalog, known=known, system=prompts.system, format=self._format)
-        completion, messages = self._completion(request, ()), self._shown(request, prompts)
+        writer, completion = self._writer(request, catalog, prompts, reminder, known), self._completion(request, ())
         threshold, is_decided = self.asking.call_threshold if reminder else None, False
         if threshold is not None:
             is_decided = yield from decides(threshold, server, completion, self._format)
         # Where questions are decided, no earlier one has a reminder: else the prompt would change with each question and result.
         # The last has one if its call was not begun for the model.
-        is_reminded = request.messages[-1].role == "user" or not server.continues
-        asked = with_fitting(lambda _: reminder, messages) if is_decided and is_reminded else messages
-        reminded = replace(completion, messages=written(asked, reminder="" if is_decided else reminder))
-        first = self._begun(request, reminded, begun) or self._demanded(request, reminded)
+        if is_decided:
+            is_reminded = request.messages[-1].role == "user" or not server.continues
+            writer = replace(writer, remind=with_last_reminded, reminder=reminder if is_reminded else "")
+        is_asked = threshold is not None and request.is_open_question and not begun
+        forms = writer.forms(request.messages, completion, is_asked=is_asked)
+        first = self._begun(request, forms.reminded, begun) or self._demanded(request, forms.reminded)
         if first is None:
-            is_open = threshold is not None and request.is_open_question
-            bare = replace(reminded, messages=written(request.messages)) if is_open else None
-            shown = replace(reminded, messages=written(messages)) if is_open and prompts.own else None
-            unoffered = replace(reminded, messages=without_calls(written(request.messages, system=""))) if is_open else None
-            forms = Forms(reminded=reminded, bare=bare, shown=shown, unoffered=unoffered)
             lang = prompt.language_of(last_request(request.messages), self._format.lang)
             first = yield from decide(threshold, server, allowed, self._format, forms, lang=lang)
         if schema is None:
@@ -410,10 +412,15 @@ class Engine:
             return prompts.catalog if own else catalog
         return self._catalogs.of((*chosen, *own))
 
-    def _shown(self, request: ChatRequest, prompts: ToolPrompt) -> tuple[Message, ...]:
-        """Return a conversation with the tools behind the person's last words that fit them, one that has to be called first."""
-        demanded = (request.choice.name,) if request.choice.name else ()
-        return with_fitting(partial(prompts.fitting, first=demanded), request.messages)
+    def _writer(self, request: ChatRequest, catalog: Catalog, prompts: ToolPrompt, reminder: str, known: Known) -> PromptWriter:
+        """Return what writes the caller's conversation, with a tool that has to be called described first."""
+        return PromptWriter(
+            offered=prompts,
+            reminder=reminder,
+            remind=with_each_reminded,
+            first=(request.choice.name,) if request.choice.name else (),
+            in_text=partial(callers_in_text, catalog=catalog, format=self._format, known=known),
+        )
 
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)
@@ -425,8 +432,8 @@ class Engine:
         backend = self._fitting.backend_for(recording)
         if recording is not None:
             recording.goes("plain", (), self._format)
-        messages = model_messages(request.messages, self._catalogs.of(()), known, format=self._format)
-        completion = replace(self._completion(request, messages), json_schema=request.sampling.json_schema)
+        messages = callers_in_text(request.messages, Catalog(()), self._format, known)
+        completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
         if not begun:
             return plain_answer(backend, completion, recording)
 

@@ -1,76 +1,29 @@
 """Rounds in which the proxy ran tools itself, kept until the caller comes back with the results of its own calls.
 
-What the model said is written from what the caller sends (`history.py`), so that every replica of the proxy writes the same. But
-a caller knows nothing of the proxy's own tools: their calls and results are kept in this process, under the id of the caller's
-first call. The id is random, so that nobody can ask for the rounds of others. What is kept is shown to the model again only
-behind the same calls with the same arguments.
+What the model said is written from what the caller sends (`prompting/writer.py`), so that every replica of the proxy writes the
+same. But a caller knows nothing of the proxy's own tools: their calls and results are kept in this process, under the id of the
+caller's first call. The id is random, so that nobody can ask for the rounds of others. What is kept is shown to the model again
+only behind the same calls with the same arguments.
 
 Another process does not have them: a balancer before several has to keep a client on one. Rounds that are not known are left out.
 """
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final
 
-from ...types.calls import Message, TextContent, ToolCall, ToolResult
+from ...prompting.results import result_text
+from ...prompting.writer import Known, OwnRounds, rounds_behind
+from ...types.calls import Message, TextContent
 
-__all__ = ["Known", "OwnRounds", "RoundsKept", "rounds_behind"]
+__all__ = ["RoundsKept", "with_own_results"]
 
 CHARACTERS_LIMIT: Final = 16_000_000
 """What all rounds together may take; the oldest go first."""
 
 SECONDS: Final = 86_400.0
 """After which rounds are forgotten."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OwnRounds:
-    """What the model is shown with calls of the caller's tools, and the caller does not know.
-
-    Args:
-        before: messages between the caller's last one and the reply: rounds in which the proxy ran tools itself.
-        shown: text of these replies, which the caller was shown.
-        calls: all calls of the reply in order, with the results of those that the proxy ran; the caller's have none yet.
-        results: texts of all results of tools that the proxy ran.
-    """
-
-    before: tuple[Message, ...]
-    shown: str
-    calls: tuple[tuple[ToolCall, ToolResult | None], ...]
-    results: tuple[str, ...]
-
-    @property
-    def theirs(self) -> tuple[ToolCall, ...]:
-        """The calls that the caller was given."""
-        return tuple(call for call, result in self.calls if result is None)
-
-    def rest_of(self, content: str) -> str:
-        """Return the part of a message's text that belongs to the reply with the calls; some callers take white space off."""
-        for text, begun in ((content, self.shown), (content.strip(), self.shown.strip())):
-            if text.startswith(begun):
-                return text[len(begun) :]
-        return content
-
-
-Known = Mapping[str, OwnRounds]
-"""Rounds by the id of the first call that the caller was given behind them."""
-
-
-def rounds_behind(message: Message, known: Known) -> OwnRounds | None:
-    """Return the proxy's own rounds behind a message of the model's; None if there are none, or the calls are not the same.
-
-    Args:
-        message: the caller's.
-        known: what was kept for the conversation.
-    """
-    found = known.get(message.tool_calls[0].id) if message.tool_calls else None
-    return found if found is not None and _told(found.theirs) == _told(message.tool_calls) else None
-
-
-def _told(calls: Iterable[ToolCall]) -> list[tuple[str, str, dict[str, Any]]]:
-    return [(call.id, call.name, call.arguments) for call in calls]
 
 
 class RoundsKept:
@@ -121,3 +74,22 @@ def _texts(rounds: OwnRounds) -> Iterator[str]:
         yield repr(call.arguments)
         yield from (each.text for each in (result.content if result else ()) if isinstance(each, TextContent))
     yield from (rounds.shown, *rounds.results)
+
+
+def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message, ...]:
+    """Return a conversation with what the proxy's own tools returned in it, as far as that is known.
+
+    Args:
+        messages: the caller's.
+        known: rounds of the proxy's own tools.
+    """
+    whole: list[Message] = []
+    for message in messages:
+        found = rounds_behind(message, known)
+        if found is None:
+            whole.append(message)
+            continue
+        own = [(call, result) for call, result in found.calls if result is not None]
+        told = [Message(role="tool", name=call.name, content=result_text(result)) for call, result in own]
+        whole += [*found.before, message, *told]
+    return tuple(whole)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from ...errors import BackendError
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.placement import with_reminder
+from ...prompting.writer import with_words
 from ...turn.generate import is_refused_beginning
 from ...types.calls import Message
 from ...types.completion import CompletionRequest
@@ -44,10 +44,7 @@ def asked_to_begin(messages: Sequence[Message], begun: str, format: PromptFormat
         begun: the beginning.
         format: of the prompt.
     """
-    words = prompt.begin(begun, format)
-    if messages[-1].role == "user":
-        return with_reminder(words, messages)
-    return (*messages, Message(role="user", content=words))
+    return with_words(prompt.begin(begun, format), messages)
 
 
 def with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:

@@ -18,6 +18,7 @@ from ...errors import BackendError
 from ...parsing.repeated_calls import identity
 from ...prompting.format import PromptFormat
 from ...prompting.results import result_text
+from ...prompting.writer import OwnRounds
 from ...turn.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
 from ...turn.generate import REPETITION
 from ...turn.turn import Turn
@@ -26,7 +27,6 @@ from ...types.completion import Usage
 from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .call_stream import Sender, broken_off
-from .own_rounds import OwnRounds
 
 if TYPE_CHECKING:
     from ..observed.hearing import Hearing

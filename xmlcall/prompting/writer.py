@@ -1,0 +1,420 @@
+"""The messages of a request: the one place where a conversation is written for a model, and where words of ours are put into it.
+
+The tool prompt comes first and is the same in every request; the caller's own system message follows in the same message, because
+models expect one. Descriptions that a request brings up stand behind the person's last words. The reminder ends the person's
+message, since small models follow what stands last.
+
+The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
+so that the model server's prompt cache holds: every message is written from itself and those before it. The one exception is a
+reminder that asks for plain words (`tool_need`): it stands only in the request that it was decided for.
+
+A conversation of ours has the model's own words. One that a caller keeps has calls and results as data (`in_text`), and is
+written from that alone, so that every replica of the proxy writes the same bytes. The model server has the model's own words
+cached; so the form is the one that models write most (`said`): then most of them are the same. Only rounds of tools that the
+caller does not know come from elsewhere (`OwnRounds`).
+
+A caller's system messages at the head become one. Those that come later become the person's, where they stand: many
+chat templates raise when one is not the first message (Qwen 3.5, Gemma, Mistral), and no server tells for certain what its
+template does. At the head a later one would change the beginning of the prompt, so that nothing of it is cached any more.
+Neighbours of role `user` become one, because some templates refuse two.
+"""
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from ..dialects import Dialect
+from ..dialects.inert import inert_frame
+from ..dialects.replies import ends_in, named_results, replies_of
+from ..dialects.write import write
+from ..tools.catalog import Catalog
+from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
+from ..types.completion import CompletionRequest
+from ..types.conversation import ToolReply, Written
+from .feedback import Answered, results
+from .format import PromptFormat
+from .grades import ToolPrompt
+
+__all__ = [
+    "Forms",
+    "Known",
+    "OwnRounds",
+    "PromptWriter",
+    "callers_in_text",
+    "in_text",
+    "put_around",
+    "rounds_behind",
+    "said",
+    "system_first",
+    "with_each_reminded",
+    "with_fitting",
+    "with_last_reminded",
+    "with_note",
+    "with_reminder",
+    "with_system",
+    "with_words",
+    "without_calls",
+    "without_reminder",
+]
+
+_NO_RESULT = "No result of this call came back."
+
+# -- words of ours -----------------------------------------------------------------------------------------------------------
+
+
+def put_around(message: Message, *, before: str = "", behind: str = "") -> Message:
+    """Put words of ours, with what parts them from it, before or after what a message says."""
+    content, replies = before + message.content + behind, tuple(reply.moved(len(before)) for reply in replies_of(message))
+    return replace(message, content=content, written=Written(text=content, replies=replies))
+
+
+def joined(messages: Sequence[Message]) -> Message:
+    """Make one message of neighbours of one role; what the first holds, results or a person's words, it is."""
+    content, start, replies = "\n\n".join(message.content for message in messages), 0, list[ToolReply]()
+    for message in messages if replies_of(messages[0]) else ():
+        replies += [reply.moved(start) for reply in replies_of(message)]
+        start += len(message.content) + 2
+    images = tuple(url for message in messages for url in message.images)
+    return replace(messages[0], content=content, images=images, written=Written(text=content, replies=tuple(replies)))
+
+
+def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with a system prompt in front.
+
+    Args:
+        system: the tool prompt; without it nothing changes.
+        messages: what was said so far; not empty.
+    """
+    if not system:
+        return tuple(messages)
+    if messages[0].role == "system":
+        return (put_around(messages[0], before=f"{system}\n\n"), *messages[1:])
+    return (Message(role="system", content=system), *messages)
+
+
+def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with descriptions of tools behind the person's last words; nothing else in it changes.
+
+    Args:
+        describe: renders them for the words (`ToolPrompt.fitting`); "" for none.
+        messages: what was said so far.
+    """
+    places = [at for at, message in enumerate(messages) if message.role == "user" and not replies_of(message)]
+    at = places[-1] if places else None
+    if at is None or not (text := describe(messages[at].content)):
+        return tuple(messages)
+    return (*messages[:at], put_around(messages[at], behind=f"\n\n{text}"), *messages[at + 1 :])
+
+
+def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with a reminder at the end of the person's message, if that comes last.
+
+    Args:
+        reminder: a short text; without it, or where it stands already, nothing changes.
+        messages: what was said so far; not empty.
+    """
+    last = messages[-1]
+    if not reminder or last.role != "user" or ends_in(last, reminder):
+        return tuple(messages)
+    return (*messages[:-1], put_around(last, behind=f"\n\n{reminder}"))
+
+
+def with_last_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with a reminder behind the person's last words, also if results stand behind those."""
+    return with_fitting(lambda _: reminder, messages)
+
+
+def with_each_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return a caller's conversation with a reminder at the end of each of the person's messages."""
+    behind = f"\n\n{reminder}" if reminder else ""
+    return tuple(put_around(each, behind=behind) if behind and each.role == "user" else each for each in messages)
+
+
+def with_words(words: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with words of ours at its end: of the person's message, else as a message of their own."""
+    if messages[-1].role == "user":
+        return with_reminder(words, messages)
+    return (*messages, Message(role="user", content=words))
+
+
+def with_note(note: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation with words of ours for the next reply alone; a reply that is begun already has none."""
+    return with_words(note, messages) if note and messages[-1].role in ("user", "tool") else tuple(messages)
+
+
+def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the conversation as it was before `with_reminder`."""
+    *before, last = messages
+    if not reminder or not ends_in(last, reminder):
+        return tuple(messages)
+    return (*before, replace(last, content=last.content[: -len(reminder) - 2]))
+
+
+def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Leave out calls, and put their results behind the person's words.
+
+    Args:
+        messages: a conversation; results have the role `tool`, or stand in messages of role `user` as after a tool prompt.
+    """
+    kept: list[Message] = []
+    for message in messages:
+        asked = next((place for place in reversed(range(len(kept))) if kept[place].role == "user"), None)
+        if not replies_of(message) or asked is None:
+            kept.append(message)
+            continue
+        del kept[asked + 1 :]  # the replies that called
+        results = [f"\n\n({name or 'result'}: {inert_frame(text.strip())})" for name, text in named_results(message)]
+        kept[asked] = put_around(kept[asked], behind="".join(results))
+    return tuple(kept)
+
+
+# -- calls and results that are data -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRounds:
+    """What the model is shown with calls of the caller's tools, and the caller does not know.
+
+    Args:
+        before: messages between the caller's last one and the reply: rounds in which the proxy ran tools itself.
+        shown: text of these replies, which the caller was shown.
+        calls: all calls of the reply in order, with the results of those that the proxy ran; the caller's have none yet.
+        results: texts of all results of tools that the proxy ran.
+    """
+
+    before: tuple[Message, ...]
+    shown: str
+    calls: tuple[tuple[ToolCall, ToolResult | None], ...]
+    results: tuple[str, ...]
+
+    @property
+    def theirs(self) -> tuple[ToolCall, ...]:
+        """The calls that the caller was given."""
+        return tuple(call for call, result in self.calls if result is None)
+
+    def rest_of(self, content: str) -> str:
+        """Return the part of a message's text that belongs to the reply with the calls; some callers take white space off."""
+        for text, begun in ((content, self.shown), (content.strip(), self.shown.strip())):
+            if text.startswith(begun):
+                return text[len(begun) :]
+        return content
+
+
+Known = Mapping[str, OwnRounds]
+"""Rounds by the id of the first call that the caller was given behind them."""
+
+
+def rounds_behind(message: Message, known: Known) -> OwnRounds | None:
+    """Return the proxy's own rounds behind a message of the model's; None if there are none, or the calls are not the same.
+
+    Args:
+        message: the caller's.
+        known: what was kept for the conversation.
+    """
+    found = known.get(message.tool_calls[0].id) if message.tool_calls else None
+    return found if found is not None and _told(found.theirs) == _told(message.tool_calls) else None
+
+
+def _told(calls: Iterable[ToolCall]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [(call.id, call.name, call.arguments) for call in calls]
+
+
+def callers_in_text(
+    messages: Sequence[Message], catalog: Catalog, format: PromptFormat, known: Known | None = None
+) -> list[Message]:
+    """Write a caller's conversation for a model that knows nothing of tools: roles stand where templates want them, too.
+
+    Args:
+        messages: not empty.
+        catalog: see `in_text`.
+        format: in which calls and results are written.
+        known: rounds of tools that the caller does not know.
+    """
+    return system_first(in_text(messages, catalog, format, known))
+
+
+def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat, known: Known | None = None) -> list[Message]:
+    """Write the calls and the results of a conversation as text.
+
+    Args:
+        messages: of a conversation.
+        catalog: what is offered; of calls whose tool is not among it, the arguments are written as their values are.
+        format: in which calls and results are written.
+        known: rounds of tools that whoever keeps the conversation does not know.
+    """
+    written: list[Message] = []
+    open_calls: Answered = []
+    answered = frozenset(message.tool_call_id or "" for message in messages if message.role == "tool")
+    numbered = itertools.groupby(enumerate(messages), key=lambda each: -1 if each[1].role == "tool" else each[0])
+    for group in ([message for _, message in run] for _, run in numbered):  # results that follow each other are one
+        if group[0].role == "tool":
+            images = tuple(url for message in group for url in message.images)
+            written.append(replace(results(_answered(open_calls, group, answered), catalog, format), images=images))
+            open_calls = []
+        elif group[0].role == "assistant":
+            replies, open_calls = _replies(group[0], catalog, known or {}, format.row)
+            written += replies
+        else:
+            written.append(group[0])
+    return written
+
+
+def system_first(messages: Sequence[Message]) -> list[Message]:
+    """Make one message of the system messages at the head, and the person's of later ones; neighbours of the person's become one.
+
+    Args:
+        messages: a conversation.
+    """
+    head = list(itertools.takewhile(lambda message: message.role == "system", messages))
+    rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
+    told: list[Message] = [joined(head)] if head else []
+    for role, run in itertools.groupby(rest, key=lambda message: message.role):
+        neighbours = list(run)
+        told += [joined(neighbours)] if role == "user" else neighbours
+    return told
+
+
+def _replies(message: Message, catalog: Catalog, known: Known, dialect: Dialect) -> tuple[list[Message], Answered]:
+    """Write a message of the model's, before it those that the caller does not know; with it come the calls to be answered."""
+    if not message.tool_calls:
+        return [message], []
+    own = rounds_behind(message, known)
+    before, text = (own.before, own.rest_of(message.content)) if own else ((), message.content)
+    answered: Answered = list(own.calls) if own else [(call, None) for call in message.tool_calls]
+    block = write([(call.name, call.arguments) for call, _ in answered if isinstance(call, ToolCall)], catalog, dialect)
+    return [*before, Message(role="assistant", content=said(text, block))], answered
+
+
+def said(text: str, block: str) -> str:
+    """Write a reply with calls: text as it went out, then the calls, behind a blank line if the text does not end its line.
+
+    Of 72 replies with words before a call in benchmarks/results/runs, 59 have a blank line there, 11 end a line, 2 neither. More
+    than a blank line is what is left of a fence around the calls.
+
+    Args:
+        text: for the person; white space alone was behind the calls.
+        block: the calls as the prompt asks for them.
+    """
+    if not text.strip():
+        return block
+    words = text.rstrip()
+    lines = text.count("\n", len(words))
+    return text + block if 0 < lines <= 2 else f"{words if lines else text}\n\n{block}"
+
+
+def _answered(calls: Answered, told: Sequence[Message], answered: Container[str]) -> Answered:
+    """Give each call its result: by id, else by name, else by position; a result without its call stands for itself.
+
+    Of a call that has none beside others that have one, it is said that none came: else the model takes theirs for its own.
+
+    What is left over goes by position, too: some clients give a result an id that its call never had (LiteLLM, `ollama_chat`).
+    """
+    waiting: dict[tuple[str, str], deque[Message]] = {}
+    for message in told:
+        waiting.setdefault(_label(message), deque()).append(message)
+    found: list[ToolResult | None] = []
+    for call, result in calls:
+        assert isinstance(call, ToolCall)
+        labels = (("id", call.id), ("name", call.name), ("", ""))
+        own = None if result is not None else next((waiting[label].popleft() for label in labels if waiting.get(label)), None)
+        found.append(result if own is None else _result(own))
+    known, unmatched = {call.id for call, _ in calls}, {id(message) for messages in waiting.values() for message in messages}
+    left = deque(message for message in told if id(message) in unmatched)
+    for place, result in enumerate(found):
+        if result is None and left and left[0].tool_call_id not in known:
+            found[place] = _result(left.popleft())
+    missing = ToolResult(content=(TextContent(text=_NO_RESULT),), is_error=True)
+    if any(found):
+        found = [result or (None if call.id in answered else missing) for (call, _), result in zip(calls, found, strict=True)]
+    with_result: Answered = [(call, result) for (call, _), result in zip(calls, found, strict=True) if result is not None]
+    return with_result + [(_named(each.name or "tool"), _result(each)) for each in left]
+
+
+def _named(name: str) -> ToolCall:
+    return ToolCall(id="", name=name, arguments={}, raw=RawCall(index=0, name=name))
+
+
+def _label(message: Message) -> tuple[str, str]:
+    if message.tool_call_id:
+        return "id", message.tool_call_id
+    return ("name", message.name) if message.name else ("", "")
+
+
+def _result(message: Message | None) -> ToolResult:
+    return ToolResult(content=(TextContent(text=message.content if message else ""),))
+
+
+# -- requests -----------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forms:
+    """One conversation in the forms in which a model may get it, the person's words last.
+
+    Args:
+        reminded: after the tool prompt, with the usual reminder.
+        bare: after the tool prompt, without a reminder and without descriptions of tools at the end; None where nothing is to be
+            decided.
+        shown: the same with those descriptions; None if there are none.
+        unoffered: without the tool prompt and without earlier calls; None where nothing is to be decided.
+    """
+
+    reminded: CompletionRequest
+    bare: CompletionRequest | None = None
+    shown: CompletionRequest | None = None
+    unoffered: CompletionRequest | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptWriter:
+    """Writes the messages of requests, from a conversation, the tools on offer and how the model is asked.
+
+    Args:
+        offered: how the tools are described to the model.
+        reminder: of them, for the person's messages; "" for none.
+        remind: puts it where it belongs.
+        first: names of tools that are described behind the person's words before others, such as one that has to be called.
+        in_text: writes what calls and results a conversation has as data; one of ours has none.
+    """
+
+    offered: ToolPrompt
+    reminder: str = ""
+    remind: Callable[[str, Sequence[Message]], Sequence[Message]] = with_reminder
+    first: tuple[str, ...] = ()
+    in_text: Callable[[Sequence[Message]], Sequence[Message]] = tuple
+
+    def messages(self, conversation: Sequence[Message], *, fits: bool = True, reminds: bool = True) -> tuple[Message, ...]:
+        """Write the messages of a request.
+
+        Args:
+            conversation: what was said so far; not empty.
+            fits: whether tools that fit the person's last words are described behind them, where tools are shown in part.
+            reminds: whether the reminder stands.
+        """
+        if fits:
+            conversation = with_fitting(partial(self.offered.fitting, first=self.first), conversation)
+        if reminds:
+            conversation = self.remind(self.reminder, conversation)
+        return with_system(self.offered.system, self.in_text(conversation))
+
+    def forms(self, conversation: Sequence[Message], sampling: CompletionRequest, *, is_asked: bool = True) -> Forms:
+        """Write the forms of a request between which is decided.
+
+        Args:
+            conversation: what was said so far; not empty.
+            sampling: what each request asks of the server, without messages.
+            is_asked: whether anything is to be decided.
+        """
+        reminded = replace(sampling, messages=self.messages(conversation))
+        if not is_asked:
+            return Forms(reminded=reminded)
+        shown = self.messages(conversation, reminds=False) if self.offered.own else None
+        return Forms(
+            reminded=reminded,
+            bare=replace(sampling, messages=self.messages(conversation, fits=False, reminds=False)),
+            shown=None if shown is None else replace(sampling, messages=shown),
+            unoffered=replace(sampling, messages=without_calls(self.in_text(conversation))),
+        )
