@@ -31,10 +31,10 @@ from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.machine import Run
 from ..turn.opening import Opening, conversation_of
+from ..turn.outcomes import closed
 from ..turn.turn_setup import Limits, Offer
 from ..types.calls import Message, ToolCall, ToolResult
 from .audited import Audit
-from .cut_off import closed
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, by_name, resource_tools

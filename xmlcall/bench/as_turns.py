@@ -15,7 +15,6 @@ from ..backends.base import Capabilities
 from ..backends.scripted import ScriptedBackend
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
-from ..prompting.feedback import results
 from ..tools.catalog import Catalog
 from ..turn.generate import Generated
 from ..turns.builder import MOST_RESULT
@@ -30,7 +29,7 @@ from ..wire.finish_reason import finish_reason_of
 from ..wire.openai import native_call
 from .case import Case
 from .store import RecordedRun
-from .ways import Settings, Way, format_of, generation, read_catalog, sent, way_of
+from .ways import Settings, Way, feedback_of, generation, read_catalog, sent, way_of
 
 __all__ = ["turn_of_row"]
 
@@ -167,8 +166,7 @@ def _feedback(generated: Generated, case: Case, way: Way, settings: Settings) ->
     calls = generated.reply.calls
     if not calls or any(isinstance(call, ToolCall) for call in calls):
         return ()
-    catalog, format = read_catalog(way, case, settings), format_of(way, settings)
-    return (results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"])),)
+    return (feedback_of(way, case, settings, calls),)
 
 
 # -- a task --------------------------------------------------------------------------------------------------------------------

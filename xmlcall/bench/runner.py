@@ -30,7 +30,7 @@ from .store import RecordedRun, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, conversation, decided, format_of, generation, need_of, offered_of, read_catalog
+from .ways import Settings, Way, conversation, decided, feedback_of, format_of, generation, need_of, offered_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -261,10 +261,7 @@ async def _rounds(
         calls = generated.reply.calls
         if not left or not none_can_run(calls):
             break
-        request = str(case.messages[-1]["content"])
-        told = results(
-            [(call, None) for call in calls], read_catalog(way, case, settings), format_of(way, settings), request=request
-        )
+        told = feedback_of(way, case, settings, calls)
         messages = (*messages, Message(role="assistant", content=generated.text), told)
     return rounds
 

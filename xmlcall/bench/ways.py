@@ -7,7 +7,7 @@ of prompt that browser extensions paste into a chat, worded anew: many rules, a 
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..profiles.profile import Profile
 from ..prompting import system as prompt
+from ..prompting.feedback import results
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.writer import PromptWriter, in_text, with_last_reminded, with_reminder, with_system
@@ -25,7 +26,7 @@ from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
 from ..turn.native import generate_native
 from ..turn.tool_need import Threshold, ToolNeed, ask_tool_need
-from ..types.calls import Message
+from ..types.calls import InvalidCall, Message, ToolCall
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
 from ..types.tool import Tool
@@ -39,6 +40,7 @@ __all__ = [
     "catalog_of",
     "conversation",
     "decided",
+    "feedback_of",
     "format_of",
     "generation",
     "kept_odds",
@@ -202,6 +204,19 @@ def conversation(
         reminder = ""  # the question has one only where nothing was decided of it
     writer = PromptWriter(offered=offered, reminder=reminder, remind=with_last_reminded if follows else with_reminder)
     return writer.messages(messages, fits=describes and needs_tool)
+
+
+def feedback_of(way: Way, case: Case, settings: Settings, calls: Iterable[ToolCall | InvalidCall]) -> Message:
+    """Return what a model is told of calls none of which can run.
+
+    Args:
+        way: how tools are offered.
+        case: the question.
+        settings: of the run.
+        calls: of its reply.
+    """
+    catalog, format = read_catalog(way, case, settings), format_of(way, settings)
+    return results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"]))
 
 
 def _follows_result(case: Case) -> bool:

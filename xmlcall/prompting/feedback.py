@@ -23,7 +23,7 @@ from ..types.calls import MISSING, InvalidCall, Issue, Message, Tool, ToolCall, 
 from .format import ENGLISH, PromptFormat
 from .results import result_text
 
-__all__ = ["Answered", "feedback", "results"]
+__all__ = ["Answered", "feedback", "native_results", "results"]
 
 Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 """The calls of a reply in order, each with its result; what cannot run has none."""
@@ -69,6 +69,24 @@ def results(
     frame = format.row.results.write(items)
     text = format.render("results", frame=frame.text, retry="\n\n".join(asked))
     return Message(role="user", content=text, written=replace(frame, text=text))
+
+
+def native_results(
+    answered: Iterable[tuple[ToolCall | InvalidCall, ToolResult | None]],
+    tools: Tools = (),
+    format: PromptFormat = ENGLISH,
+    *,
+    again: Collection[str] = (),
+    request: str = "",
+) -> list[Message]:
+    """Write what came of calls that stand beside a reply's text, as a message of role `tool` for each; see `results`."""
+
+    def text(call: ToolCall | InvalidCall, result: ToolResult | None) -> str:
+        if isinstance(call, InvalidCall):
+            return feedback(call, tools, format, again=call.id in again, request=request, is_native=True)
+        return result_text(result, format) if result is not None else ""
+
+    return [Message(role="tool", content=text(call, result), tool_call_id=call.id, name=call.name) for call, result in answered]
 
 
 def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, failed: bool) -> tuple[str, str, bool]:

@@ -1,13 +1,20 @@
-"""What the model is told of its calls."""
+"""What the model is told of its calls; also of those of a turn that was ended from outside, or cut off.
 
-from collections.abc import Iterable
+A program may end at any moment. What is known then is the conversation up to the last step, perhaps a reply behind it, and what
+came of some of that reply's calls. Servers and templates want a result for each call and roles in turn, and the model has to
+know what it cannot know otherwise: that a call had started and may or may not have run.
+"""
 
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.results import not_run, stopped
-from ..types.calls import InvalidCall, ToolCall, ToolResult
+from ..tools.catalog import Tools
+from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
 from .events import CallDenied, CallFinished, CallRejected
 
-__all__ = ["outcome", "when_stopped"]
+__all__ = ["closed", "outcome", "when_stopped"]
 
 
 def outcome(
@@ -27,18 +34,50 @@ def outcome(
 
 
 def when_stopped(
-    calls: Iterable[ToolCall | InvalidCall], started: str, format: PromptFormat
-) -> list[tuple[ToolCall | InvalidCall, ToolResult | None]]:
-    """Return what the model is told of calls without a result, when their turn is ended from outside.
+    calls: Iterable[ToolCall | InvalidCall], ended: Mapping[str, ToolResult | None], format: PromptFormat
+) -> Answered:
+    """Return what the model is told of calls when their turn is ended from outside.
 
     Args:
         calls: of the reply.
-        started: id of the one that had started, if one had.
+        ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
         format: of the prompt.
     """
 
-    def told(call: ToolCall | InvalidCall) -> ToolResult | None:
-        text = stopped("running" if call.id == started else "not_begun", format)
-        return None if isinstance(call, InvalidCall) else ToolResult.error(text)
+    def told(call: ToolCall) -> ToolResult:
+        return ended.get(call.id) or ToolResult.error(stopped("running" if call.id in ended else "not_begun", format))
 
-    return [(call, told(call)) for call in calls]
+    return [(call, None if isinstance(call, InvalidCall) else told(call)) for call in calls]
+
+
+def closed(
+    messages: Sequence[Message],
+    reply: Message | None,
+    calls: Sequence[ToolCall],
+    ended: Mapping[str, ToolResult | None],
+    tools: Tools,
+    format: PromptFormat,
+    *,
+    has_tool_role: bool = True,
+) -> list[Message]:
+    """Return a conversation that was cut off inside a turn, to go on with: the model's own message is the last.
+
+    Args:
+        messages: up to the last step that is whole.
+        reply: behind them, if one was complete.
+        calls: of that reply, in order, also those that could not be read: without arguments.
+        ended: see `when_stopped`.
+        tools: what is offered.
+        format: how the model is spoken to.
+        has_tool_role: whether the model's template shows messages of role `tool`.
+    """
+    told = list(messages)
+    if reply is not None and (calls or reply.content.strip()):
+        told.append(reply)
+    if reply is not None and calls:
+        answered = when_stopped(calls, ended, format)
+        is_native = reply.tool_calls and has_tool_role
+        told += native_results(answered, tools, format) if is_native else [results(answered, tools, format)]
+    if told and told[-1].role in ("user", "tool"):
+        told.append(Message(role="assistant", content=stopped("answer", format)))
+    return told

@@ -36,7 +36,7 @@ from ..dialects.write import beginning
 from ..errors import UsageError
 from ..parsing.repeated_calls import once
 from ..prompting import system as prompt
-from ..prompting.feedback import Answered, feedback, results
+from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.pictures import pictures
@@ -167,7 +167,7 @@ class Turn(Machine[None]):
         added = self.added[: self._empty_at]
         if self._under_way:
             rest = self._under_way[len(self.answered) :]
-            added += self._told_of([*self.answered, *when_stopped(rest, self._started, self._generation.format)])
+            added += self._told_of([*self.answered, *when_stopped(rest, {self._started: None}, self._generation.format)])
         elif text := "".join(self._partial).strip():
             added.append(Message(role="assistant", content=text))
         return added
@@ -637,24 +637,14 @@ class Turn(Machine[None]):
         """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
         assert self.generated is not None
         catalog, format, request = self.offer.catalog, self._generation.format, self._words.request
-        if self.generated.calls_in_text or self._generation.server.tool_role is False:
-            again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
-            held = self.generated.held
-            waiting = (held.call, held.paths) if held else None
-            said = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
-            sees = self._generation.server.sees
-            images = pictures(result for _, result in answered if result is not None) if sees else ()
-            return [replace(said, images=images)]
-        told = []
-        for call, result in answered:
-            text = ""
-            if isinstance(call, InvalidCall):
-                came = self._attempts.came_before(call)
-                text = feedback(call, catalog, format, again=came, request=request, is_native=True)
-            elif result is not None:
-                text = result_text(result, format)
-            told.append(Message(role="tool", content=text, tool_call_id=call.id, name=call.name))
-        return told
+        again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
+        if not self.generated.calls_in_text and self._generation.server.tool_role is not False:
+            return native_results(answered, catalog, format, again=again, request=request)
+        held = self.generated.held
+        waiting = (held.call, held.paths) if held else None
+        said = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
+        sees = self._generation.server.sees
+        return [replace(said, images=pictures(result for _, result in answered if result is not None) if sees else ())]
 
 
 def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | InvalidCall]:
