@@ -31,7 +31,7 @@ from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget
 from ..prompting.writer import PromptWriter, callers_in_text, with_each_reminded, with_words
 from ..proxy.engine.call_stream import Sender
-from ..proxy.engine.catalogs import Catalogs
+from ..proxy.engine.catalogs import Catalogs, OfferedTools, key_of
 from ..proxy.engine.naming import offered_names, renamed
 from ..proxy.engine.said_once import SaidOnce
 from ..proxy.formats.contract import (
@@ -160,30 +160,33 @@ class Rewriter:
         asked = CHAT.read(body)
         names = offered_names(asked.request.tools)
         request = renamed(asked.request, names)
-        if not request.tools or request.choice.mode == "none":
-            return Rewritten(asked=asked, messages=_dicts(self._messages(request, settings, Catalog(()))), reading=None)
-        catalog, words = self._catalogs.with_words(request.tools)
-        messages = self._messages(request, settings, catalog)
-        allowed = self._catalogs.of(tuple(tool for tool in request.tools if request.choice.allows(tool.name)))
+        tools = request.tools if request.choice.mode != "none" else ()
+        form = replace(settings.format, parallel=request.parallel)
+        shown = self._catalogs.offered(tools, key_of(tools), form, {}, _WHOLE)
+        messages = _messages(request, settings, shown)
+        if not tools:
+            return Rewritten(asked=asked, messages=_dicts(messages), reading=None)
+        chosen = tuple(tool for tool in tools if request.choice.allows(tool.name))
+        allowed = shown.catalog if len(chosen) == len(tools) else self._catalogs.of(chosen)
         own = {offered: name for name, offered in names.items()}
-        sources = replace(_sources(request, words), offered=catalog)
+        sources = replace(shown.sources(request.messages), offered=shown.catalog)
         reading = partial(StreamedReply, request, settings, allowed, sources, messages, own)
         return Rewritten(asked=asked, messages=_dicts(messages), reading=reading)
 
-    def _messages(self, request: ChatRequest, settings: PromptSettings, catalog: Catalog) -> tuple[Message, ...]:
-        """Write the conversation, what is asked for in words at its end."""
-        form = replace(settings.format, parallel=request.parallel)
-        tools, reminder = self._catalogs.prompts(catalog, form, {}, _WHOLE)
-        writer = PromptWriter(
-            offered=tools,
-            reminder=reminder if settings.reminder else "",
-            remind=with_each_reminded,
-            in_text=partial(callers_in_text, catalog=catalog, format=form),
-        )
-        messages = writer.messages(request.messages)
-        for words in _demands(request, catalog, form):
-            messages = with_words(words, messages)
-        return messages
+
+def _messages(request: ChatRequest, settings: PromptSettings, shown: OfferedTools) -> tuple[Message, ...]:
+    """Write the conversation, what is asked for in words at its end."""
+    catalog, form = shown.catalog, shown.prompt.format
+    writer = PromptWriter(
+        offered=shown.prompt,
+        reminder=shown.reminder if settings.reminder else "",
+        remind=with_each_reminded,
+        in_text=partial(callers_in_text, catalog=catalog, format=form),
+    )
+    messages = writer.messages(request.messages)
+    for words in _demands(request, catalog, form):
+        messages = with_words(words, messages)
+    return messages
 
 
 def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iterator[str]:
@@ -203,13 +206,6 @@ def _has_calls(messages: Any) -> bool:
 
 def _dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return [message_dict(message) for message in messages]
-
-
-def _sources(request: ChatRequest, words: list[str]) -> Sources:
-    """Return the texts by others that a call must not be copied from."""
-    system = [message.content for message in request.messages if message.role == "system"]
-    said = [message.content for message in request.messages if message.role in ("user", "tool")]
-    return Sources(said=said, described=words, instructions=system)
 
 
 # -- replies -----------------------------------------------------------------------------------------------------------

@@ -2,20 +2,52 @@
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-from ...binding.echo import words_of
+from ...binding.echo import Sources, words_of
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ...tools.catalog import Catalog
 from ...tools.outline import parameters_of
-from ...types.calls import Tool
+from ...types.calls import Message, Tool
 
-__all__ = ["Catalogs"]
+__all__ = ["Catalogs", "OfferedTools", "key_of"]
 
 LIMIT: Final = 32  # lists that are kept; the one that was not used for longest goes first
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedTools:
+    """A list of tools as a model is shown it.
+
+    Args:
+        tools: as they came.
+        catalog: of these.
+        words: of their descriptions, from which no call may be copied.
+        prompt: how they are described.
+        reminder: of them; "" for none.
+    """
+
+    tools: tuple[Tool, ...]
+    catalog: Catalog
+    words: list[str]
+    prompt: ToolPrompt
+    reminder: str
+
+    def sources(self, messages: Sequence[Message], results: Iterable[str] = (), described: Iterable[str] = ()) -> Sources:
+        """Return the texts by others that a call must not be copied from.
+
+        Args:
+            messages: the caller's.
+            results: of tools, that do not stand in these.
+            described: what servers say of their tools besides.
+        """
+        system = [message.content for message in messages if message.role == "system"]
+        said = [message.content for message in messages if message.role in ("user", "tool")]
+        return Sources(said=[*said, *results], described=[*self.words, *described], instructions=system)
 
 
 _Rendered = tuple[Catalog, Mapping[str, str], tuple[ToolPrompt, str]]
@@ -37,11 +69,9 @@ class Catalogs:
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a list of tools, the same one for the same list."""
-        return self.with_words(tools)[0]
+        return self._found(tools, key_of(tools))[0]
 
-    def with_words(self, tools: tuple[Tool, ...]) -> tuple[Catalog, list[str]]:
-        """Return the same with the words of the tools' descriptions, from which no call may be copied."""
-        key = _key(tools)
+    def _found(self, tools: tuple[Tool, ...], key: str) -> tuple[Catalog, list[str]]:
         found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
         self._known[key] = found
         for notice in found[0].notices:
@@ -50,25 +80,33 @@ class Catalogs:
             self._known.popitem(last=False)
         return found
 
-    def knows(self, tools: tuple[Tool, ...]) -> bool:
+    def knows(self, key: str) -> bool:
         """Say whether a list was compiled before, so that it costs next to nothing.
 
         Args:
-            tools: as for `of`.
+            key: of the list (`key_of`).
         """
-        return _key(tools) in self._known
+        return key in self._known
 
-    def prompts(
-        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
-    ) -> tuple[ToolPrompt, str]:
-        """Return the tool prompt and the reminder; both are empty texts without tools.
+    def offered(
+        self, tools: tuple[Tool, ...], key: str, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
+    ) -> OfferedTools:
+        """Return how a list of tools is shown; the prompt and the reminder of no tools are empty texts.
 
         Args:
-            catalog: one of these.
+            tools: the list.
+            key: of it (`key_of`).
             format: of the prompt.
             instructions: server -> what it says about its tools.
             budget: what the description of the tools may take.
         """
+        catalog, words = self._found(tools, key)
+        shown, reminder = self._prompts(catalog, format, instructions, budget)
+        return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
+
+    def _prompts(
+        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
+    ) -> tuple[ToolPrompt, str]:
         if not len(catalog):
             return ToolPrompt(catalog=catalog, grade="whole", system="", format=format), ""
         key = (id(catalog), format)
@@ -91,5 +129,6 @@ class Catalogs:
         return offered, prompt.reminder(catalog, format) if self._reminder else ""
 
 
-def _key(tools: tuple[Tool, ...]) -> str:
+def key_of(tools: tuple[Tool, ...]) -> str:
+    """Return by what a list of tools is known again; written once for a request, since it is as long as the tools are."""
     return json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)

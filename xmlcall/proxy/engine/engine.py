@@ -8,7 +8,7 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
@@ -20,13 +20,12 @@ from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
-from ...binding.echo import Sources
 from ...dialects.write import beginning
 from ...errors import ContextOverflow, UsageError
 from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.grades import ToolPrompt, budget_for
+from ...prompting.grades import budget_for
 from ...prompting.writer import (
     Known,
     PromptWriter,
@@ -54,7 +53,7 @@ from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
 from .call_stream import Sender
-from .catalogs import Catalogs
+from .catalogs import Catalogs, OfferedTools, key_of
 from .fitting import Fitting
 from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
@@ -203,11 +202,8 @@ class Engine:
             BackendError: the model server failed.
         """
         request = renamed(request, offered_names(request.tools))
-        await self._prepare(request, self._offered(request))
-        catalog = self._catalogs.of(self._offered(request))
-        prompts, reminder = self._prompts(catalog, request)
-        known = self._recalled(request, prompts)
-        messages = self._writer(request, catalog, prompts, reminder, known).messages(request.messages)
+        shown = await self._shown(request)
+        messages = self._writer(request, shown, self._recalled(request, shown)).messages(request.messages)
         return await count_tokens(self.backend, messages)
 
     # -- answers -----------------------------------------------------------------------------------------------------
@@ -231,61 +227,53 @@ class Engine:
         """
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
-        offered = self._offered(request)
-        await self._prepare(request, offered)
-        if not offered or request.choice.mode == "none":
+        shown = await self._shown(request)
+        offers = bool(shown.tools) and request.choice.mode != "none"
+        if not offers:
             events = self._plain(request, begun, self._recalled(request), recording)
         elif request.is_simple and not begun and not self.own and await self.is_native():
-            events = self._natively(request, recording)
+            events = self._natively(request, shown, recording)
         else:
             in_pieces = self._stream_arguments and is_streamed
-            events = await self._text(request, begun, offered, recording, stream_arguments=in_pieces)
+            events = self._text(request, begun, shown, recording, stream_arguments=in_pieces)
         async with aclosing(with_own_names(events, names)) as named:
             try:
                 async for event in named:
                     yield event
             except ContextOverflow as error:
-                raise self._with_tools_told(error, request, offered) from error
+                if not offers:
+                    raise
+                raise self._fitting.with_tools_told(error, shown.prompt.system, len(shown.tools)) from error
 
-    def _with_tools_told(self, error: ContextOverflow, request: ChatRequest, offered: tuple[Tool, ...]) -> ContextOverflow:
-        """Add to an error what the tools take of the context, if any are shown."""
-        if not offered or request.choice.mode == "none":
-            return error
-        prompts, _ = self._prompts(self._catalogs.of(offered), request)
-        return self._fitting.with_tools_told(error, prompts.system, len(offered))
-
-    async def _prepare(self, request: ChatRequest, offered: tuple[Tool, ...]) -> None:
-        """Read tools that are not known yet in a thread: others are answered meanwhile, however large the schemas are."""
-        if offered and not self._catalogs.knows(offered):
-            await asyncio.to_thread(self._compile, request, offered)
-
-    def _compile(self, request: ChatRequest, offered: tuple[Tool, ...]) -> None:
-        catalog = self._catalogs.of(offered)
-        self._prompts(catalog, request)
-        if catalog.is_demanding:
-            for name in catalog.names():
-                catalog.validator(name)
+    async def _shown(self, request: ChatRequest) -> OfferedTools:
+        """Return what is on offer; tools that are not known yet are read in a thread: others are answered meanwhile."""
+        tools = self._offered(request)
+        key, budget = key_of(tools), budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
+        instructions = dict(self.own.instructions())
+        show = partial(self._catalogs.offered, tools, key, self._format_of(request), instructions, budget)
+        return show() if self._catalogs.knows(key) else await asyncio.to_thread(_compiled, show)
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
-    async def _text(
+    def _text(
         self,
         request: ChatRequest,
         begun: str,
-        offered: tuple[Tool, ...],
+        shown: OfferedTools,
         recording: "Hearing | None",
         *,
         stream_arguments: bool,
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer with tools that are offered in the prompt."""
-        (catalog, words), theirs = self._catalogs.with_words(offered), {tool.name for tool in request.tools}
-        prompts, _ = self._prompts(catalog, request)
-        known = self._recalled(request, prompts)
-        allowed = self._callable(request, offered, catalog, prompts)
+        prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
+        known, allowed = self._recalled(request, shown), self._callable(request, shown)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
+        behind = (rounds_behind(message, known) for message in request.messages)
+        results = [text for rounds in behind if rounds is not None for text in rounds.results]
+        sources = shown.sources(request.messages, results, (text for _, text in self.own.instructions()))
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         backend = self._fitting.backend_for(recording)
         calling = replace(self._calling, catalog=allowed, origins=origins, describing=prompts.own, of_caller=frozenset(theirs))
@@ -303,10 +291,10 @@ class Engine:
             self._limits,
             Words(
                 request=last_request(request.messages),
-                sources=replace(self._sources(request, words, known), offered=catalog, shown=[prompts.listed]),
+                sources=replace(sources, offered=shown.catalog, shown=[prompts.listed]),
                 conversation=with_own_results(request.messages, known),
             ),
-            partial(self._first, backend.capabilities, request, begun, catalog, allowed, known, schema),
+            partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
         doubts = turn.may_be_made_up if self._limits.repair.asks_for_unsaid else None
         unsaid = self._format.shows.unsaid
@@ -325,9 +313,8 @@ class Engine:
         server: Capabilities,
         request: ChatRequest,
         begun: str,
-        catalog: Catalog,
+        writer: PromptWriter,
         allowed: Catalog,
-        known: Known,
         schema: Mapping[str, Any] | None,
     ) -> Script[FirstRequest]:
         """Decide how the first reply is asked for.
@@ -336,21 +323,19 @@ class Engine:
             server: what is known of the one that is asked whether a tool is needed.
             request: from a wire format, without the beginning.
             begun: how the caller has begun the reply.
-            catalog: what is on offer.
+            writer: of the caller's conversation.
             allowed: what may be called.
-            known: rounds of the proxy's own tools.
             schema: of the answer, if the caller demands one.
         """
-        prompts, reminder = self._prompts(catalog, request)
-        writer, completion = self._writer(request, catalog, prompts, reminder, known), self._completion(request, ())
-        threshold, is_decided = self.asking.call_threshold if reminder else None, False
+        completion = self._completion(request, ())
+        threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
         if threshold is not None:
             is_decided = yield from decides(threshold, server, completion, self._format)
         # Where questions are decided, no earlier one has a reminder: else the prompt would change with each question and result.
         # The last has one if its call was not begun for the model.
         if is_decided:
             is_reminded = request.messages[-1].role == "user" or not server.continues
-            writer = replace(writer, remind=with_last_reminded, reminder=reminder if is_reminded else "")
+            writer = replace(writer, remind=with_last_reminded, reminder=writer.reminder if is_reminded else "")
         is_asked = threshold is not None and request.is_open_question and not begun
         forms = writer.forms(request.messages, completion, is_asked=is_asked)
         first = self._begun(request, forms.reminded, begun) or self._demanded(request, forms.reminded)
@@ -394,32 +379,27 @@ class Engine:
         begun = beginning(self._format.row, request.choice.name)
         return FirstRequest(request=completion, otherwise=completion, begun=begun)
 
-    def _prompts(self, catalog: Catalog, request: ChatRequest) -> tuple[ToolPrompt, str]:
-        """Return the tool prompt and the reminder."""
-        budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
-        return self._catalogs.prompts(catalog, self._format_of(request), dict(self.own.instructions()), budget)
-
-    def _recalled(self, request: ChatRequest, prompts: ToolPrompt | None = None) -> Known:
+    def _recalled(self, request: ChatRequest, shown: OfferedTools | None = None) -> Known:
         """Return the rounds of the proxy's own tools in a conversation; none where there are no such tools."""
-        has_own = self.own or (prompts is not None and prompts.own)
+        has_own = self.own or (shown is not None and shown.prompt.own)
         return self._rounds.recall(request.messages) if has_own else {}
 
-    def _callable(self, request: ChatRequest, offered: tuple[Tool, ...], catalog: Catalog, prompts: ToolPrompt) -> Catalog:
+    def _callable(self, request: ChatRequest, shown: OfferedTools) -> Catalog:
         """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""
-        chosen = tuple(tool for tool in offered if request.choice.allows(tool.name))
-        own = prompts.describing if request.choice.mode == "auto" else ()
-        if len(chosen) == len(offered):
-            return prompts.catalog if own else catalog
+        chosen = tuple(tool for tool in shown.tools if request.choice.allows(tool.name))
+        own = shown.prompt.describing if request.choice.mode == "auto" else ()
+        if len(chosen) == len(shown.tools):
+            return shown.prompt.catalog if own else shown.catalog
         return self._catalogs.of((*chosen, *own))
 
-    def _writer(self, request: ChatRequest, catalog: Catalog, prompts: ToolPrompt, reminder: str, known: Known) -> PromptWriter:
+    def _writer(self, request: ChatRequest, shown: OfferedTools, known: Known) -> PromptWriter:
         """Return what writes the caller's conversation, with a tool that has to be called described first."""
         return PromptWriter(
-            offered=prompts,
-            reminder=reminder,
+            offered=shown.prompt,
+            reminder=shown.reminder,
             remind=with_each_reminded,
             first=(request.choice.name,) if request.choice.name else (),
-            in_text=partial(callers_in_text, catalog=catalog, format=self._format, known=known),
+            in_text=partial(callers_in_text, catalog=shown.catalog, format=self._format, known=known),
         )
 
     def _format_of(self, request: ChatRequest) -> PromptFormat:
@@ -445,9 +425,9 @@ class Engine:
             return continued_or(plain_answer(backend, with_beginning(completion, begun), recording), asked)
         return asked()
 
-    def _natively(self, request: ChatRequest, recording: "Hearing | None") -> AsyncGenerator[ResponseEvent]:
+    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> AsyncGenerator[ResponseEvent]:
         """Answer with the server's own function calling; a call that cannot run is told to the model, like one in the text."""
-        catalog, words = self._catalogs.with_words(request.tools)
+        catalog = shown.catalog
         completion = self._completion(request, tuple(system_first(request.messages)))
         if request.wire == self.wire and not offered_names(request.tools):  # nothing that the caller says is lost on the way
             said = {name: value for name, value in request.whole.items() if name not in _OURS}
@@ -461,23 +441,23 @@ class Engine:
             ),
             Offer(catalog=catalog, of_caller=frozenset(catalog.names())),
             self._limits,
-            Words(request=last_request(request.messages), sources=self._sources(request, words, {})),
+            Words(request=last_request(request.messages), sources=shown.sources(request.messages)),
             partial(_undecided, completion),
         )
         sender = Sender(catalog, stream_arguments=False)
         return prompted_answer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
 
-    def _sources(self, request: ChatRequest, words: list[str], known: Known) -> Sources:
-        """Return the texts by others that a call must not be copied from."""
-        instructions = [text for _, text in self.own.instructions()]
-        behind = (rounds_behind(message, known) for message in request.messages)
-        own = [text for rounds in behind if rounds is not None for text in rounds.results]
-        system = [message.content for message in request.messages if message.role == "system"]
-        said = [*(message.content for message in request.messages if message.role in ("user", "tool")), *own]
-        return Sources(said=said, described=[*words, *instructions], instructions=system)
-
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:
         return completion_of(request, messages, wire=self.wire)
+
+
+def _compiled(show: Callable[[], OfferedTools]) -> OfferedTools:
+    """Read tools, and what their calls are held against."""
+    shown = show()
+    if shown.catalog.is_demanding:
+        for name in shown.catalog.names():
+            shown.catalog.validator(name)
+    return shown
 
 
 _OURS = frozenset({"model", "stream", "stream_options", "n"})  # are not the caller's to choose, where a reply is read
