@@ -1,6 +1,6 @@
 """The difference in the question: of a file that a read tool of the same server shows, and of passages in the arguments."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ from xmlcall.agent.changes import difference, file_change, passages
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Rules
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.records.as_json import message_from_json, message_to_json
 from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.tool import Tool
 
@@ -137,6 +138,33 @@ async def test_what_the_conversation_has_shown_before(dialect: str, replies: lis
     async with ToolLoop(ScriptedBackend([*replies, "Done."]), [host], policy=policy, dialect=dialect) as loop:
         _ = [event async for event in loop.run([Message(role="user", content="Change two in a.txt, b.txt and gone.txt.")])]
     assert shown[-1] == expected
+
+
+@pytest.mark.parametrize(
+    ("keep", "expected"),
+    [
+        (lambda message: message_from_json(message_to_json(message)), [NOTE.format("read_file"), *NEW]),
+        (lambda message: replace(message, written=None), []),  # of another program: nobody reads calls out of its text
+        (lambda message: replace(message, content=f"{message.content} "), []),
+    ],
+    ids=["stored", "foreign", "changed"],
+)
+async def test_what_a_conversation_that_is_gone_on_with_has_shown(
+    keep: Callable[[Message], Message], expected: list[str]
+) -> None:
+    shown: list[list[str]] = []
+
+    async def policy(proposal: Proposal) -> Decision:
+        if proposal.host_tool == "write_file":
+            shown.append(await file_change(proposal, Rules()))
+        return Decision(allowed=True)
+
+    host = LocalHost([read_part, write_file], name="files")
+    async with ToolLoop(ScriptedBackend([written(READ), "Read.", written(WRITE), "Done."]), [host], policy=policy) as loop:
+        before = (await loop.ask("Read a.txt.")).messages
+        said = [keep(each) if each.role == "assistant" else each for each in before]
+        _ = [event async for event in loop.run([*said, Message(role="user", content="Change two in a.txt.")])]
+    assert shown == [expected]
 
 
 async def test_what_native_calls_have_shown_before() -> None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
 from ..types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
-from ..types.conversation import ToolReply, Written
+from ..types.conversation import ToolReply, Written, WrittenCall
 
 __all__ = [
     "call_from_json",
@@ -16,6 +16,8 @@ __all__ = [
     "raw_to_json",
     "tool_to_json",
 ]
+
+_WRITTEN: Final = {"replies": ToolReply, "calls": WrittenCall}  # fields of `Written`
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
@@ -30,8 +32,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
     for name in ("tool_call_id", "name", "images"):
         if value := getattr(message, name):
             told[name] = value
-    if message.written is not None and message.written.replies and message.written.text == message.content:
-        told["replies"] = [asdict(reply) for reply in message.written.replies]
+    if message.written is not None and message.written.text == message.content:
+        told |= {name: [asdict(each) for each in found] for name in _WRITTEN if (found := getattr(message.written, name))}
     return told
 
 
@@ -43,8 +45,8 @@ def message_from_json(told: Mapping[str, Any]) -> Message:
     """
     calls = tuple(call_from_json(call) for call in told.get("tool_calls", ()))
     named = {name: told[name] for name in ("role", "content", "tool_call_id", "name") if name in told}
-    replies = tuple(ToolReply(**reply) for reply in told.get("replies", ()))
-    written = Written(text=told["content"], replies=replies) if replies else None
+    found: dict[str, Any] = {name: tuple(make(**each) for each in told.get(name, ())) for name, make in _WRITTEN.items()}
+    written = Written(text=told["content"], **found) if any(found.values()) else None
     return Message(tool_calls=calls, images=tuple(told.get("images", ())), written=written, **named)
 
 

@@ -24,7 +24,7 @@ prompt cache holds. What a model is told about one reply only (a refusal) stands
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -46,6 +46,7 @@ from ..tools.catalog import Catalog
 from ..tools.effects import may_write
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
+from ..types.conversation import Written, WrittenCall
 from ..types.events import TextDelta
 from ..types.tool import Tool
 from .answered import OURS
@@ -521,9 +522,12 @@ class Turn(Machine[None]):
         if self._empty_at is not None:  # what was said about it stands behind it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
-        self._kept = Message(role="assistant", content=generated.text, tool_calls=self._calls_told(generated))
+        calls = _calls_of(generated, cut_ends=self._limits.cut_ends)
+        self._kept = Message(
+            role="assistant", content=generated.text, tool_calls=self._calls_told(generated), written=_written(generated, calls)
+        )
         self.added.append(self._kept)
-        self._attempts.forget(self.added, _calls_of(generated, cut_ends=self._limits.cut_ends))
+        self._attempts.forget(self.added, calls)
 
     def _calls_told(self, generated: Generated) -> tuple[ToolCall, ...]:
         """Return the calls that stand beside a reply's text; a server wants a result for each.
@@ -653,6 +657,12 @@ def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | In
     if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
         return reply.calls
     return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
+
+
+def _written(generated: Generated, calls: Iterable[ToolCall | InvalidCall]) -> Written | None:
+    """Return which calls stand in a reply's text; None if they stand beside it."""
+    told = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
+    return Written(text=generated.text, calls=tuple(told)) if generated.calls_in_text else None
 
 
 def _not_offered(call: ToolCall) -> InvalidCall:

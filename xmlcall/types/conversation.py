@@ -1,8 +1,10 @@
 """What a message was written from: nobody has to read that out of its text."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-__all__ = ["ToolReply", "Written"]
+__all__ = ["ToolReply", "Written", "WrittenCall"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,8 +37,17 @@ class ToolReply:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WrittenCall:
+    """A call that stands in a message's text; one that cannot run has no arguments."""
+
+    name: str
+    arguments: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """What came of calls in a text, in order; of another text it says nothing."""
+    """The calls in a text, or what came of calls, in order; of another text it says nothing."""
 
     text: str
     replies: tuple[ToolReply, ...] = ()
+    calls: tuple[WrittenCall, ...] = ()
