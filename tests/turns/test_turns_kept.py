@@ -42,7 +42,7 @@ async def had(store: Store, *turns: tuple[str, list[Any]], mode: Any = "xml", **
         async with loop:
             catalog = await loop.catalog()
             builder.know(tools=catalog)
-            how = {"mode": mode, "family": loop.family, "reasoning_open": False}
+            how = {"mode": mode, "family": loop.format.family, "reasoning_open": False}
             keeper.asked(said, catalog, "scripted", how)
             async for event in loop.run(said):
                 builder.note(event)

@@ -29,7 +29,6 @@ from ..turn.answered import Answering, describing, more_tool
 from ..turn.asking import Asking, AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
-from ..turn.machine import Run
 from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Limits, Offer
@@ -143,11 +142,6 @@ class ToolLoop:
         """How the model is spoken to by now."""
         return self._calling.format
 
-    @property
-    def family(self) -> str:
-        """How the system prompt shows tools by now."""
-        return self.asking.family
-
     async def _leave_backend(self, *error: Any) -> None:
         await self.backend.__aexit__(*error)
 
@@ -232,15 +226,15 @@ class ToolLoop:
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)
         opening, offer, calling = await self._opening(opened, opened, backend)
         turn = opening.turn(offer, backend.capabilities, self._limits)
-
-        def run(action: Run) -> AsyncGenerator[LoopEvent]:
-            return calling.run(action)
-
-        def hear(events: Iterable[LoopEvent]) -> Iterable[LoopEvent]:
-            return calling.noted(events, turn)
-
+        driven = drive(
+            turn,
+            backend,
+            scores=self._scores,
+            run=lambda action: calling.run(action),  # that of now: tools may change between replies
+            hear=lambda events: calling.noted(events, turn),
+        )
         try:
-            async with aclosing(drive(turn, backend, scores=self._scores, run=run, hear=hear)) as events:
+            async with aclosing(driven) as events:
                 async for event in events:
                     while shortened:
                         yield shortened.pop()

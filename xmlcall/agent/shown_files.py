@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..dialects.replies import replies_of
-from ..types.calls import Message
-from ..types.conversation import WrittenCall
+from ..types.calls import Message, WrittenCall
 from .policy import Proposal
 
 __all__ = ["Shown", "shown_before"]

@@ -7,8 +7,7 @@ This is the one place that looks for our own words in a text. What it takes for 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ..types.calls import Message, Role
-from ..types.conversation import ToolReply
+from ..types.calls import Message, Role, ToolReply
 from . import result_form_of
 
 __all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom", "says", "start_in", "told_together"]

@@ -21,7 +21,7 @@ from typing import Final
 
 import regex
 
-from ..types.conversation import ToolReply, Written
+from ..types.calls import ToolReply, Written
 
 __all__ = ["BRACKETS", "ERROR_WORDS", "OWN_RESULTS", "TOOL_RESPONSES", "ResultForm"]
 

@@ -34,8 +34,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ..dialects.replies import replies_of
-from ..types.calls import Message, Tool
-from ..types.conversation import ToolReply, Written
+from ..types.calls import Message, Tool, ToolReply, Written
 from .earlier_turns import Line, block, line_of
 from .more import handle_of, line_end, line_start
 from .templates import render

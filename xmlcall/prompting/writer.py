@@ -31,9 +31,8 @@ from ..dialects.inert import inert_frame
 from ..dialects.replies import ends_in, named_results, replies_of
 from ..dialects.write import write
 from ..tools.catalog import Catalog
-from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
+from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolReply, ToolResult, Written
 from ..types.completion import CompletionRequest
-from ..types.conversation import ToolReply, Written
 from .feedback import Answered, results
 from .format import PromptFormat
 from .grades import ToolPrompt

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from ..types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
-from ..types.conversation import ToolReply, Written, WrittenCall
+from ..types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall, ToolReply, Written, WrittenCall
 
 __all__ = [
     "call_from_json",

@@ -10,6 +10,8 @@ So once there is much to lose, what is asked alone begins in another way, with o
 have nothing in common, and the server keeps both. That costs reading the tool prompt once more; it pays when the conversation
 behind the tool prompt is half as long as that, by what it would cost until then. A model in this process needs none of this
 (`backends.slots`), nor do servers that keep blocks by their contents (vLLM, SGLang). Those with one place (Ollama) would lose.
+
+What is asked for is one token, greedy and without what a caller wants besides (a stop string, a schema): the model's own opinion.
 """
 
 from collections.abc import Sequence
@@ -19,11 +21,13 @@ from typing import Final
 from ..types.calls import Message
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
+from .machine import FirstToken, Score, Script
 
-__all__ = ["alone", "in_place_of_last"]
+__all__ = ["alone", "ask_first_token", "in_place_of_last"]
 
 LONGEST: Final = 4000  # characters of a message that are asked about: of a longer one, its beginning and its end
 _APART: Final = "\n"  # before the tool prompt
+_EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # what may shape the first token
 _MUCH: Final = 0.5  # of the tool prompt's characters
 
 
@@ -57,3 +61,20 @@ def in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest
 
 def _is_much(system: Message, said: Sequence[Message]) -> bool:
     return sum(len(message.content) for message in said) > _MUCH * len(system.content)
+
+
+def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
+    """Ask a model for the first token of its reply, or for the next one of a reply that was begun for it.
+
+    Args:
+        request: the conversation.
+        server: what is known of it.
+        keep: as of `Score`.
+
+    Raises:
+        BackendError: from the stream.
+    """
+    extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
+    asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=server.most_logprobs, extra=extra)
+    answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)
+    return answers[0]

@@ -26,8 +26,7 @@ from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
-from .asked_alone import alone, in_place_of_last
-from .first_token import ask_first_token
+from .asked_alone import alone, ask_first_token, in_place_of_last
 from .generate import is_refused_beginning
 from .machine import FirstToken, Script
 

@@ -50,8 +50,7 @@ from ..types.calls import Message
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
 from .anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
-from .asked_alone import alone
-from .first_token import ask_first_token
+from .asked_alone import alone, ask_first_token
 from .machine import Script
 from .tool_choice import choose_tool
 from .tool_number import SURE, ask_number

@@ -19,7 +19,7 @@ from ..tools.catalog import Catalog
 from ..types.calls import Message, Tool
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
-from .first_token import ask_first_token
+from .asked_alone import ask_first_token
 from .machine import Script
 
 __all__ = ["ask_number", "number_odds"]

@@ -44,9 +44,8 @@ from ..prompting.results import denial, result_text
 from ..prompting.writer import with_note, with_reminder
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
-from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult
+from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult, Written, WrittenCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
-from ..types.conversation import Written, WrittenCall
 from ..types.events import TextDelta
 from ..types.tool import Tool
 from .answered import OURS

@@ -26,7 +26,7 @@ async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Messa
     """
     is_xml = loop.mode == "xml"
     offered = tuple((await loop.tool_prompt()).catalog if is_xml else await loop.catalog())
-    how: dict[str, Any] = {"mode": loop.mode, "family": loop.family, "lang": loop.format.lang}
+    how: dict[str, Any] = {"mode": loop.mode, "family": loop.format.family, "lang": loop.format.lang}
     how |= {"dialect": loop.format.dialect} if is_xml else {}
     how |= {"reasoning_open": loop.backend.capabilities.reasoning_open}
     keeper.asked(messages, offered, loop.backend.model, how)

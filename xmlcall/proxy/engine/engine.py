@@ -63,7 +63,6 @@ from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginni
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .said_once import SaidOnce
-from .sampling import completion_of
 from .structured_output import formed, wordless
 
 if TYPE_CHECKING:
@@ -327,7 +326,7 @@ class Engine:
             allowed: what may be called.
             schema: of the answer, if the caller demands one.
         """
-        completion = self._completion(request, ())
+        completion = self._completion(request)
         threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
         if threshold is not None:
             is_decided = yield from decides(threshold, server, completion, self._format)
@@ -447,8 +446,26 @@ class Engine:
         sender = Sender(catalog, stream_arguments=False)
         return prompted_answer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
 
-    def _completion(self, request: ChatRequest, messages: tuple[Message, ...]) -> CompletionRequest:
-        return completion_of(request, messages, wire=self.wire)
+    def _completion(self, request: ChatRequest, messages: tuple[Message, ...] = ()) -> CompletionRequest:
+        """Return a request to the model server; fields of the caller's wire format, only where the server speaks that, too."""
+        sampling = request.sampling
+        own = _sent_on(sampling.extra) if request.wire == self.wire else {}
+        if self.wire == "ollama":
+            extra = own | {"options": {**_sent_on(own.get("options", {})), **sampling.options}}
+        else:
+            extra = own | dict(sampling.options)
+        return CompletionRequest(
+            messages=messages,
+            max_tokens=sampling.max_tokens,
+            temperature=sampling.temperature,
+            seed=sampling.seed,
+            stop=sampling.stop,
+            extra=extra,
+        )
+
+
+def _sent_on(fields: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name not in _NOT_SENT_ON}
 
 
 def _compiled(show: Callable[[], OfferedTools]) -> OfferedTools:
@@ -460,9 +477,9 @@ def _compiled(show: Callable[[], OfferedTools]) -> OfferedTools:
     return shown
 
 
+# Ollama's: with the first two it cuts a prompt that is too long, another value of the third loads the model anew.
+_NOT_SENT_ON: Final = frozenset({"truncate", "shift", "num_ctx"})
 _OURS = frozenset({"model", "stream", "stream_options", "n"})  # are not the caller's to choose, where a reply is read
-
-
 _MESSAGE_WRITERS: Final = {"openai": openai_wire.message_dict, "ollama": ollama_wire.message_dict}
 
 
