@@ -1,10 +1,8 @@
 """The loop: generate, parse, bind, approve, call, feed back, until a reply has no call.
 
 One loop serves any number of conversations at once; a conversation is the list of messages that goes in and comes out. The tool
-prompt is not part of it: it is rendered from the catalog in front of every request, the same characters each time, so that the
-server's prompt cache holds. The reminder is part of it, at the end of the person's message, and stays there for the same reason.
-Where it was decided whether the message needs a tool (`tool_need`), there is no such reminder: the reply is begun for the model,
-or plain words are asked for in the requests of this turn only, since a model that reads it in its history goes on in plain words.
+prompt is not part of it: it is written in front of every request, the same characters each time, so that the server's prompt
+cache holds. A reminder is part of it (`turn.opening`).
 
 Calls of one reply run one after the other, in the order written: the second may rely on what the first did to the world.
 """

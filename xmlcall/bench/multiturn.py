@@ -11,7 +11,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..errors import ContextOverflow
 from ..prompting.results import result_text
+from ..prompting.writer import joined
 from ..tools.catalog import Catalog
 from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..types.calls import Message
@@ -285,6 +286,5 @@ def _with_said(messages: Sequence[Message], said: Sequence[Mapping[str, str]]) -
     """Add what the person says; if results came last, to these: two messages of one role may not follow each other."""
     spoken = [Message(role="user", content=message["content"]) for message in said]
     if messages and messages[-1].role == "user":
-        joined = replace(messages[-1], content="\n\n".join([messages[-1].content, spoken[0].content]))
-        return [*messages[:-1], joined, *spoken[1:]]
+        return [*messages[:-1], joined([messages[-1], spoken[0]]), *spoken[1:]]
     return [*messages, *spoken]

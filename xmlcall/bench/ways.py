@@ -20,7 +20,7 @@ from ..prompting import system as prompt
 from ..prompting.feedback import results
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
-from ..prompting.writer import PromptWriter, in_text, with_last_reminded, with_reminder, with_system
+from ..prompting.writer import PromptWriter, in_text, with_system
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
@@ -202,7 +202,7 @@ def conversation(
     follows = _follows_result(case)
     if follows and settings.call_threshold is not None:
         reminder = ""  # the question has one only where nothing was decided of it
-    writer = PromptWriter(offered=offered, reminder=reminder, remind=with_last_reminded if follows else with_reminder)
+    writer = PromptWriter(offered=offered, reminder=reminder, stands="question" if follows else "end")
     return writer.messages(messages, fits=describes and needs_tool)
 
 

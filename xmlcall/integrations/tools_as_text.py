@@ -29,7 +29,7 @@ from ..parsing.repeated_calls import identity, once
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget
-from ..prompting.writer import PromptWriter, callers_in_text, with_each_reminded, with_words
+from ..prompting.writer import PromptWriter, callers_in_text, with_words
 from ..proxy.engine.call_stream import Sender
 from ..proxy.engine.catalogs import Catalogs, OfferedTools, key_of
 from ..proxy.engine.naming import offered_names, renamed
@@ -180,7 +180,7 @@ def _messages(request: ChatRequest, settings: PromptSettings, shown: OfferedTool
     writer = PromptWriter(
         offered=shown.prompt,
         reminder=shown.reminder if settings.reminder else "",
-        remind=with_each_reminded,
+        stands="each",
         in_text=partial(callers_in_text, catalog=catalog, format=form),
     )
     messages = writer.messages(request.messages)

@@ -24,7 +24,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, Literal
 
 from ..dialects import Dialect
 from ..dialects.inert import inert_frame
@@ -44,13 +44,13 @@ __all__ = [
     "PromptWriter",
     "callers_in_text",
     "in_text",
+    "joined",
     "put_around",
     "rounds_behind",
     "said",
     "system_first",
     "with_each_reminded",
     "with_fitting",
-    "with_last_reminded",
     "with_note",
     "with_reminder",
     "with_system",
@@ -81,12 +81,7 @@ def joined(messages: Sequence[Message]) -> Message:
 
 
 def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with a system prompt in front.
-
-    Args:
-        system: the tool prompt; without it nothing changes.
-        messages: what was said so far; not empty.
-    """
+    """Return the conversation with the tool prompt in front; without one nothing changes."""
     if not system:
         return tuple(messages)
     if messages[0].role == "system":
@@ -95,12 +90,7 @@ def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 
 def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with descriptions of tools behind the person's last words; nothing else in it changes.
-
-    Args:
-        describe: renders them for the words (`ToolPrompt.fitting`); "" for none.
-        messages: what was said so far.
-    """
+    """Return the conversation with what describes tools for the person's last words (`ToolPrompt.fitting`) behind those."""
     places = [at for at, message in enumerate(messages) if message.role == "user" and not replies_of(message)]
     at = places[-1] if places else None
     if at is None or not (text := describe(messages[at].content)):
@@ -109,19 +99,14 @@ def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) ->
 
 
 def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with a reminder at the end of the person's message, if that comes last.
-
-    Args:
-        reminder: a short text; without it, or where it stands already, nothing changes.
-        messages: what was said so far; not empty.
-    """
+    """Return the conversation with a reminder at the end of the person's message, if that comes last and has none yet."""
     last = messages[-1]
     if not reminder or last.role != "user" or ends_in(last, reminder):
         return tuple(messages)
     return (*messages[:-1], put_around(last, behind=f"\n\n{reminder}"))
 
 
-def with_last_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
+def _with_question_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the conversation with a reminder behind the person's last words, also if results stand behind those."""
     return with_fitting(lambda _: reminder, messages)
 
@@ -153,10 +138,12 @@ def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Messag
 
 
 def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Leave out calls, and put their results behind the person's words.
+    """Return a conversation as a model without tools gets it: of calls only what came of them, with the person's words.
+
+    After calls in its history a small model goes on in their tone: short, and without what the person asked for.
 
     Args:
-        messages: a conversation; results have the role `tool`, or stand in messages of role `user` as after a tool prompt.
+        messages: results have the role `tool`, or stand in messages of role `user` as after a tool prompt.
     """
     kept: list[Message] = []
     for message in messages:
@@ -207,12 +194,7 @@ Known = Mapping[str, OwnRounds]
 
 
 def rounds_behind(message: Message, known: Known) -> OwnRounds | None:
-    """Return the proxy's own rounds behind a message of the model's; None if there are none, or the calls are not the same.
-
-    Args:
-        message: the caller's.
-        known: what was kept for the conversation.
-    """
+    """Return the rounds behind a caller's message of the model's; None if there are none, or the calls are not the same."""
     found = known.get(message.tool_calls[0].id) if message.tool_calls else None
     return found if found is not None and _told(found.theirs) == _told(message.tool_calls) else None
 
@@ -224,14 +206,7 @@ def _told(calls: Iterable[ToolCall]) -> list[tuple[str, str, dict[str, Any]]]:
 def callers_in_text(
     messages: Sequence[Message], catalog: Catalog, format: PromptFormat, known: Known | None = None
 ) -> list[Message]:
-    """Write a caller's conversation for a model that knows nothing of tools: roles stand where templates want them, too.
-
-    Args:
-        messages: not empty.
-        catalog: see `in_text`.
-        format: in which calls and results are written.
-        known: rounds of tools that the caller does not know.
-    """
+    """Write a caller's conversation for a model that knows nothing of tools, with roles where templates want them."""
     return system_first(in_text(messages, catalog, format, known))
 
 
@@ -262,11 +237,7 @@ def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat,
 
 
 def system_first(messages: Sequence[Message]) -> list[Message]:
-    """Make one message of the system messages at the head, and the person's of later ones; neighbours of the person's become one.
-
-    Args:
-        messages: a conversation.
-    """
+    """Make one message of the system messages at the head, and the person's of later ones; join neighbours of the person's."""
     head = list(itertools.takewhile(lambda message: message.role == "system", messages))
     rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
     told: list[Message] = [joined(head)] if head else []
@@ -292,12 +263,8 @@ def said(text: str, block: str) -> str:
 
     Of 72 replies with words before a call in benchmarks/results/runs, 59 have a blank line there, 11 end a line, 2 neither. More
     than a blank line is what is left of a fence around the calls.
-
-    Args:
-        text: for the person; white space alone was behind the calls.
-        block: the calls as the prompt asks for them.
     """
-    if not text.strip():
+    if not text.strip():  # what is white space alone was behind the calls
         return block
     words = text.rstrip()
     lines = text.count("\n", len(words))
@@ -346,6 +313,8 @@ def _result(message: Message | None) -> ToolResult:
     return ToolResult(content=(TextContent(text=message.content if message else ""),))
 
 
+_REMIND: Final = {"end": with_reminder, "question": _with_question_reminded, "each": with_each_reminded}
+
 # -- requests -----------------------------------------------------------------------------------------------------------------
 
 
@@ -374,14 +343,14 @@ class PromptWriter:
     Args:
         offered: how the tools are described to the model.
         reminder: of them, for the person's messages; "" for none.
-        remind: puts it where it belongs.
+        stands: where it does: at the end of the conversation, behind the last question, or behind each.
         first: names of tools that are described behind the person's words before others, such as one that has to be called.
         in_text: writes what calls and results a conversation has as data; one of ours has none.
     """
 
     offered: ToolPrompt
     reminder: str = ""
-    remind: Callable[[str, Sequence[Message]], Sequence[Message]] = with_reminder
+    stands: Literal["end", "question", "each"] = "end"
     first: tuple[str, ...] = ()
     in_text: Callable[[Sequence[Message]], Sequence[Message]] = tuple
 
@@ -396,7 +365,7 @@ class PromptWriter:
         if fits:
             conversation = with_fitting(partial(self.offered.fitting, first=self.first), conversation)
         if reminds:
-            conversation = self.remind(self.reminder, conversation)
+            conversation = _REMIND[self.stands](self.reminder, conversation)
         return with_system(self.offered.system, self.in_text(conversation))
 
     def forms(self, conversation: Sequence[Message], sampling: CompletionRequest, *, is_asked: bool = True) -> Forms:
@@ -407,13 +376,16 @@ class PromptWriter:
             sampling: what each request asks of the server, without messages.
             is_asked: whether anything is to be decided.
         """
-        reminded = replace(sampling, messages=self.messages(conversation))
+
+        def form(*, fits: bool, reminds: bool) -> CompletionRequest:
+            return replace(sampling, messages=self.messages(conversation, fits=fits, reminds=reminds))
+
+        reminded = form(fits=True, reminds=True)
         if not is_asked:
             return Forms(reminded=reminded)
-        shown = self.messages(conversation, reminds=False) if self.offered.own else None
         return Forms(
             reminded=reminded,
-            bare=replace(sampling, messages=self.messages(conversation, fits=False, reminds=False)),
-            shown=None if shown is None else replace(sampling, messages=shown),
+            bare=form(fits=False, reminds=False),
+            shown=form(fits=True, reminds=False) if self.offered.own else None,
             unoffered=replace(sampling, messages=without_calls(self.in_text(conversation))),
         )

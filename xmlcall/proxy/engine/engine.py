@@ -26,16 +26,7 @@ from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.grades import budget_for
-from ...prompting.writer import (
-    Known,
-    PromptWriter,
-    callers_in_text,
-    rounds_behind,
-    system_first,
-    with_each_reminded,
-    with_last_reminded,
-    with_reminder,
-)
+from ...prompting.writer import Known, PromptWriter, callers_in_text, rounds_behind, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
 from ...turn.answered import describing
 from ...turn.asking import Asking, AskingFields
@@ -59,7 +50,7 @@ from .naming import offered_names, renamed, with_own_names
 from .native import WithWholeMessages, plain_answer
 from .own_rounds import RoundsKept, with_own_results
 from .own_tools import OwnTools
-from .prefill import asked_to_begin, begun_by_caller, continued_or, with_beginning, without_beginning
+from .prefill import begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
 from .prompted import prompted_answer
 from .said_once import SaidOnce
@@ -334,7 +325,7 @@ class Engine:
         # The last has one if its call was not begun for the model.
         if is_decided:
             is_reminded = request.messages[-1].role == "user" or not server.continues
-            writer = replace(writer, remind=with_last_reminded, reminder=writer.reminder if is_reminded else "")
+            writer = replace(writer, stands="question", reminder=writer.reminder if is_reminded else "")
         is_asked = threshold is not None and request.is_open_question and not begun
         forms = writer.forms(request.messages, completion, is_asked=is_asked)
         first = self._begun(request, forms.reminded, begun) or self._demanded(request, forms.reminded)
@@ -363,12 +354,15 @@ class Engine:
         """Go on with a reply that the caller has begun; None if it has not."""
         if not begun:
             return None
-        asked = replace(completion, messages=asked_to_begin(completion.messages, begun, self._format))
+        asked = self._asked_to_begin(completion, begun)
         if self.backend.capabilities.continues:
             return FirstRequest(request=completion, otherwise=asked, begun=begun)
         if request.wire == "anthropic":
             return FirstRequest(request=asked)
         return FirstRequest(request=with_beginning(completion, begun), otherwise=asked)
+
+    def _asked_to_begin(self, completion: CompletionRequest, begun: str) -> CompletionRequest:
+        return replace(completion, messages=with_words(prompt.begin(begun, self._format), completion.messages))
 
     def _demanded(self, request: ChatRequest, completion: CompletionRequest) -> FirstRequest | None:
         """Begin the call for a model that has to make one, where the server goes on from there; None if it has not."""
@@ -396,7 +390,7 @@ class Engine:
         return PromptWriter(
             offered=shown.prompt,
             reminder=shown.reminder,
-            remind=with_each_reminded,
+            stands="each",
             first=(request.choice.name,) if request.choice.name else (),
             in_text=partial(callers_in_text, catalog=shown.catalog, format=self._format, known=known),
         )
@@ -417,8 +411,7 @@ class Engine:
             return plain_answer(backend, completion, recording)
 
         def asked() -> AsyncGenerator[ResponseEvent]:
-            messages = asked_to_begin(completion.messages, begun, self._format)
-            return without_beginning(plain_answer(backend, replace(completion, messages=messages), recording), begun)
+            return without_beginning(plain_answer(backend, self._asked_to_begin(completion, begun), recording), begun)
 
         if not self._goes_on(request) or self.backend.capabilities.continues:
             return continued_or(plain_answer(backend, with_beginning(completion, begun), recording), asked)

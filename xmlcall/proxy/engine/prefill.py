@@ -5,20 +5,17 @@ is sent as it is. Others write a new message, and some templates refuse (those o
 message asks the model to begin with these words, and they are taken off its reply.
 """
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import replace
 
 from ...errors import BackendError
-from ...prompting import system as prompt
-from ...prompting.format import PromptFormat
-from ...prompting.writer import with_words
 from ...turn.generate import is_refused_beginning
 from ...types.calls import Message
 from ...types.completion import CompletionRequest
 from ..formats.contract import CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece
 
-__all__ = ["asked_to_begin", "begun_by_caller", "continued_or", "with_beginning", "without_beginning"]
+__all__ = ["begun_by_caller", "continued_or", "with_beginning", "without_beginning"]
 
 
 def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
@@ -34,17 +31,6 @@ def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
     if not before or last.role != "assistant" or last.tool_calls:
         return request, ""
     return replace(request, messages=tuple(before)), last.content if last.content.strip() else ""
-
-
-def asked_to_begin(messages: Sequence[Message], begun: str, format: PromptFormat) -> tuple[Message, ...]:
-    """Ask the model in words to begin a reply so.
-
-    Args:
-        messages: as the model gets them, without the beginning.
-        begun: the beginning.
-        format: of the prompt.
-    """
-    return with_words(prompt.begin(begun, format), messages)
 
 
 def with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
