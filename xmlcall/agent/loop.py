@@ -34,7 +34,7 @@ from ..types.calls import Message, ToolCall, ToolResult
 from .audited import Audit
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
-from .own_tools import OwnTool, by_name, resource_tools
+from .own_tools import OwnTool, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Calling
@@ -161,7 +161,7 @@ class ToolLoop:
         """Return the tools of the servers, listed again if one said that they changed."""
         if self._catalog is None or self.router.changed.is_set():
             self._catalog = Catalog(await self.router.tools())
-            self._own = by_name(await resource_tools(self.router, self._catalog, self.format))
+            self._own = await resource_tools(self.router, self._catalog, self.format)
             own = [each.tool for each in self._own.values()]
             self._all = Catalog([*self._catalog, *own]) if own else self._catalog
         return self._catalog

@@ -10,7 +10,7 @@ known (`turn.answered`) need no server.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from ..tools.catalog import Catalog
 from ..turn.answered import said, words_for
 from ..types.calls import Message, Tool, ToolResult
 
-__all__ = ["OwnTool", "by_name", "resource_tools"]
+__all__ = ["OwnTool", "resource_tools"]
 
 PATIENCE: Final = 3.0
 """Seconds in which a server has to say whether it has resources."""
@@ -53,8 +53,8 @@ class OwnTool:
     server_of: Callable[[Mapping[str, Any]], str]
 
 
-async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat) -> list[OwnTool]:
-    """Return the tools that list and read resources; none where no server has any.
+async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat) -> dict[str, OwnTool]:
+    """Return the tools that list and read resources, by the names under which they are offered; none where no server has any.
 
     Args:
         router: of the servers; open.
@@ -65,7 +65,7 @@ async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat)
     has = await asyncio.gather(*map(_has_resources, servers.values()))
     names = [name for name, has_any in zip(servers, has, strict=True) if has_any]
     if not names:
-        return []
+        return {}
 
     def server_of(arguments: Mapping[str, Any]) -> str:
         return str(arguments.get("server", names[0]))
@@ -88,15 +88,13 @@ async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat)
     server: dict[str, Any] = {"server": {"type": "string", "enum": names}} if len(names) > 1 else {}
     uri = {"uri": {"type": "string", "description": words_for("uri", format)}}
     tools = (("list_resources", server, listed), ("read_resource", server | uri, read))
-    return [
-        OwnTool(
-            tool=_tool(free_name(name, catalog), words_for(name, format), properties, {"readOnlyHint": True}),
-            answer=answer,
-            acts_as=name,
-            server_of=server_of,
-        )
-        for name, properties, answer in tools
-    ]
+    found: dict[str, OwnTool] = {}
+    for acts_as, properties, answer in tools:
+        schema = {"type": "object", "properties": properties, "required": list(properties)}
+        name, description = free_name(acts_as, catalog), words_for(acts_as, format)
+        tool = Tool(name=name, description=description, input_schema=schema, annotations={"readOnlyHint": True})
+        found[name] = OwnTool(tool=tool, answer=answer, acts_as=acts_as, server_of=server_of)
+    return found
 
 
 async def _has_resources(served: Served) -> bool:
@@ -106,17 +104,3 @@ async def _has_resources(served: Served) -> bool:
             return bool((await served.resources()).items or (await served.resource_templates()).items)
     except (ToolHostError, TimeoutError):
         return False
-
-
-def _tool(name: str, description: str, properties: Mapping[str, Any], annotations: Mapping[str, Any] | None = None) -> Tool:
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    return Tool(name=name, description=description, input_schema=schema, annotations=annotations)
-
-
-def by_name(tools: Iterable[OwnTool]) -> dict[str, OwnTool]:
-    """Return tools by the names under which they are offered.
-
-    Args:
-        tools: with different names.
-    """
-    return {each.tool.name: each for each in tools}

@@ -239,7 +239,7 @@ class Engine:
         """Return what is on offer; tools that are not known yet are read in a thread: others are answered meanwhile."""
         tools = self._offered(request)
         key, budget = key_of(tools), budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
-        instructions = dict(self.own.instructions())
+        instructions = dict(self.own.router.instructions())
         show = partial(self._catalogs.offered, tools, key, self._format_of(request), instructions, budget)
         return show() if self._catalogs.knows(key) else await asyncio.to_thread(_compiled, show)
 
@@ -263,7 +263,7 @@ class Engine:
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
         behind = (rounds_behind(message, known) for message in request.messages)
         results = [text for rounds in behind if rounds is not None for text in rounds.results]
-        sources = shown.sources(request.messages, results, (text for _, text in self.own.instructions()))
+        sources = shown.sources(request.messages, results, (text for _, text in self.own.router.instructions()))
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         backend = self._fitting.backend_for(recording)
         calling = replace(self._calling, catalog=allowed, origins=origins, describing=prompts.own, of_caller=frozenset(theirs))

@@ -72,7 +72,3 @@ class OwnTools:
             for notice in self.router.news():
                 log.warning("%s", notice)
         return self.tools
-
-    def instructions(self) -> list[tuple[str, str]]:
-        """Return what the servers say about their use, by name."""
-        return self.router.instructions()
