@@ -18,6 +18,7 @@ from ..invisible import INVISIBLE
 
 __all__ = [
     "MOST_PARTS",
+    "WRITTEN",
     "Address",
     "Destination",
     "addresses_in",
@@ -69,12 +70,25 @@ _SCHEME: Final = re.compile(
 _WHOLE_ADDRESS: Final = re.compile(_SCHEME.pattern + r"[^\s\"'<>`]*", re.IGNORECASE)
 _END: Final = re.compile(r"[\s\"'<>`]")
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://\S+")
-_MAIL: Final = re.compile(
-    r"[^\s@<>\"',;:/()\[\]=&?]{1,64}@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])|"
-    r"\[?[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b)"
-)
-_PHONE: Final = re.compile(r"\+[0-9](?:[ .()/-]{0,2}[0-9]){7,14}")
-_ACCOUNT: Final = re.compile(r"\b[a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?\b")  # ISO 13616
+# What is written in known ways: as it is looked for in other texts, to the letter (`flows`), and as somebody may have set it out.
+# The second takes in more, at times also what stands beside the value, which would then be found nowhere else.
+WRITTEN: Final = {
+    "mail": (
+        r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
+        r"[^\s@<>\"',;:/()\[\]=&?]{1,64}@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])|"
+        r"\[?[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b)",
+    ),
+    "phone": (r"\+[0-9](?: ?[0-9]){7,14}", r"\+[0-9](?:[ .()/-]{0,2}[0-9]){7,14}"),
+    "account": (  # ISO 13616
+        r"\b[a-z]{2}[0-9]{2}[a-z0-9]{10,30}\b",
+        r"\b[a-z]{2}[0-9]{2}(?: ?[a-z0-9]{4}){2,7}(?: ?[a-z0-9]{1,3})?\b",
+    ),
+    "date": (
+        r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9:.z+-]*)?",
+        r"[12][0-9]{3}-?[01][0-9]-?[0-3][0-9](?:t[0-9:.z+-]*)?|[0-9]{1,2}-[0-9]{1,2}-[0-9]{2,4}",
+    ),
+}
+_MAIL, _PHONE, _ACCOUNT, _DATE = (re.compile(wide) for _, wide in WRITTEN.values())
 _BARE_HOST: Final = re.compile(
     r"(?<![\w@./\\-])(?:\w[\w-]{0,62}\.){1,9}[^\W\d_]{2,24}(?![\w-])|(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])"
     r"|(?<![\w.-])localhost(?![\w-])"
@@ -86,7 +100,6 @@ _PATH: Final = re.compile(
 _NAME: Final = re.compile(
     r"[#@][\w-]{2,}|(?=[\w-]*[0-9])(?=[\w-]*[^\W0-9])[\w-]{6,}|[0-9][0-9 -]{4,}[0-9]|[^\W_]+(?:[-_]+[^\W_]+){2,}"
 )
-_DATE: Final = re.compile(r"[12][0-9]{3}-?[01][0-9]-?[0-3][0-9](?:t[0-9:.z+-]*)?|[0-9]{1,2}-[0-9]{1,2}-[0-9]{2,4}")
 _COLOR: Final = re.compile(r"#(?:[0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})")
 _NUMBERED: Final = re.compile(r"[A-Z]?[a-z]{5,}[0-9]{1,2}")  # python3, section12
 _TURNS: Final = re.compile(r"[a-z](?=[A-Z])|[0-9](?=[A-Za-z])|[A-Za-z](?=[0-9])")

@@ -34,6 +34,7 @@ from ..binding.echo import words_of
 from ..binding.provenance import SaidIndex, values_in
 from .destinations import (
     MOST_PARTS,
+    WRITTEN,
     Destination,
     addresses_in,
     destinations,
@@ -52,12 +53,9 @@ __all__ = ["NOBODY", "flows"]
 NOBODY: Final = ""
 """Stands for the server of a value that nobody told."""
 
-_LEADS_OUT: Final = re.compile(
-    r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}"  # e-mail
-    r"|(?<=://)[^\s/?#\"'<>]{1,253}"  # host of an address
-    r"|\+[0-9](?: ?[0-9]){7,14}"  # phone
-    r"|\b[a-z]{2}[0-9]{2}[a-z0-9]{10,30}\b",  # bank account (ISO 13616)
-)
+_MAIL, _PHONE, _ACCOUNT, _DATE = (exact for exact, _ in WRITTEN.values())
+_HOST: Final = r"(?<=://)[^\s/?#\"'<>]{1,253}"  # of an address
+_LEADS_OUT: Final = re.compile("|".join((_MAIL, _HOST, _PHONE, _ACCOUNT)))
 _NAME: Final = re.compile(
     r"(?:~|\.{1,2})?/[\w./-]{3,}"  # path
     r"|\b[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[a-z]{2,10}\b"  # host or file
@@ -66,7 +64,6 @@ _NAME: Final = re.compile(
     r"|\b[0-9]{6,}\b"
     r"|\b[^\W_]+(?:[-_]+[^\W_]+){2,}\b",
 )
-_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:t[0-9:.z+-]*)?")
 _PIECE: Final = 8  # characters of a key that are told apart from chance
 _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
@@ -221,7 +218,7 @@ def _names(text: str) -> list[str]:
     found = [match[0] for pattern in (_LEADS_OUT, _NAME) for match in pattern.finditer(text)]
     if len(text) > 5 and not re.search(r"\s", text) and not text.isalpha():
         found.append(text)
-    return [name for name in dict.fromkeys(found) if not _DATE.fullmatch(name)]
+    return [name for name in dict.fromkeys(found) if not re.fullmatch(_DATE, name)]
 
 
 def _stands_in(name: str, text: str) -> bool:
