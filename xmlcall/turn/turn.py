@@ -24,7 +24,7 @@ prompt cache holds. What a model is told about one reply only (a refusal) stands
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -658,10 +658,10 @@ def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | In
     return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
 
 
-def _written(generated: Generated, calls: Iterable[ToolCall | InvalidCall]) -> Written | None:
-    """Return which calls stand in a reply's text; None if they stand beside it."""
+def _written(generated: Generated, calls: Sequence[ToolCall | InvalidCall]) -> Written | None:
+    """Return which calls stand in a reply's text; None if none does."""
     told = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
-    return Written(text=generated.text, calls=tuple(told)) if generated.calls_in_text else None
+    return Written(text=generated.text, calls=tuple(told)) if calls and generated.calls_in_text else None
 
 
 def _not_offered(call: ToolCall) -> InvalidCall:
