@@ -97,9 +97,10 @@ golden: $(VENV)/.dev  ## rewrite the golden prompts; review the diff
 	XMLCALL_GOLDEN=rewrite $(BIN)/python -m pytest -q tests/prompting/test_prompts.py tests/prompting/test_grades.py
 
 FUZZ_SECONDS ?= 1800
-fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, then coverage-guided fuzzing for FUZZ_SECONDS
+fuzz: $(VENV)/.dev  ## every 3-way cut of the corpus, every repeated word, then coverage-guided fuzzing for FUZZ_SECONDS
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
-	XMLCALL_CUTS=1000 $(BIN)/python -m pytest -q -n auto --hypothesis-profile=deep tests/parsing/test_parser_corpus.py
+	XMLCALL_CUTS=1000 XMLCALL_COMBINATIONS=100000 $(BIN)/python -m pytest -q -n auto --hypothesis-profile=deep -m "not live" \
+	  tests/parsing/test_parser_corpus.py tests/turn/test_repeated_words.py tests/prompting/test_chat_template.py
 	mkdir -p build/fuzz
 	$(BIN)/python tests/fuzz/fuzz_parser.py build/fuzz -max_len=160 -len_control=0 -timeout=30 -rss_limit_mb=2048 -max_total_time=$(FUZZ_SECONDS)
 

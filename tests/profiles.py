@@ -5,6 +5,7 @@ dialect, template and case in both profiles; what grows is how many of their com
 """
 
 import itertools
+import math
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -15,6 +16,7 @@ __all__ = ["covering", "examples", "is_deep", "scaled"]
 
 _USUAL = 100  # examples of Hypothesis's own profile
 _LEAST = 3  # examples of a property in `make test`
+MOST = int(os.environ.get("XMLCALL_COMBINATIONS", "500"))  # of parameters; `make fuzz` takes all
 # `make test` tries the same examples at each run, so that it fails only for what was changed. The deep profile tries new ones,
 # except in CI, where a change is judged.
 settings.register_profile("quick", max_examples=_USUAL // 10, derandomize=True, deadline=None)  # a busy machine is no fault
@@ -38,12 +40,14 @@ def examples(usual: int) -> int:
 
 
 def covering(*factors: Iterable[Any]) -> list[tuple[Any, ...]]:
-    """Combine parameters: all with all in the deep profile, else each value of each factor at least once.
+    """Combine parameters: in the deep profile all with all, of many an even share; else each value of each factor at least once.
 
     The values of shorter factors are taken in turn, one further at each round, so that a value meets another one each time.
     """
     values: list[Sequence[Any]] = [list(factor) for factor in factors]
     if is_deep():
-        return list(itertools.product(*values))
+        step = -(-math.prod(map(len, values)) // MOST)
+        places = itertools.product(*(range(len(each)) for each in values))
+        return [tuple(each[at] for each, at in zip(values, row, strict=True)) for row in places if sum(row) % step == 0]
     longest = max(map(len, values))
     return [tuple(each[(at + at // len(each)) % len(each)] for each in values) for at in range(longest)]

@@ -1,6 +1,7 @@
 """Calls with values that nobody said, in turns of the loop and of the proxy: the model looks them up, asks, or insists."""
 
 import json
+import math
 from typing import Any
 
 import pytest
@@ -32,6 +33,11 @@ def weather(city: str) -> str:
     return f"{city}: 21 degrees"
 
 
+def get_weather(city: str) -> str:
+    """Get the weather of a city."""
+    return weather(city)
+
+
 def home_of(person: str) -> str:
     """Look up where a person lives."""
     return f"{person} lives in Berkeley, CA"
@@ -48,16 +54,32 @@ def answer_of(events: list[LoopEvent]) -> Answer:
     return events[-1]
 
 
-async def test_a_begun_call_is_taken_back_and_the_person_is_asked() -> None:
-    begun = beginning(DIALECTS["function_calls"], "weather")
-    sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
-    backend = ScriptedBackend([sure, BERKELEY.removeprefix(begun), "Which city?"], capabilities=CONTINUES)
-    async with ToolLoop(backend, [LocalHost([weather])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
-        answer = await loop.ask("How is the weather?")
-    assert [message.content for message in answer.messages] == ["How is the weather?", "Which city?"]
+# the request, log-odds of a call, values -> how the question begins that the person is asked; "" where plain words are asked for
+TAKEN_BACK: dict[str, tuple[str, float, dict[str, str], str]] = {
+    "a value that nobody said": ("How is it there?", 9.0, {"city": "Berkeley, CA"}, "Please tell me the"),
+    "in Chinese": ("那里怎么样？", 9.0, {"city": "北京"}, "请告诉我"),
+    "in doubt": ("How is it there?", -2.0, {"city": "Berkeley, CA"}, ""),
+    "in doubt, with a word of the tool's name": ("How is the weather?", -2.0, {"city": "Berkeley, CA"}, "Please tell me the"),
+    "a value of our example": ("How is it there?", 9.0, {"city": "city value"}, ""),
+    "the same, with a word of the name": ("How is the weather?", -2.0, {"city": "city value"}, "Please tell me the"),
+}
+
+
+@pytest.mark.parametrize("case", TAKEN_BACK)
+async def test_a_begun_call_is_taken_back_and_the_person_is_asked(case: str) -> None:
+    request, odds, values, question = TAKEN_BACK[case]
+    begun = beginning(DIALECTS["function_calls"], "get_weather")
+    share = 1 / (1 + math.exp(-odds))
+    sure = [Chunk(text="<", top_logprobs=(("<", math.log(share)), ("No", math.log(1 - share)))), Chunk(finish_reason="length")]
+    backend = ScriptedBackend([sure, block(("get_weather", values)).removeprefix(begun), " city."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([get_weather])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
+        answer = await loop.ask(request)
+    assert [message.content for message in answer.messages] == [request, f"{question} city."]
     asked = backend.requests[2].messages
-    assert "(This needs city, and nobody said that." in asked[-1].content
-    assert [message.role for message in asked] == ["user"], "without the tools, which would be called again"
+    assert [message.role for message in asked] == ["user", *(["assistant"] if question else [])], "no tool is offered again"
+    if question:
+        assert asked[-1].content == question
+        assert "city" in asked[0].content.removeprefix(request), "it is named"
 
 
 @pytest.mark.parametrize(("found", "runs"), [("Ann lives in Berkeley, CA", True), ("not known", False)])
@@ -79,11 +101,11 @@ async def test_a_begun_call_that_cannot_run_because_of_a_placeholder_is_taken_ba
     begun = beginning(DIALECTS["function_calls"], "multiply")
     sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
     call = block(("multiply", {"a": 12, "b": "? (required) The number to multiply by"}))
-    backend = ScriptedBackend([sure, call.removeprefix(begun), "By which number?"], capabilities=CONTINUES)
+    backend = ScriptedBackend([sure, call.removeprefix(begun), " number."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([multiply])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
         answer = await loop.ask("Multiply 12 by a number.")
-    assert answer.text == "By which number?"
-    assert "(This needs b, and nobody said that." in backend.requests[2].messages[-1].content
+    assert answer.text == "Please tell me the number."
+    assert "(This needs b, and nobody said that." in backend.requests[2].messages[0].content
 
 
 @pytest.mark.parametrize(("told", "runs"), [("```python\nsum([1, 2, 3])  # 6\n```", False), ("Shall I take 3?", True)])

@@ -16,7 +16,7 @@ from .install_litellm import ENVIRONMENT, VERSION
 
 __all__ = ["SWITCHES", "deployment", "installed", "litellm_proxy"]
 
-SECONDS: Final = 60.0
+SECONDS: Final = 120.0
 SWITCHES: Final = {
     "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",  # it listens on loopback, for the tests alone
     "LITELLM_LOCAL_MODEL_COST_MAP": "true",  # it would fetch prices

@@ -29,7 +29,7 @@ def test_any_soup_cut_anywhere(text: str, tools: object, reason: str, reasoning_
     check_invariants(text, places, tools, reason, reasoning_open)
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(text=any_soup, tools=catalogs)
 def test_nothing_unfinished_runs(text: str, tools: object) -> None:
     for call in parse(text, tools, finish_reason="length").calls:  # type: ignore[arg-type]
@@ -49,7 +49,7 @@ values = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(arguments=st.lists(values, min_size=1, max_size=3))
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_round_trip(dialect: str, arguments: list[dict[str, object]]) -> None:
@@ -86,7 +86,7 @@ def tool_of(name: str, parameters: list[str]) -> dict[str, object]:
     return {"name": name, "inputSchema": {"type": "object", "properties": properties, "additionalProperties": False}}
 
 
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(name=tool_names, odd=parameter_names, more=st.lists(parameter_names, max_size=2), data=st.data())
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_of_any_kind_round_trip(dialect: str, name: str, odd: str, more: list[str], data: st.DataObject) -> None:
@@ -156,7 +156,7 @@ def closers_of(row: Dialect) -> str:
     )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if closers_of(dialect)])
 def test_a_lost_closer_changes_no_argument(dialect: str, data: st.DataObject) -> None:

@@ -275,7 +275,7 @@ def test_a_growing_conversation_is_cut_at_the_same_place_many_times() -> None:
 @pytest.mark.parametrize("piece", ['<result name="x">\n', "\n</result>", '<result name="x">\ny\n</result>', '<result name="'])
 def test_time_is_linear_in_the_text(piece: str) -> None:
     """Frames that are none, and very many: if each were looked for to the end of the text, this would take hours."""
-    hostile = person("<function_results>\n" + piece * scaled(100_000))
+    hostile = person("<function_results>\n" + piece * scaled(30_000))
     assert not fit([person("Go."), model("call"), hostile], 500).fits
 
 

@@ -33,7 +33,7 @@ from typing import Any, Final
 
 from ..schema.references import nodes
 from ..tools.catalog import Catalog
-from ..tools.effects import may_write, writing_verb
+from ..tools.effects import READING_VERBS, may_write, only_reads, writing_verb
 from ..tools.names import words_of_name
 from ..tools.parameters import property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
@@ -53,6 +53,7 @@ __all__ = [
     "names_somebody",
     "only_asks_to_find",
     "said_before",
+    "speaks_of",
     "stands_for_another",
     "stands_on",
     "tools_that_may_tell",
@@ -284,6 +285,17 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     if names and not telling:
         return _asks_about(request, own, tool)
     return not names or bool(_POINTS_BACK.search(request)) or any(_is_own(arguments[name], own, said) for name in telling)
+
+
+def speaks_of(request: str, tool: Tool) -> bool:
+    """Say whether a request has a word from the name of a tool that only reads, other than its verb: "What is the weather?".
+
+    Args:
+        request: the person's last words.
+        tool: that was called for it.
+    """
+    words = [word for word in words_of_name(tool.name) if word not in READING_VERBS]
+    return only_reads(tool) and not Said([request]).stems.isdisjoint(Said([" ".join(words)]).stems)
 
 
 def asks_for_change(request: str) -> bool:

@@ -105,8 +105,10 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
             + "|"
             + tag("<function", r"\s{1,4}[^\s<>=\"'/]{1,128}\s{0,4}"),
             "call_close": tag("</function"),
-            # `<parameter=a=1</parameter>`: a second equals sign for the bracket.
-            "parameter_open": tag(r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=]{1,128}\s{0,4}", "[>=]"),
+            # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` is another's.
+            "parameter_open": tag(
+                r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=\s](?:[^<>=]{0,127}>|[^<>=\s]{0,127}\s{0,4}=)", ""
+            ),
             "parameter_close": tag("</parameter"),
         },
         written={

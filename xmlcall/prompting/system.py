@@ -151,6 +151,15 @@ def reminder(
     return format.render("reminder", tools=list(catalog), catalog=catalog, **told).strip()
 
 
+def question(format: PromptFormat) -> str:
+    """Render how a question for what nobody said begins: left to itself, a small model repeats the request, or answers it.
+
+    Args:
+        format: how the model is spoken to.
+    """
+    return format.render("question").strip()
+
+
 def demand(format: PromptFormat, name: str = "") -> str:
     """Render what a model is told that has to call a tool and did not.
 

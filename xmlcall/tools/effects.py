@@ -9,7 +9,7 @@ from typing import Final
 from ..types.tool import Tool
 from .names import words_of_name
 
-__all__ = ["may_write", "only_reads", "writing_verb"]
+__all__ = ["READING_VERBS", "may_write", "only_reads", "writing_verb"]
 
 _WRITES: Final = frozenset(
     [
@@ -22,7 +22,7 @@ _WRITES: Final = frozenset(
         *("upload", "withdraw", "write"),
     ]
 )
-_READS: Final = frozenset(
+READING_VERBS: Final = frozenset(
     [
         *("analyze", "analyse", "calculate", "check", "compare", "compute", "convert", "count", "describe", "diff", "download"),
         *("estimate", "explain", "fetch", "find", "get", "inspect", "list", "locate", "log", "look", "lookup", "open", "parse"),
@@ -54,7 +54,7 @@ def only_reads(tool: Tool) -> bool:
     """
     if isinstance(reads := (tool.annotations or {}).get("readOnlyHint"), bool):
         return reads
-    return next((word in _READS for word in words_of_name(tool.name) if word in _READS or word in _WRITES), False)
+    return next((word in READING_VERBS for word in words_of_name(tool.name) if word in READING_VERBS or word in _WRITES), False)
 
 
 def writing_verb(tool: Tool) -> str:
@@ -63,5 +63,5 @@ def writing_verb(tool: Tool) -> str:
     Args:
         tool: as offered.
     """
-    verb = next((word for word in words_of_name(tool.name) if word in _READS or word in _WRITES), "")
+    verb = next((word for word in words_of_name(tool.name) if word in READING_VERBS or word in _WRITES), "")
     return verb if verb in _WRITES else ""

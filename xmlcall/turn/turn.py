@@ -29,7 +29,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..binding.as_written import as_written
-from ..binding.grounds import names_somebody, tools_that_may_tell
+from ..binding.grounds import names_somebody, speaks_of, tools_that_may_tell
 from ..binding.waiting import waiting_values
 from ..dialects.replies import told_together
 from ..dialects.write import beginning
@@ -44,6 +44,7 @@ from ..prompting.results import denial, result_text
 from ..prompting.writer import with_note, with_reminder
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
+from ..tools.strict import is_required
 from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult, Written, WrittenCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
@@ -408,7 +409,7 @@ class Turn(Machine[None]):
             self.first = FirstRequest(request=alone)
             return True
         tellers = self._tellers(calls, unsaid)
-        step: prompt.Step = "look_up" if tellers else "ask" if unsaid and not self._is_in_doubt else ""
+        step: prompt.Step = "look_up" if tellers else "ask" if unsaid and any(map(self._is_meant, calls)) else ""
         form = bare if alone is None or tellers else alone
         reminded = self._reminded(form, self._aside(list(unsaid), step))
         if len(tellers) == 1:
@@ -416,6 +417,10 @@ class Turn(Machine[None]):
             self._wanted = called.pop() if len(called) == 1 else ""
             begun = beginning(self._generation.format.row, tellers[0])
             self.first = FirstRequest(request=bare, begun=begun, otherwise=reminded, unoffered=alone)
+        elif step == "ask":
+            self.first = FirstRequest(
+                request=reminded, begun=prompt.question(self._spoken()), otherwise=reminded, unoffered=alone
+            )
         else:
             self.first = FirstRequest(request=reminded, unoffered=alone)
         return True
@@ -423,7 +428,20 @@ class Turn(Machine[None]):
     def _unsaid_of(self, call: InvalidCall) -> list[str]:
         """Return the parameters of a call whose values nobody said."""
         told = [issue.path.removeprefix("$.") for issue in call.issues if issue.code == "not-said"]
-        return told if told or _is_echo(call) else self._said.stand_ins(call, self.offer)
+        if told or not _is_echo(call):
+            return told or self._said.stand_ins(call, self.offer)
+        tool = self._tool_of(call)
+        if tool is None or not speaks_of(self._words.request, tool):
+            return []
+        return [each.name for each in call.raw.arguments if is_required(each.name, tool)]
+
+    def _tool_of(self, call: ToolCall | InvalidCall) -> Tool | None:
+        return self.offer.catalog.get(self.offer.catalog.meant_by(call.name) or "")
+
+    def _is_meant(self, call: ToolCall | InvalidCall) -> bool:
+        """Say whether a tool is what the request asks for, whatever the values of the call."""
+        tool = self._tool_of(call)
+        return tool is not None and (not self._is_in_doubt or speaks_of(self._words.request, tool))
 
     def _tellers(self, calls: Sequence[ToolCall | InvalidCall], unsaid: Collection[str]) -> tuple[str, ...]:
         """Return the tools that may tell what nobody said; in doubt, of somebody whom the request names."""
