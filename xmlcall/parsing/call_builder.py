@@ -80,7 +80,11 @@ class CallDraft:
             return True
         for repair in read.repairs:
             self.repair(repair.code, body.span)
-        for argument in arguments_of(read.value, body.span):
+        values = {} if read.value is None else read.value
+        if not isinstance(values, dict):
+            self._issues.append(unreadable(jsonish.Unreadable(position=0, expected="an object", got=body.text.strip()[:30])))
+            return True
+        for argument in arguments_of(values, body.span):
             self.keep(argument)
         return True
 
