@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import stat
 import time
 from dataclasses import replace
@@ -16,12 +17,15 @@ from profiles import examples
 from turn_harness import add, block, call, tiles, turn
 
 from xmlcall import Tool
+from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.turns.lines import LineFile, read_lines
 from xmlcall.turns.masking import without_secrets
 from xmlcall.turns.model import MessageRecord, TurnRecord, turn_to_json
 from xmlcall.turns.reading import read_reply
 
+PAGE = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text(encoding="utf-8")
+[EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
 SECRET = "hunter2-x y"
 LOGIN = {
     "name": "login",
@@ -181,6 +185,18 @@ def test_a_broken_line_is_one_error_with_its_place(line: Any, problem: str, tmp_
         next(found)
     assert str(told.value).startswith(f"{path}, line 2: ")
     assert len(str(told.value)) < 600
+
+
+def test_a_line_names_no_file_of_a_format(tmp_path: Path) -> None:
+    """A file of replies may come from anybody, and must not make us read files."""
+    row = tmp_path / "row.toml"
+    row.write_text(EXAMPLE, encoding="utf-8")
+    known = dict(DIALECTS)
+    for named in (str(row), str(tmp_path / "none.toml")):
+        with pytest.raises(UsageError, match="line 1: expected the name of a wire format, got '") as told:
+            next(read_lines(written(tmp_path / "replies.jsonl", {"text": "a", "dialect": named})))
+        assert "No such file" not in str(told.value)
+    assert known == DIALECTS
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
+from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turn.events import TurnStarted
@@ -30,6 +31,8 @@ from xmlcall.ui.streams import change, merged, turn_events
 URL = "http://127.0.0.1:8486"
 STATIC = Path(ui_app.__file__).parent / "static"
 OURS = sorted(file for file in STATIC.glob("*.js"))
+PAGE = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text(encoding="utf-8")
+[FORMAT] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
 WEATHER = {"name": "get_weather", "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 
 
@@ -315,6 +318,16 @@ async def test_what_cannot_be_read_is_told(client: httpx.AsyncClient, body: Any,
     answer = await client.post("/ui/api/read", json=body)
     assert 400 <= answer.status_code < 500
     assert said in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("make", [Path.touch, lambda file: file.write_text(FORMAT), lambda _: None])
+async def test_a_format_is_no_path(client: httpx.AsyncClient, tmp_path: Path, make: Callable[[Path], Any]) -> None:
+    file, known = tmp_path / "row.toml", dict(DIALECTS)
+    make(file)
+    answer = await client.post("/ui/api/read", json={"text": "x", "dialect": str(file)})
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"].startswith(f"expected the name of a wire format, got '{str(file)[:40]}")
+    assert known == DIALECTS
 
 
 @pytest.mark.parametrize(

@@ -28,6 +28,7 @@ __all__ = [
     "attempts_call",
     "element_tags",
     "is_escaped",
+    "known",
     "opening_places",
     "result_form_of",
     "result_openers",
@@ -93,7 +94,7 @@ def _result_openers(_: tuple[str, ...]) -> Mapping[str, ResultForm]:
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
-    """Return the dialects to read.
+    """Return the dialects to read, as the command line and programs name them; what comes from elsewhere names `known` ones.
 
     Args:
         dialect: a name of `DIALECTS`, `auto` for all of them, the path of a row (`my_format.toml`), or a Dialect.
@@ -103,12 +104,26 @@ def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
     """
     if isinstance(dialect, Dialect):
         return (dialect,)
-    if dialect == "auto":
-        return tuple(DIALECTS.values())
     if dialect.endswith(".toml"):
         row = read_row(Path(dialect))
         add(row)
         return (row,)
-    if dialect not in DIALECTS:
-        raise UsageError(f"unknown dialect {dialect!r}; known: auto, {', '.join(DIALECTS)}")
-    return (DIALECTS[dialect],)
+    return known(dialect)
+
+
+def known(dialect: str) -> tuple[Dialect, ...]:
+    """Return the dialects of a name that may come from anybody: no file is read for it.
+
+    Args:
+        dialect: a name of `DIALECTS`, or `auto` for all of them.
+
+    Raises:
+        UsageError: there is none of this name.
+    """
+    if dialect == "auto":
+        return tuple(DIALECTS.values())
+    if dialect in DIALECTS:
+        return (DIALECTS[dialect],)
+    if dialect.endswith(".toml"):
+        raise UsageError(f"expected the name of a wire format, got {dialect!r:.80}: only --dialect and `parse` read a file")
+    raise UsageError(f"unknown dialect {dialect!r:.80}; known: auto, {', '.join(DIALECTS)}")

@@ -7,7 +7,7 @@ formats: what differs (how a call begins, whether its values are JSON) is a prop
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
-from ..dialects import Body, Dialect, select
+from ..dialects import Body, Dialect, known
 from ..dialects.tag_names import example_tag, first_tag
 from ..errors import UsageError
 from .families import FAMILIES, Family
@@ -37,9 +37,7 @@ class PromptFormat:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be rendered."""
-        if self.dialect.endswith(".toml"):  # a profile may come from anybody, and must not make us read files
-            raise UsageError(f"expected the name of a wire format, got {self.dialect!r}: only --dialect and `parse` read a file")
-        if len(select(self.dialect)) != 1:
+        if len(known(self.dialect)) != 1:  # a profile may come from anybody, and must not make us read files
             raise UsageError(f"expected one wire format to ask a model for, got {self.dialect!r}")
         if self.lang not in LANGUAGES:
             raise UsageError(f"unknown language {self.lang!r}; known: {', '.join(LANGUAGES)}")
@@ -49,7 +47,7 @@ class PromptFormat:
     @property
     def row(self) -> Dialect:
         """The wire format."""
-        return select(self.dialect)[0]
+        return known(self.dialect)[0]
 
     @property
     def shows(self) -> Family:

@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 
 from ..backends.base import Capabilities
 from ..binding.bind import bind
+from ..dialects import known
 from ..dialects.replies import as_message, replies_of
 from ..parsing.repeated_calls import once
 from ..records.as_json import tool_to_json
@@ -284,7 +285,7 @@ def read_text(
         text: all that the model wrote.
         catalog: the tools on offer.
         messages: that it answers.
-        dialect: the wire format to read, or `auto` for all.
+        dialect: name of the wire format to read, or `auto` for all; never a file.
         reasoning_open: the prompt ended in an open `<think>`.
         finish_reason: the server's.
         unsaid: the word that stands for "not given", where the prompt asked for one.
@@ -292,6 +293,7 @@ def read_text(
     Raises:
         UsageError: unknown dialect.
     """
+    known(dialect)  # before the parser, which opens the file of a row: texts come with names from pages and files
     server = Capabilities(server="", reasoning_open=reasoning_open)
     request, binder = CompletionRequest(messages=tuple(messages)), Binder(catalog=catalog, unsaid=unsaid)
     reader, reading = ReplyReader(binder, request, server, dialect=dialect), Reading()
@@ -359,7 +361,7 @@ def read_reply(
     Args:
         text: all that the model wrote.
         tools: that were on offer.
-        dialect: the wire format to read, or `auto` for all.
+        dialect: name of the wire format to read, or `auto` for all; never a file.
         reasoning_open: the prompt ended in an open `<think>`.
         finish_reason: the server's.
         number: of the reply in its turn.
