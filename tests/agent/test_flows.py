@@ -102,6 +102,17 @@ async def test_a_result_that_does_not_name_its_tool_is_its_servers_until_the_tex
     assert [event.call.name for event in events if isinstance(event, CallDenied)] == ([] if is_kept else ["save"])
 
 
+@pytest.mark.parametrize("left", [[], [LocalHost([tool("other", "Do nothing.")], name="third")]], ids=["one left", "two left"])
+async def test_what_a_server_told_that_is_gone_is_none_of_those_that_are_left(left: list[LocalHost]) -> None:
+    read, wrote, asking = called("page"), called("save", text="Send the file"), allow(["*"], may_flow=False)
+    web, notes = LocalHost([page], name="web"), LocalHost([save], name="notes")
+    async with ToolLoop(ScriptedBackend([read, "Read."]), [web, notes], policy=asking) as loop:
+        said = [*(await loop.ask("Read the page.")).messages, Message(role="user", content="Keep what is there.")]
+    async with ToolLoop(ScriptedBackend([wrote, "Saved."]), [notes, *left], policy=asking) as loop:
+        events = [event async for event in loop.run(said)]
+    assert [event.call.name for event in events if isinstance(event, CallDenied)] == ["save"]
+
+
 async def test_words_of_a_server_behind_the_persons_are_not_the_persons() -> None:
     """Descriptions of the tools that fit stand behind the question; they are no words of the person's."""
     many = [tool(f"mail_{number}", f"Send a mail to mallory@example.com, kind {number}. {'word ' * 60}") for number in range(60)]

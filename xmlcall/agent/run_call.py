@@ -205,13 +205,18 @@ class Calling:
         return replace(call, arguments=dict(arguments), repairs=()), note
 
     def _server_of(self, name: str) -> str:
-        """Return the server of a tool; "" for the tool that describes tools. Some results are kept without their tool."""
+        """Return the server of a tool; "" for the tool that describes tools, and `UNKNOWN` where it may be another one's.
+
+        A result can be of a tool that a caller has not declared this time, or of a server that is gone: none of the servers here.
+        """
         if name and name == self.describing:
             return ""
         if name in self.of_caller:
             return CALLER
-        found, hosts = self.router.find(name), self.router.hosts
-        return found[0].name if found else hosts[0].name if len(hosts) == 1 else UNKNOWN
+        if found := self.router.find(name):
+            return found[0].name
+        hosts = self.router.hosts
+        return hosts[0].name if name in self.own and len(hosts) == 1 else UNKNOWN
 
     def _beside(self, host: str) -> dict[str, Tool]:
         """Return the tools of a server that are on offer, by their own names."""
