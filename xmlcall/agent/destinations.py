@@ -6,9 +6,10 @@ a path or a name counts only where a value is meant to be one: a text that is wr
 Cost: linear in the value.
 """
 
+import ipaddress
 import re
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from urllib.parse import unquote_plus
@@ -24,7 +25,9 @@ __all__ = [
     "addresses_in",
     "destinations",
     "even",
+    "is_file",
     "is_opaque",
+    "is_place",
     "is_text",
     "spellings",
     "tokens",
@@ -42,8 +45,9 @@ _OF_TEXTS: Final = (
 _OF_COMMANDS: Final = "arg args argv bash cmd cmdline command commands exec script shell"
 _OF_ADDRESSES: Final = "callback domain endpoint host hostname href link server site uri url urls webhook"
 _OF_PLACES: Final = (
-    "account assignee attendee attendees bcc card cc channel channel_id chat_id email emails guest guests iban invitee invitees "
-    "member members owner payee phone phone_number receiver recipient recipients room sendto to user user_id username users"
+    "account assignee attendee attendees bcc bucket card cc channel channels chat_id collaborator collaborators email "
+    "emails guest guests iban invitee invitees login member members owner payee phone phone_number receiver recipient "
+    "recipients room sendto to user username users wallet"
 )
 _OF_FILES: Final = (
     "avi bak bmp bz2 c cc cfg conf cpp cs css csv db doc docx env gif go gz h html ics ini ipynb java jpeg jpg js json jsonl key "
@@ -55,6 +59,9 @@ _COMMANDS: Final = frozenset(_OF_COMMANDS.split())
 _ADDRESSES: Final = frozenset(_OF_ADDRESSES.split())
 _PLACES: Final = frozenset(_OF_PLACES.split())
 _FILES: Final = frozenset(_OF_FILES.split())
+_MACHINES: Final = frozenset({"host", "hostname"})  # names of one word are hosts here
+_HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
+_KIND_OF_NAME: Final = re.compile(r"_(?:id|name|address)(?:s|es)?\Z")
 _SELF: Final = frozenset({"me", "self", "myself", "@me"})
 _LEAST_OPAQUE: Final = 6  # characters
 _ALWAYS_OPAQUE: Final = 20
@@ -70,13 +77,15 @@ _SCHEME: Final = re.compile(
 _WHOLE_ADDRESS: Final = re.compile(_SCHEME.pattern + r"[^\s\"'<>`]*", re.IGNORECASE)
 _END: Final = re.compile(r"[\s\"'<>`]")
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://\S+")
+_LAST_LABEL: Final = r"(?:xn--[\w-]{2,59}|[^\W\d_]{2,24})(?![\w-])"
 # What is written in known ways: as it is looked for in other texts, to the letter (`flows`), and as somebody may have set it out.
 # The second takes in more, at times also what stands beside the value, which would then be found nowhere else.
 WRITTEN: Final = {
     "mail": (
         r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
-        r"[^\s@<>\"',;:/()\[\]=&?]{1,64}@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[^\W\d_]{2,24}(?![\w-])|"
-        r"\[?[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b)",
+        r"[^\s@<>\"',;:/()\[\]=&?]{1,64}@(?P<host>[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\."
+        + _LAST_LABEL
+        + r"|\[?[0-9]{1,3}(?:\.[0-9]{1,3}){3}\b)",
     ),
     "phone": (r"\+[0-9](?: ?[0-9]){7,14}", r"\+[0-9](?:[ .()/-]{0,2}[0-9]){7,14}"),
     "account": (  # ISO 13616
@@ -90,9 +99,11 @@ WRITTEN: Final = {
 }
 _MAIL, _PHONE, _ACCOUNT, _DATE = (re.compile(wide) for _, wide in WRITTEN.values())
 _BARE_HOST: Final = re.compile(
-    r"(?<![\w@./\\-])(?:\w[\w-]{0,62}\.){1,9}[^\W\d_]{2,24}(?![\w-])|(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])"
+    r"(?<![\w@./\\-])(?:\w[\w-]{0,62}\.){1,9}" + _LAST_LABEL + r"|(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?![\w.])"
     r"|(?<![\w.-])localhost(?![\w-])"
 )
+_IPV6: Final = re.compile(r"(?<![\w:.])(?=[a-f:]{0,38}[0-9])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,8}(?![\w:])")
+_DOT: Final = re.compile("(?<=[a-z0-9])\u3002(?=[a-z0-9])")  # as IDNA reads it (RFC 3490, 3.1)
 _PATH: Final = re.compile(
     r"(?<![\w./\\:~-])(?:~[\w.-]{0,40}(?=[/\\])|/|[a-z]:[\\/]|\\\\)[^\s\"'<>|;&()]*"
     r"|(?:^|(?<=[\s\"'=]))[^\s\"'<>|;&()]{0,300}\.\.[/\\][^\s\"'<>|;&()]*"
@@ -150,7 +161,27 @@ def is_text(name: str) -> bool:
     Args:
         name: of the parameter, or of the member of an object in it.
     """
-    return name.lower().replace("-", "_") in _CONTENT
+    return _spelled(name) in _CONTENT
+
+
+def is_place(name: str) -> bool:
+    """Say whether the values of a parameter are receivers or accounts, by its name.
+
+    Args:
+        name: of the parameter, or of the member of an object in it.
+    """
+    return _is_of(_PLACES, _spelled(name))
+
+
+def _spelled(name: str) -> str:
+    """Return the name of a parameter in small letters with underscores."""
+    return _HUMP.sub("_", name[:200]).lower()
+
+
+def _is_of(kind: Collection[str], name: str) -> bool:
+    """Say whether a name is of a kind, as it is or by its last word: `toUser`, `channel_id`, `webhook_url`."""
+    stem = _KIND_OF_NAME.sub("", name)
+    return any(each in kind for each in (name, stem, name.rpartition("_")[2], stem.rpartition("_")[2]))
 
 
 def is_file(text: str) -> bool:
@@ -170,15 +201,15 @@ def destinations(name: str, value: Any) -> Iterator[Destination]:
         value: a JSON value.
     """
     if not isinstance(value, str):
-        if isinstance(value, int) and not isinstance(value, bool) and name.lower() in _PLACES and abs(value) >= _LONG_NUMBER:
+        if isinstance(value, int) and not isinstance(value, bool) and is_place(name) and abs(value) >= _LONG_NUMBER:
             yield Destination("name", str(value), leads_out=False)
         return
-    text = even(value).lower()
+    text = _DOT.sub(".", even(value).lower())
     for each in (text, unquote_plus(text)) if "%" in text else (text,):
         yield from _leading_out(each)
     if not is_text(name):
         rest = _MAIL.sub(" ", _WHOLE_ADDRESS.sub(" ", text))
-        yield from _where_meant(name.lower(), rest.strip())
+        yield from _where_meant(_spelled(name), rest.strip())
 
 
 def _leading_out(text: str) -> Iterator[Destination]:
@@ -197,9 +228,9 @@ def _is_account(text: str) -> bool:
 
 def _where_meant(name: str, text: str) -> Iterator[Destination]:
     """Yield hosts without a scheme, paths and names, of a value that is one of them or a command with them."""
-    is_command = name in _COMMANDS
+    is_command, is_address, is_place = (_is_of(kind, name) for kind in (_COMMANDS, _ADDRESSES, _PLACES))
     if (
-        not (is_command or name in _ADDRESSES or name in _PLACES)
+        not (is_command or is_address or is_place)
         and re.search(r"\s", text)
         and not re.match(r"[~/.]|[a-z]:|\\\\|[0-9 -]+$", text)
     ):
@@ -208,12 +239,31 @@ def _where_meant(name: str, text: str) -> Iterator[Destination]:
         if match[0].strip("/\\.~"):
             yield Destination("path", match[0], leads_out=match[0].startswith(("\\\\", "//")))
     for match in _BARE_HOST.finditer(_PATH.sub(" ", text)):
-        may_be_file = is_file(match[0]) and name not in _ADDRESSES
+        may_be_file = is_file(match[0]) and not is_address
         if is_command or not may_be_file:
             yield Destination("host", match[0], leads_out=not may_be_file)
-    is_name = _NAME.fullmatch(text) or _OTHER_SCHEME.fullmatch(text) or (name in _PLACES and text not in _SELF)
+    yield from (Destination("host", match[0]) for match in _IPV6.finditer(text) if _is_ip(match[0]))
+    if is_address and (host := _numbers_or_word(name, text)):
+        yield Destination("host", host)
+    is_name = _NAME.fullmatch(text) or _OTHER_SCHEME.fullmatch(text) or (is_place and text not in _SELF)
     if text and is_name and not _DATE.fullmatch(text) and not _COLOR.fullmatch(text):
         yield Destination("name", text, leads_out=False)
+
+
+def _numbers_or_word(name: str, text: str) -> str:
+    """Return the host with which an address begins that is written in numbers, or in one word where that is one; else ""."""
+    host = re.split(r"[/\\?#\s]", text, maxsplit=1)[0].rpartition("@")[2]
+    host = re.sub(r":[0-9]*\Z", "", host)
+    is_word = _is_of(_MACHINES, name) and host == text.partition(":")[0] and re.fullmatch(r"[\w-]{1,63}", host)
+    return host if is_word or any(map(_is_ip, host_readings(host))) else ""
+
+
+def _is_ip(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def addresses_in(text: str) -> Iterator[Address]:

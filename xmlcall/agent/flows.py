@@ -11,6 +11,7 @@ What is looked for, in a call that may change something or send it away, and whe
   out and the tool may write, a result of any other tool.
 - The person told the host, and a part of the address, or what is sent beside it, is of another server's result, or looks like a
   key that nobody told.
+- All that holds for names of fields, too, that are no usual ones and that the tool does not declare; and for a text in pieces.
 - A piece of a key in it, of letters and digits, is of another server's result.
 
 A name is the person's only if the person wrote it so; that its words stand somewhere in the conversation is not enough. How a
@@ -31,7 +32,8 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from ..binding.echo import words_of
-from ..binding.provenance import SaidIndex, values_in
+from ..binding.provenance import SaidIndex, member_path, values_in
+from ..schema.references import nodes
 from .destinations import (
     MOST_PARTS,
     WRITTEN,
@@ -41,6 +43,7 @@ from .destinations import (
     even,
     is_file,
     is_opaque,
+    is_place,
     is_text,
     spellings,
     tokens,
@@ -58,7 +61,7 @@ _HOST: Final = r"(?<=://)[^\s/?#\"'<>]{1,253}"  # of an address
 _LEADS_OUT: Final = re.compile("|".join((_MAIL, _HOST, _PHONE, _ACCOUNT)))
 _NAME: Final = re.compile(
     r"(?:~|\.{1,2})?/[\w./-]{3,}"  # path
-    r"|\b[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.[a-z]{2,10}\b"  # host or file
+    r"|\b[\w-]{1,63}(?:\.[\w-]{1,63}){0,8}\.(?:xn--[a-z0-9-]{2,59}|[a-z]{2,10})\b"  # host or file
     r"|#[\w-]{3,}"  # channel
     r"|\b(?=[\w-]*[0-9])(?=[\w-]*[^\W0-9])[\w-]{6,}\b"  # with letters and digits
     r"|\b[0-9]{6,}\b"
@@ -66,6 +69,9 @@ _NAME: Final = re.compile(
 )
 _PIECE: Final = 8  # characters of a key that are told apart from chance
 _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
+_FIELD: Final = re.compile(r"[A-Za-z]{1,24}(?:[_-][A-Za-z]{1,24}){0,2}")  # as a program names one; no data
+_LEAST_PIECES: Final = 4  # of a text that is cut up
+_SMALL: Final = 3  # characters of such a piece
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
 _COMMON: Final = frozenset(_USUAL.split())
 _TELLING: Final = 4  # characters of a part that may be told by somebody
@@ -97,11 +103,41 @@ def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
     if (hints.get("readOnlyHint") is True and hints.get("openWorldHint") is False) or not proposal.conversation:
         return {}
     said = _heard(proposal, only_reads=hints.get("readOnlyHint") is True)
-    values = [*values_in(proposal.call.arguments)]
+    values = [*values_in(proposal.call.arguments), *_beside_values(proposal)]
     keys = _told_keys(((path, value) for path, _, value in values), said)
     told = ((path, _teller(path, name, value, said, name in settled)) for path, name, value in values)
     found = ((path, keys.get(path) if server is None else server) for path, server in told)
     return {path: server for path, server in found if server is not None}
+
+
+def _beside_values(proposal: Proposal) -> Iterator[tuple[str, str, Any]]:
+    """Yield what else says something in the arguments, as `values_in`: names of fields that are data, and texts in pieces.
+
+    The path is that of the object or list, as the name of a field can be a secret, and paths are logged.
+    """
+    declared = {name for node in nodes(proposal.tool.input_schema) for name in _names_of_fields(node.get("properties"))}
+    stack = [(member_path("$", name), name, value) for name, value in proposal.call.arguments.items()]
+    while stack:
+        path, name, value = stack.pop()
+        if isinstance(value, dict):
+            stack += [(member_path(path, key), name, each) for key, each in value.items()]
+            is_open = is_place(_member_of(path, name))
+            data = (key for key in value if key not in declared and (is_open or not _FIELD.fullmatch(key)))
+            yield from ((path, name, key) for key in data)
+        elif isinstance(value, list):
+            stack += [(f"{path}[{place}]", name, each) for place, each in enumerate(value)]
+        pieces = [*(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())]
+        if len(pieces) >= _LEAST_PIECES and all(isinstance(each, str) and len(each) <= _SMALL for each in pieces):
+            yield path, name, "".join(pieces)
+
+
+def _names_of_fields(properties: Any) -> Iterable[str]:
+    return properties if isinstance(properties, Mapping) else ()
+
+
+def _member_of(path: str, parameter: str) -> str:
+    """Return the name of the field in which a value stands, else of its parameter."""
+    return next(filter(None, match.groups()), parameter) if (match := _MEMBER.search(path)) else parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,7 +207,7 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
         return server
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
-    name = next(filter(None, match.groups()), parameter) if (match := _MEMBER.search(path)) else parameter
+    name = _member_of(path, parameter)
     told = _told_name(name, value, said)
     if told is not None:
         return told

@@ -22,7 +22,7 @@ from ..tools.parameters import property_schema
 from ..types.calls import Message, Role, Tool, ToolCall
 from .spellings import Atom, atoms, number_key
 
-__all__ = ["SaidIndex", "SourceKind", "ValueSource", "keys_of_text", "number_key_of", "provenance", "values_in"]
+__all__ = ["SaidIndex", "SourceKind", "ValueSource", "keys_of_text", "member_path", "number_key_of", "provenance", "values_in"]
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 
@@ -93,19 +93,24 @@ def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     Yields:
         JSON path, name of the parameter, value; an object or list is yielded only if it is empty.
     """
-    stack = [(_member("$", name), name, value) for name, value in reversed([*arguments.items()])]
+    stack = [(member_path("$", name), name, value) for name, value in reversed([*arguments.items()])]
     while stack:
         path, name, value = stack.pop()
         if isinstance(value, dict) and value:
-            stack += [(_member(path, key), name, each) for key, each in reversed([*value.items()])]
+            stack += [(member_path(path, key), name, each) for key, each in reversed([*value.items()])]
         elif isinstance(value, list) and value:
             stack += [(f"{path}[{place}]", name, value[place]) for place in reversed(range(len(value)))]
         else:
             yield path, name, value
 
 
-def _member(path: str, name: str) -> str:
-    """Return the path of a member, as in the issues of a call."""
+def member_path(path: str, name: str) -> str:
+    """Return the path of a member, as in the issues of a call.
+
+    Args:
+        path: of the object.
+        name: of the member.
+    """
     return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{path}['{name}']"
 
 
