@@ -45,6 +45,14 @@ def connected(url: str) -> socket.socket:
     return socket.create_connection((address.hostname or "", address.port or 0), timeout=SECONDS)
 
 
+def answer(given: socket.socket) -> bytes:
+    """Read an answer of `app`; its head and its body may come apart."""
+    said = b""
+    while not said.endswith(b"ok") and (more := given.recv(65536)):
+        said += more
+    return said
+
+
 def is_closed(given: socket.socket) -> bool:
     """Read until the end comes, or does not."""
     given.settimeout(SECONDS / 4)
@@ -82,15 +90,46 @@ def test_the_head_of_a_request_has_its_time(url: str, sent: bytes, trickles: boo
         assert is_closed(slow)
 
 
+CHUNKED = HEAD.replace(b"GET /health", b"POST /unread") + b"Transfer-Encoding: chunked\r\n\r\n"
+
+
+def test_a_body_in_chunks_that_nobody_reads_is_not_waited_for(url: str) -> None:
+    with connected(url) as slow:
+        slow.sendall(CHUNKED + b"1\r\na\r\n")
+        assert b"connection: close" in answer(slow)
+        assert is_closed(slow)
+
+
+def test_a_body_in_chunks_that_was_read_leaves_the_connection_open(url: str) -> None:
+    with connected(url) as kept:
+        for path in (b"/unread", b"/read"):
+            kept.sendall(CHUNKED.replace(b"/unread", path) + b"1\r\na\r\n0\r\n\r\n")
+            assert b"connection: close" not in answer(kept)
+
+
+def test_tiny_chunks_hold_others_up_for_a_moment_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each chunk costs more than its bytes: few of them are read before others have their turn."""
+    sizes: list[int] = []
+    received = Connection.data_received
+    monkeypatch.setattr(Connection, "data_received", lambda self, data: (sizes.append(len(data)), received(self, data))[1])
+    with connected(url) as slow:
+        slow.sendall(CHUNKED.replace(b"/unread", b"/read") + b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n")
+        assert answer(slow).startswith(b"HTTP/1.1 200")
+    assert max(sizes) <= 4096
+    sizes.clear()
+    assert httpx.post(f"{url}/read", content=b" " * 1_000_000).status_code == 200
+    assert len(sizes) < 200
+
+
 def test_a_request_under_way_has_more_time_than_its_head(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connections, "HEAD_SECONDS", 0.2)
     with connected(url) as slow:
         slow.sendall(BODY)
         time.sleep(0.4)
         slow.sendall(b" " * 98)
-        assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+        assert answer(slow).startswith(b"HTTP/1.1 200")
         slow.sendall(HEAD + b"\r\n")
-        assert slow.recv(65536).startswith(b"HTTP/1.1 200")
+        assert answer(slow).startswith(b"HTTP/1.1 200")
 
 
 @pytest.mark.parametrize("sent", [b"", HEAD, BODY], ids=["nothing", "half a head", "half a body"])

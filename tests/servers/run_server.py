@@ -30,7 +30,9 @@ def run_server(app: Any, lifespan: Literal["on", "off"] = "off", http: Any = "h1
     with socket.socket(proto=socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         # A graceful stop would wait for streams that a test left open.
-        config = uvicorn.Config(app, http=http, log_level="critical", lifespan=lifespan, ws="none", timeout_graceful_shutdown=1)
+        loop: Any = "auto" if http == "h11" else "asyncio"  # connections of ours, as `serve` has them
+        quiet: Any = {"log_level": "critical", "ws": "none", "timeout_graceful_shutdown": 1}
+        config = uvicorn.Config(app, http=http, loop=loop, lifespan=lifespan, **quiet)
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()

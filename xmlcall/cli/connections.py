@@ -4,6 +4,9 @@ uvicorn waits without end for the head of a first request, and takes as many con
 free file neither takes another connection nor reaches its model server, and asyncio logs each that it cannot take. So there are
 fewer connections than files: each answer needs a second one, to the model server. Where there are too many, those that wait for
 the rest of a request are closed, the oldest first.
+
+A chunk of a body costs far more than its bytes, and a body may be one byte a chunk. So little of such a body is read at once, and
+nothing more of it once its request is answered: whoever has no key is refused before the body is here.
 """
 
 import asyncio
@@ -11,6 +14,7 @@ import itertools
 import resource
 from typing import Any, Final
 
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 __all__ = ["ACCEPTED_AT_ONCE", "Connection", "most_connections"]
@@ -19,6 +23,8 @@ HEAD_SECONDS: Final = 20.0  # for the head of a request, from its first byte or 
 ACCEPTED_AT_ONCE: Final = 16  # before the first of them can be closed
 RESERVED_FILES: Final = 96  # for programs of servers, records, and what is accepted at once
 LEAST: Final = 16  # connections, whatever the limit of files is
+_PIECE: Final = 4096  # bytes that are read at once of what may be hundreds of chunks
+_BUFFER: Final = memoryview(bytearray(1 << 18))  # of all connections: what is read into it is copied at once
 _TURNS: Final = itertools.count()  # in which connections began to wait; clocks are coarse
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 
@@ -29,7 +35,7 @@ def most_connections() -> int:
     return max(LEAST, (files - RESERVED_FILES) // 2) if files != resource.RLIM_INFINITY else 1 << 20
 
 
-class Connection(H11Protocol):
+class Connection(H11Protocol, asyncio.BufferedProtocol):
     """uvicorn's connection, with an end to waiting; made by uvicorn."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -52,10 +58,26 @@ class Connection(H11Protocol):
             return
         self._time_head()
 
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Return where to put what comes next: much of it only if it is a body of one piece."""
+        is_body = self.cycle is not None and self.cycle.more_body and not self._is_chunked
+        return _BUFFER if is_body else _BUFFER[:_PIECE]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Take what was put there."""
+        self.data_received(bytes(_BUFFER[:nbytes]))
+
     def data_received(self, data: bytes) -> None:
         """Read what came; what of a head is not here within its time never will be."""
         super().data_received(data)
+        if self.cycle is not None:
+            ends_here = [CLOSE_HEADER] if self.cycle.more_body and self._is_chunked else []
+            self.cycle.default_headers = [*self.server_state.default_headers, *ends_here]
         self._time_head()
+
+    @property
+    def _is_chunked(self) -> bool:
+        return any(name == b"transfer-encoding" for name, _ in self.headers)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop to wait."""
