@@ -216,6 +216,45 @@ def test_no_second_name_of_a_model_goes_where_tools_are_offered(proxy: str, prox
         upstream.seen.clear()
 
 
+ELSEWHERE = (
+    "user_config preset lora lora_path lora_name adapter_id adapters bootstrap_host bootstrap_port kv_transfer_params "
+    "draft_model  model_id reasoning_model fallback_models custom_llm_provider provider api_key extra_headers extra_body "
+    "headers deployment_id  azure_endpoint aws_region_name vertex_project langfuse_host url webhook proxy endpoint "
+    "grammar_file session_file  slot_save_path chat_template chat_template_file logits_processors custom_logit_processor "
+    "mcp_servers data_sources plugins  router_settings_override success_callback litellm_metadata mock_response draftModel "
+    "API-Base Lora_Path baseurl engine"
+)
+OF_SERVERS = (
+    "top_a typical_p mirostat mirostat_tau dry_multiplier xtc_threshold grammar json_schema guided_json guided_regex regex "
+    "ebnf  structured_outputs cache_prompt id_slot n_probs n_keep samplers logit_bias repetition_penalty length_penalty "
+    "best_of  min_tokens stop_token_ids ignore_eos skip_special_tokens spaces_between_special_tokens prompt_logprobs "
+    "priority  include_stop_str_in_output chat_template_kwargs mm_processor_kwargs add_generation_prompt "
+    "continue_final_message  truncate_prompt_tokens separate_reasoning reasoning_format reasoning_effort thinking_budget "
+    "thinking_forced_open service_tier  prompt_cache_key safety_identifier verbosity modalities prediction "
+    "timings_per_token return_tokens t_max_predict_ms ttl  encoding_format dimensions documents top_n echo num_gpu "
+    "keep_alive request_id cache_salt new_field"
+)
+
+
+@pytest.mark.parametrize(("path", "stage"), [(CHAT, OPENAI), (OLLAMA_CHAT, OLLAMA), (f"{CHAT}#tools", OPENAI)])
+def test_fields_that_choose_models_addresses_or_files_are_left_out(
+    path: str, stage: Stage, proxies: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "xmlcall.proxy")
+    upstream = play(stage, FakeOllama() if stage is OLLAMA else FakeOpenAI())
+    tools = {"tools": [ADD]} if path.endswith("#tools") else {}
+    asked = {"model": "tiny", "messages": messages(), "stream": False, **tools}
+    usual = dict.fromkeys(OF_SERVERS.split(), 1) | {"logit_bias": {}, "reasoning_effort": "low"}
+    HTTP.post(
+        proxies["ollama" if stage is OLLAMA else "openai"] + path, json=asked | dict.fromkeys(ELSEWHERE.split(), "evil") | usual
+    )
+    sent = json.loads(next(body for _, at, body in upstream.seen if at == path.partition("#")[0]))
+    assert not sent.keys() & {*ELSEWHERE.split()}
+    assert {*OF_SERVERS.split()} <= sent.keys()
+    assert len([each for each in caplog.records if "'lora' in their names are left out" in each.getMessage()]) <= 1
+    assert "evil" not in caplog.text
+
+
 READ_ONCE = [
     ({"Stream": False}, {"stream": False}),
     ({"STREAM": True, "stream": False}, {"stream": False}),

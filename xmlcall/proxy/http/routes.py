@@ -169,9 +169,13 @@ def asking(question: QuestionPath) -> Responder:
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
         observing = exchange.observing
-        data = _data(await _content(request))
+        data, left_out = _data_and_left_out(await _content(request))
         model = caller.model(data.get("model"))
         engine = model.engine
+        for word in left_out:
+            engine.say_once(
+                f"fields with {word!r} in their names are left out (said once): they may choose other models, addresses or files"
+            )
         observing.asked(model.name)
         if recording is not None:
             recording.is_about(model.name)
@@ -320,6 +324,10 @@ def _data(content: bytes) -> Mapping[str, Any]:
     Raises:
         ApiError: 400, it is no JSON object that is read here.
     """
+    return _data_and_left_out(content)[0]
+
+
+def _data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
     try:
         return one_reading(_object(content))
     except ValueError as error:
