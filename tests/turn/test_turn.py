@@ -141,8 +141,9 @@ def test_nothing_useful_follows_a_block() -> None:
         lambda turn: turn.give("call_1", "3"),
         lambda turn: turn.start("call_1"),
         lambda turn: turn.scored([FirstToken()]),
+        lambda turn: turn.receive(None),
     ],
-    ids=["give", "start", "scored"],
+    ids=["give", "start", "scored", "no chunk"],
 )
 def test_an_input_that_nobody_asked_for_is_an_error_of_use(wrong: Callable[[Turn], Any]) -> None:
     turn = begin_turn(ASKED, [PLUS])
@@ -163,7 +164,52 @@ def test_another_calls_result_is_an_error_of_use() -> None:
     assert isinstance(turn.next(), Ask)
 
 
-@pytest.mark.parametrize("messages", [[], [{"role": "assistant", "content": "Hi"}], [{"role": "user", "content": 5}]])
+@pytest.mark.parametrize("happened", ["garbage", None, Run, ToolResult.error("x"), CallFinished], ids=str)
+def test_what_happened_to_no_call_or_another_one_is_an_error_of_use(happened: Any) -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    turn.receive(Chunk(text=add(1, 2)))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    if happened is CallFinished:
+        happened = CallFinished(call=replace(run.call, id="other"), result=ToolResult.error("x"))
+    with pytest.raises(UsageError, match=f"expected what happened to the call {run.call.id!r}"):
+        turn.note(run if happened is Run else happened)
+    with pytest.raises(UsageError, match="expected a result, a text or Denied"):
+        turn.give(run.call.id, 5)  # type: ignore[arg-type]
+    assert turn.next() is run, "nothing has changed"
+
+
+@pytest.mark.parametrize("most", [0, -1])
+def test_no_reply_is_none_that_can_be_asked_for(most: int) -> None:
+    with pytest.raises(UsageError, match=f"max_replies must be at least 1, got {most}"):
+        begin_turn(ASKED, [PLUS], max_replies=most)
+
+
+@pytest.mark.parametrize(
+    ("now", "outcome"),
+    [
+        ({"a": {"type": "string"}, "b": INTEGER}, {"a": "2", "b": 3}),
+        ({"a": {"type": "boolean"}, "b": INTEGER}, None),
+        ({"c": INTEGER}, None),
+    ],
+)
+def test_a_call_fits_the_tool_as_it_is_when_its_turn_comes(now: dict[str, Any], outcome: dict[str, Any] | None) -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    turn.receive(Chunk(text=block(("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 3}))))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    changed = replace(PLUS, input_schema={"type": "object", "properties": now, "required": [*now], "additionalProperties": False})
+    turn.renew(Offer(catalog=Catalog([changed])), lambda request: request)
+    turn.give(run.call.id, "3")
+    then = turn.next()
+    assert (then.call.arguments if isinstance(then, Run) else None) == outcome
+
+
+@pytest.mark.parametrize(
+    "messages", [[], ["a"], [None], [{"role": "assistant", "content": "Hi"}], [{"role": "user", "content": 5}]]
+)
 def test_what_is_no_conversation_is_an_error_of_use(messages: list[Any]) -> None:
     with pytest.raises(UsageError):
         begin_turn(messages, [PLUS])

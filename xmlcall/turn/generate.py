@@ -125,8 +125,19 @@ class Binder:
         """
         return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
 
+    def anew(self, call: ToolCall) -> ToolCall | InvalidCall:
+        """Return a call as another catalog has its tool.
+
+        Args:
+            call: bound by the tool as it was.
+        """
+        return replace(self._fitted(call.raw), id=call.id)
+
+    def _fitted(self, raw: RawCall) -> ToolCall | InvalidCall:
+        return replace(bind(without_unsaid(raw, self.catalog, self.unsaid), self.catalog), raw=raw)
+
     def _call(self, raw: RawCall) -> ToolCall | InvalidCall:
-        call = replace(bind(without_unsaid(raw, self.catalog, self.unsaid), self.catalog), raw=raw)
+        call = self._fitted(raw)
         copied = None if self.sources is None else echo_of(call, self.catalog, self.sources)
         if copied is None and isinstance(call, ToolCall) and self.unspoken and (names := self.unspoken(call)):
             return replace(groundless_call(call, names), id=self.new_id())

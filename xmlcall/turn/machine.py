@@ -196,9 +196,11 @@ class Machine(Generic[T]):
         """Take a piece of the reply that was asked for; what comes after `has_enough` is not read.
 
         Raises:
-            UsageError: no reply was asked for.
+            UsageError: no reply was asked for, or it is no piece of one.
         """
         self._doing(Ask)
+        if not isinstance(chunk, Chunk):
+            raise UsageError(f"expected a Chunk as the answer to Ask, got {chunk!r:.80}")
         self._has_come = True
         return iter(()) if self.has_enough else self._go_on(chunk)
 

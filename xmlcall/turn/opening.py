@@ -141,8 +141,10 @@ def begin_turn(
         max_replies: of the turn.
 
     Raises:
-        UsageError: the messages are not a conversation that can go on.
+        UsageError: the messages are not a conversation that can go on, or no reply may come.
     """
+    if max_replies < 1:
+        raise UsageError(f"max_replies must be at least 1, got {max_replies}")
     said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
     catalog, offered = Catalog.of(tools), None
@@ -162,12 +164,16 @@ def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Mes
     """
     told = list(messages)
     for each in told:
-        if not isinstance(each, Message) and not (each.get("role") in get_args(Role) and isinstance(each.get("content"), str)):
-            raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {dict(each)!r:.120}')
+        if not isinstance(each, Message) and not _is_message(each):
+            raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {each!r:.120}')
     said = [as_message(each) for each in told]
     if not said or said[-1].role not in ("user", "tool"):
         raise UsageError("the last message must be the person's (role 'user') or a result")
     return said
+
+
+def _is_message(told: Any) -> bool:
+    return isinstance(told, Mapping) and told.get("role") in get_args(Role) and isinstance(told.get("content"), str)
 
 
 def last_request(messages: Iterable[Message]) -> str:

@@ -56,8 +56,10 @@ from .events import (
     CallDenied,
     CallFinished,
     CallHeld,
+    CallProgress,
     CallRejected,
     CallStarted,
+    CallTask,
     LoopEvent,
     RetryAsked,
     StepEnded,
@@ -77,6 +79,7 @@ __all__ = ["Turn"]
 
 
 _REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
+_OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)
 
 Decide = Callable[[], Script[FirstRequest]]
 """Decides how the first reply is asked for; called once, when the turn has started."""
@@ -129,6 +132,7 @@ class Turn(Machine[None]):
         self._was_empty = False
         self._said = SaidSoFar(words, asks=limits.repair.asks_for_unsaid)
         self._wanted = ""  # tool of a call that was taken back, while what nobody said is looked up for it
+        self._bound = Binder(catalog=offer.catalog)  # what binds the calls of the last reply
         self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
         self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
         self._started = ""  # id of the call that was started last
@@ -218,13 +222,29 @@ class Turn(Machine[None]):
             outcome: its result, or that it was not allowed.
 
         Raises:
-            UsageError: another call, or none, is to be run.
+            UsageError: another call, or none, is to be run, or the outcome is none.
         """
         call = self._to_run(call_id)
         if isinstance(outcome, Denied):
             return self.note(CallDenied(call=call, reason=outcome.reason, by=outcome.by))
         result = ToolResult(content=(TextContent(text=outcome),)) if isinstance(outcome, str) else outcome
+        if not isinstance(result, ToolResult):
+            raise UsageError(f"expected a result, a text or Denied as what came of a call, got {outcome!r:.80}")
         return self.note(CallFinished(call=call, result=replace(result, call_id=call.id)))
+
+    def note(self, happened: Any) -> Iterator[Any]:
+        """Take what happened to the call that is to be run, its end last.
+
+        Args:
+            happened: an event of that call.
+
+        Raises:
+            UsageError: no call was to be run, or it is no event of this one.
+        """
+        due = self._doing(Run).call.id
+        if not isinstance(happened, _OF_CALLS) or happened.call.id != due:
+            raise UsageError(f"expected what happened to the call {due!r}, got {happened!r:.120}")
+        return super().note(happened)
 
     def why_not(self, action: Run) -> str:
         """Say why a call does not run where no person can be asked: it writes, and nobody said its values; "" if it may run.
@@ -330,7 +350,7 @@ class Turn(Machine[None]):
         """Return what binds the calls of the next reply, by what has been said until then."""
         self._said.begin_reply([each.content for each in self.first.request.messages if each.role == "assistant"])
         generation, said = self._generation, [*self._words.sources.said, *self.results]
-        return Binder(
+        self._bound = Binder(
             catalog=self.offer.catalog,
             sources=replace(self._words.sources, said=said, shown=[*self._words.sources.shown, *told_together(self.added)]),
             unsaid="" if generation.is_native else generation.format.shows.unsaid,
@@ -338,6 +358,7 @@ class Turn(Machine[None]):
             unspoken=lambda call: self._said.to_be_told(call, self.offer, is_last=self._is_last),
             new_id=generation.new_id,
         )
+        return self._bound
 
     def _looked_up_for(self) -> str:
         """Return the tool of the call that was taken back for a look-up, if that told one thing; a small model stops there."""
@@ -582,7 +603,7 @@ class Turn(Machine[None]):
         """Have one call run; one that cannot run, or comes again and again, does not."""
         self.has_run = self.has_run or (isinstance(call, ToolCall) and call.name not in self.offer.own)
         happened: CallFinished | CallDenied | CallRejected | CallStarted
-        tool = self.offer.catalog.get(call.name)
+        tool, call = self.offer.catalog.get(call.name), self._as_by_now(call)
         if isinstance(call, InvalidCall) or tool is None:
             happened = CallRejected(call=_not_offered(call) if isinstance(call, ToolCall) else call)
         elif (times := self._attempts.count(call)) > self._limits.repair.max_repeats and not self._is_asked_again(call):
@@ -602,6 +623,13 @@ class Turn(Machine[None]):
                 yield happened
         self._note(happened)
         yield happened
+
+    def _as_by_now(self, call: ToolCall | InvalidCall) -> ToolCall | InvalidCall:
+        """Return a call as its tool is by now: a server may have changed that since the reply was read."""
+        before, now = (catalog.get(call.name) for catalog in (self._bound.catalog, self.offer.catalog))
+        if isinstance(call, InvalidCall) or not (before and now) or before.input_schema == now.input_schema:
+            return call
+        return replace(self._bound, catalog=self.offer.catalog).anew(call)
 
     def _is_asked_again(self, call: ToolCall) -> bool:
         """Say whether somebody is asked about a call that came too often."""
