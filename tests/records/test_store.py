@@ -18,7 +18,7 @@ from xmlcall import Message, ToolCall, UsageError, XmlcallError
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.folder import audit_path, private_folder, store_path
 from xmlcall.records.folder import folder as records_folder
-from xmlcall.records.in_flight import KeptTask, in_flight
+from xmlcall.records.in_flight import InFlight, KeptTask, in_flight
 from xmlcall.records.store import KeptEvent, Store, new_id
 from xmlcall.types.call_note import CallNote
 from xmlcall.types.calls import RawArgument, RawCall
@@ -121,6 +121,67 @@ def test_a_file_that_is_none_is_one_clear_error(path: Path, content: bytes) -> N
     path.write_bytes(content)
     with pytest.raises(XmlcallError, match=r"conversations are kept in .*, and that failed: .*--no-record"):
         Store(path)
+
+
+DAMAGE = [
+    *(f"UPDATE message SET body = {body}" for body in ("'{'", "'[]'", "'7'", "x'ff'", """'{"role": 5, "content": 7}'""")),
+    *(f"UPDATE message SET body = {body}" for body in ("'{}'", f"'{'[' * 100_000}'", f"'[1{'0' * 5000}]'")),
+    """UPDATE message SET body = '{"role": "assistant", "content": "", "tool_calls": [{}]}'""",
+    *(f"UPDATE event SET body = {body}" for body in ("'{'", "'[]'", "x'ff'")),
+    *(f"UPDATE event SET kind = '{kind}', body = '{{}}' WHERE number = 2" for kind in ("ended", "started", "reply", "task")),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage[:60])
+def test_a_damaged_conversation_is_named_and_the_others_stay_readable(path: Path, damage: str) -> None:
+    ids = ("0000000a", "0000000b")
+    with Store(path) as store:
+        for each in ids:
+            store.write(each, "asked", {"tools": "x"}, TALK, model="m")
+            store.write(each, "reply", {"message": None})
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute(damage + (" AND " if "WHERE" in damage else " WHERE ") + "conversation = '0000000a'")
+    with Store(path) as store:
+        with pytest.raises(XmlcallError, match=r"^conversation 0000000a is damaged .*; .* `xmlcall log delete 0000000a`"):
+            assert [store.messages("0000000a"), in_flight(store.events("0000000a"), "0000000a")] == []
+        assert (store.messages("0000000b"), in_flight(store.events("0000000b"), "0000000b")) == (TALK, InFlight())
+        found, told = [], ""
+        try:
+            found += [conversation.id for conversation, _, _ in store.search(["brief"])]
+        except XmlcallError as error:
+            told = str(error)
+        assert "message" not in damage or told
+        assert {each.id for each in store.listed()} == {*ids}
+        store.delete(["0000000a"])
+        assert [conversation.id for conversation, _, _ in store.search(["brief"])] == ["0000000b"]
+
+
+def test_a_search_finds_what_it_can_before_it_tells_of_damage(path: Path) -> None:
+    with Store(path) as store:
+        for each in ("0000000a", "0000000b", "0000000c"):
+            store.write(each, "asked", {}, TALK)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("UPDATE message SET body = '{' WHERE conversation = '0000000b'")
+    with Store(path) as store:
+        found = store.search(["brief"])
+        assert {next(found)[0].id, next(found)[0].id} == {"0000000a", "0000000c"}
+        with pytest.raises(XmlcallError, match="0000000b"):
+            next(found)
+
+
+def test_other_damage_is_told(path: Path) -> None:
+    with Store(path) as store:
+        store.write("0000000a", "branched", {}, TALK)
+        store.keep_tools("x", [])
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("UPDATE catalog SET tools = '{'")
+        database.execute("UPDATE conversation SET title = x'ff41'")
+    with Store(path) as store:
+        assert [each.title for each in store.listed()] == ["\ufffdA"]
+        with pytest.raises(XmlcallError, match="conversation 0000000a is damaged"):
+            store.branch_of("0000000a")
+        with pytest.raises(XmlcallError, match="the tools of a conversation are damaged"):
+            store.tools("x")
 
 
 def test_a_later_version_is_left_alone(path: Path) -> None:

@@ -93,17 +93,19 @@ def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
 
 def _search(options: argparse.Namespace, store: Store) -> int:
     is_found, told = False, []
-    for found, place, message in store.search(options.words):
-        is_found = True
+    try:
+        for found, place, message in store.search(options.words):
+            is_found = True
+            if options.json:
+                told.append({"id": found.id, "message": place, "role": message.role, "content": message.content})
+                continue
+            folded = message.content.casefold()
+            start = max(folded.find(options.words[0].casefold()) - _SNIPPET // 4, 0)
+            snippet = plain(message.content)[start : start + _SNIPPET].replace("\n", " ")
+            print(f"{_line(found)}\n    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
+    finally:  # also where a conversation is damaged, which is told behind the others
         if options.json:
-            told.append({"id": found.id, "message": place, "role": message.role, "content": message.content})
-            continue
-        folded = message.content.casefold()
-        start = max(folded.find(options.words[0].casefold()) - _SNIPPET // 4, 0)
-        snippet = plain(message.content)[start : start + _SNIPPET].replace("\n", " ")
-        print(f"{_line(found)}\n    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
-    if options.json:
-        print(json_text(told))
+            print(json_text(told))
     return OK if is_found else FAILED
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, get_args
 
-from ..types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall, ToolReply, Written, WrittenCall
+from ..types.calls import MISSING, Message, RawArgument, RawCall, Role, Tool, ToolCall, ToolReply, Written, WrittenCall
 
 __all__ = [
     "call_from_json",
@@ -41,7 +41,12 @@ def message_from_json(told: Mapping[str, Any]) -> Message:
 
     Args:
         told: the object.
+
+    Raises:
+        ValueError: it is none of ours; so may other errors of types and keys say.
     """
+    if not (told["role"] in get_args(Role) and isinstance(told["content"], str)):
+        raise ValueError("no message has this role, or no text")
     calls = tuple(call_from_json(call) for call in told.get("tool_calls", ()))
     named = {name: told[name] for name in ("role", "content", "tool_call_id", "name") if name in told}
     found: dict[str, Any] = {name: tuple(make(**each) for each in told.get(name, ())) for name, make in _WRITTEN.items()}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ..types.calls import Message, TextContent, ToolCall, ToolResult
 from .as_json import call_from_json, message_from_json
-from .store import KeptEvent
+from .store import KeptEvent, undamaged
 
 __all__ = ["InFlight", "KeptTask", "in_flight"]
 
@@ -48,12 +48,21 @@ class InFlight:
     tasks: Mapping[str, KeptTask] = field(default_factory=dict)
 
 
-def in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
+def in_flight(events: Sequence[KeptEvent], conversation: str = "") -> InFlight | None:
     """Return what was cut off; None if the last turn had ended.
 
     Args:
         events: of a conversation, in order.
+        conversation: its id, for the error.
+
+    Raises:
+        XmlcallError: an event is not as it was written.
     """
+    with undamaged(conversation):
+        return _in_flight(events)
+
+
+def _in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
     last = max((place for place, event in enumerate(events) if event.kind in _MARKS), default=-1)
     if last < 0 or events[last].kind in _WHOLE:
         return None

@@ -28,7 +28,7 @@ from ..types.calls import Message
 from .as_json import message_from_json, message_to_json
 from .folder import FILE_MODE
 
-__all__ = ["Branch", "ConversationSummary", "KeptEvent", "Store", "new_id"]
+__all__ = ["Branch", "ConversationSummary", "KeptEvent", "Store", "new_id", "undamaged"]
 
 _VERSION: Final = 1
 _TABLES: Final = """
@@ -113,6 +113,27 @@ def _make(path: Path) -> None:
         os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))
 
 
+@contextmanager
+def undamaged(conversation: str, what: str = "") -> Iterator[None]:
+    """Tell of what was read and is not as it was written; other conversations are as they were.
+
+    Args:
+        conversation: its id.
+        what: is damaged; "" for the conversation.
+
+    Raises:
+        XmlcallError: it could not be read.
+    """
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, XmlcallError):
+            raise
+        advice = f"to have it out of the way: `xmlcall log delete {conversation}`" if conversation else "its messages can be read"
+        name = what or (f"conversation {conversation} is" if conversation else "a conversation is")
+        raise XmlcallError(f"{name} damaged and cannot be read ({type(error).__name__}); {advice}") from error
+
+
 def new_id() -> str:
     """Make an id for a conversation."""
     return secrets.token_hex(4)
@@ -172,17 +193,20 @@ class Store:
     def messages(self, conversation: str) -> list[Message]:
         """Return the messages of a conversation."""
         rows = self._rows("SELECT body FROM message WHERE conversation = ? ORDER BY place", conversation)
-        return [message_from_json(json.loads(body)) for (body,) in rows]
+        with undamaged(conversation):
+            return [message_from_json(json.loads(body)) for (body,) in rows]
 
     def events(self, conversation: str) -> list[KeptEvent]:
         """Return what happened in a conversation, in order."""
         rows = self._rows("SELECT time, kind, body FROM event WHERE conversation = ? ORDER BY number", conversation)
-        return [KeptEvent(time=time, kind=kind, body=json.loads(body)) for time, kind, body in rows]
+        with undamaged(conversation):
+            return [KeptEvent(time=time, kind=kind, body=dict(json.loads(body).items())) for time, kind, body in rows]
 
     def tools(self, sha256: str) -> list[dict[str, Any]]:
         """Return tools that were on offer, as MCP has them; none if they are not kept."""
         rows = self._rows("SELECT tools FROM catalog WHERE sha256 = ?", sha256)
-        return list(json.loads(rows[0][0])) if rows else []
+        with undamaged("", "the tools of a conversation are"):
+            return list(json.loads(rows[0][0])) if rows else []
 
     def search(self, words: Sequence[str]) -> Iterator[tuple[ConversationSummary, int, Message]]:
         """Find messages that have all of some words, whatever their case.
@@ -192,13 +216,24 @@ class Store:
 
         Yields:
             Conversation, place of the message from 0, and the message; what was changed last comes first.
+
+        Raises:
+            XmlcallError: a conversation is damaged; raised behind all others.
         """
         folded = [word.casefold() for word in words]
+        damage: XmlcallError | None = None
         for found in self.listed():
-            for place, message in enumerate(self.messages(found.id)):
+            try:
+                messages = self.messages(found.id)
+            except XmlcallError as error:
+                damage = damage or error
+                continue
+            for place, message in enumerate(messages):
                 content = message.content.casefold()
                 if all(word in content for word in folded):
                     yield found, place, message
+        if damage is not None:
+            raise damage
 
     # -- writing -------------------------------------------------------------------------------------------------------------
 
@@ -365,13 +400,19 @@ _BRANCHED: Final = "SELECT conversation.id, body, title FROM event JOIN conversa
 
 def _branch(row: tuple[Any, ...]) -> Branch:
     id, body, title = row
-    told = json.loads(body)
-    return Branch(id=id, parent=told["from"], turn=told["turn"], title=title)
+    with undamaged(id):
+        told = json.loads(body)
+        return Branch(id=id, parent=told["from"], turn=told["turn"], title=_text(title))
 
 
 def _conversation(row: tuple[Any, ...]) -> ConversationSummary:
     id, begun, changed, model, title, messages = row
-    return ConversationSummary(id=id, begun=begun, changed=changed, model=model, title=title, messages=messages)
+    return ConversationSummary(id=id, begun=begun, changed=changed, model=model, title=_text(title), messages=messages)
+
+
+def _text(value: Any) -> str:
+    """Return a text of a column; SQLite takes bytes in any."""
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _title(messages: Iterable[Message]) -> str:

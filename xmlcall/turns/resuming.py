@@ -32,10 +32,10 @@ async def recovered(
         loop: open; it knows how the model is spoken to.
         on_task: told of calls that servers go on with.
     """
-    messages, cut = store.messages(keeper.id), in_flight(store.events(keeper.id))
+    messages, cut = store.messages(keeper.id), in_flight(store.events(keeper.id), keeper.id)
     if cut and cut.tasks:
         await _ask_for_tasks(keeper, cut, loop, on_task)
-        cut = in_flight(store.events(keeper.id))
+        cut = in_flight(store.events(keeper.id), keeper.id)
     step = cut or InFlight()
     closed = await loop.closed(messages, step.reply, step.calls, step.ended)
     if cut or closed != messages:

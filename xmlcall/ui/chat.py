@@ -178,7 +178,7 @@ class ChatRoom:
             goes_on=not is_new,
             on_task=self._tell_task,
         )
-        if not ((cut := in_flight(events)) and cut.tasks):
+        if not ((cut := in_flight(events, keeper.id)) and cut.tasks):
             try:
                 await turn.keep_question()
             except BaseException as error:
