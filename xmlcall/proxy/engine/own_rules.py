@@ -6,6 +6,7 @@ can decide about it once. The log tells each line once: a model may try for ever
 
 import json
 import logging
+import re
 import shlex
 from typing import Final
 
@@ -19,6 +20,7 @@ __all__ = ["OwnRules"]
 log = logging.getLogger("xmlcall.proxy")
 
 _MOST_TOLD: Final = 100
+_PARAMETER: Final = re.compile(r"^(\$(?:\.\w+|\['[^']*'\])).*", re.DOTALL)  # behind it the model may have made names of fields
 
 
 class OwnRules:
@@ -57,10 +59,10 @@ class OwnRules:
         if line in self._told or len(self._told) >= _MOST_TOLD:
             return
         self._told.add(line)
-        whose = (
-            (path, f"comes from {server}" if server else "leads where nobody said") for path, server in ruling.foreign.items()
+        told = {_PARAMETER.sub(r"\1", path): server for path, server in ruling.foreign.items()}
+        foreign = ", ".join(
+            f"{path} {f'comes from {server}' if server else 'leads where nobody said'}" for path, server in told.items()
         )
-        foreign = ", ".join(f"{path} {told}" for path, told in whose)
         why = "; ".join(filter(None, [foreign, ", ".join(ruling.repairs)])) or "no rule allows it"
         what = "a rule asks, and nobody can be asked; it would have to go" if asks else f"{why}; to allow it"
         log.warning("%s did not run: %s: %s", json.dumps(target), json.dumps(what)[1:-1], line)
