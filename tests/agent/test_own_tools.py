@@ -240,6 +240,12 @@ CHECKS: dict[str, tuple[Any, ToolResult, str]] = {
     "an error promises nothing": (SCHEMA, ToolResult(is_error=True), ""),
     "nothing promised": (None, ToolResult(structured_content={"n": "many"}), ""),
     "a schema that is none": ({"type": "strin"}, ToolResult(structured_content={"n": "many"}), ""),
+    "a mark of draft 3": (
+        {"$schema": "http://json-schema.org/draft-03/schema#", "properties": {"n": {"type": "integer", "required": True}}},
+        ToolResult(structured_content={}),
+        "$.n: ",
+    ),
+    "a list, where one is promised": ({"type": "array", "items": {"type": "INTEGER"}}, ToolResult(structured_content=[1]), ""),
     "a schema of the network": ({"$ref": "https://example.com/s.json"}, ToolResult(structured_content=1), ""),
 }
 
@@ -254,6 +260,16 @@ def test_a_result_is_held_against_the_promise_and_never_lost(case: str) -> None:
         (note,) = told.content
         assert isinstance(note, TextContent)
         assert f"[The structured content is not what the tool promises: {problem}" in note.text
+
+
+def test_of_a_result_whose_schema_cannot_be_used_the_model_is_told_that_nobody_checked_it() -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(100):
+        deep = {"items": deep}
+    told = checked(ToolResult(structured_content={"n": 1}), Tool(name="typed", output_schema=deep), ENGLISH)
+    (note,) = told.content
+    assert isinstance(note, TextContent)
+    assert "cannot be checked" in note.text
 
 
 # -- data ------------------------------------------------------------------------------------------------------------------

@@ -127,6 +127,26 @@ def test_duplicates() -> None:
     assert codes(bound(tool, ("x", "1"), ("x", "2"))) == ["duplicate-argument"]
 
 
+TUPLES: list[tuple[str, list[Any] | str]] = [
+    ("[1, 2]", [1, 2]),
+    ('["1", 2, "x"]', [1, 2, "x"]),
+    ("<item>1</item><item>2</item>", [1, 2]),
+    ("5", [5]),
+    ('{"x": 1}', "wrong-type"),
+    ("x", "wrong-type"),
+    ("1, 2", "wrong-type"),
+]
+
+
+@pytest.mark.parametrize("keyword", ["items", "prefixItems"])
+@pytest.mark.parametrize(("text", "expected"), TUPLES)
+def test_a_tuple_is_read_by_places(keyword: str, text: str, expected: list[Any] | str) -> None:
+    point = {"type": "array", keyword: [{"type": "number"}, {"type": "number"}]}
+    draft = {"$schema": "http://json-schema.org/draft-07/schema#"} if keyword == "items" else {}
+    call = bound(Tool(name="f", input_schema=draft | {"type": "object", "properties": {"x": point}}), ("x", text))
+    assert codes(call) == [expected] if isinstance(call, InvalidCall) else call.arguments == {"x": expected}
+
+
 LISTS: list[tuple[str, list[str], list[Any] | str]] = [
     ("string", ["a", "b", "a"], ["a", "b", "a"]),
     ("string", ["a, c", "b"], ["a, c", "b"]),

@@ -14,6 +14,7 @@ from catalogs import ALL
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
+from mcp.types import ElicitRequestFormParams
 from profiles import examples
 from proxy_harness import body, events_of
 
@@ -31,13 +32,19 @@ from xmlcall import (
     bind,
     parse,
 )
+from xmlcall.agent.result_check import checked
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import OnProgress
+from xmlcall.hosts.mcp.callbacks import elicitation_of
+from xmlcall.hosts.mcp.form import fields, problems, with_defaults
+from xmlcall.hosts.mcp.requests import FormRequest
 from xmlcall.prompting import system as prompt
+from xmlcall.prompting.format import ENGLISH
 from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.engine import Engine
+from xmlcall.proxy.engine.structured_output import value_in
 from xmlcall.schema.mending import mended
-from xmlcall.schema.validation import check_schema, has_nothing_odd
+from xmlcall.schema.validation import check_schema, compiled, find_issues, has_nothing_odd
 from xmlcall.tools.outline import parameters_of
 from xmlcall.types.calls import TextContent
 
@@ -208,16 +215,95 @@ def test_any_schema_can_be_offered_and_called_or_is_refused_with_a_reason(number
         assert isinstance(call, InvalidCall)
 
 
-@pytest.mark.parametrize("value", [False, True, 3, "x", []])
-def test_what_is_no_object_is_refused(value: Any) -> None:
-    with pytest.raises(UsageError, match="JSON object"):
-        Catalog([{"name": "f", "parameters": value}])
-
-
 def nest(levels: int, key: str, inner: Any) -> Any:
     for _ in range(levels):
         inner = {key: inner}
     return inner
+
+
+DRAFTS = [f"http://json-schema.org/draft-{number}/schema#" for number in ("03", "04", "06", "07")]
+DRAFTS += [f"https://json-schema.org/draft/{year}/schema" for year in ("2019-09", "2020-12")]
+MORE = [
+    *KEYWORDS,
+    *re.findall(r"\S+", "additionalItems extends disallow divisibleBy contains items items required $recursiveRef propertyNames"),
+]
+REFERENCES = [f"#/allOf/{'1' * 5000}", "#/definitions/a", "#/allOf/0", "#"]
+
+
+def of_a_draft(rng: random.Random) -> dict[str, Any]:
+    """Make a schema of any draft, in which keywords have values that they may not have."""
+    parts = {name: {rng.choice(MORE): anything(rng, rng.randint(0, 3)) for _ in range(3)} for name in "ab"}
+    schema = {"properties": parts, "allOf": [{"required": rng.choice([True, ["a"], "a"])}], **rng.choice([{}, parts["a"]])}
+    schema |= {"$ref": rng.choice(REFERENCES)} if rng.random() < 0.2 else {}
+    return schema | {"$schema": rng.choice(DRAFTS)}
+
+
+def offered(schema: Any) -> None:
+    values = ("5", "{}", "x", "[1, null]")
+    texts = [RawCall(index=0, name="f", arguments=(RawArgument(name="a", text=value),)) for value in values]
+    assert all(bind(text, [call_tool(schema)]) for text in texts)
+
+
+def promised(schema: Any) -> None:
+    values: list[Any] = [{"a": 1}, {"b": ["x"]}, [], None]
+    for value in values:
+        told = checked(ToolResult(structured_content=value), Tool(name="f", output_schema=schema), ENGLISH)
+        assert told.structured_content == value
+
+
+def asked(schema: Any) -> None:
+    form = elicitation_of("s", ElicitRequestFormParams(message="m", requested_schema=schema))
+    for values in ({"a": 1}, {"b": ["x"]}, {}):
+        if isinstance(form, FormRequest):
+            assert isinstance(problems(form.schema, with_defaults(form.schema, values)), tuple)
+
+
+def answered(schema: Any) -> None:
+    assert value_in('{"a": 1}', schema) in ('{"a": 1}', None)
+
+
+def told_of(schema: Any) -> None:
+    validator = compiled(schema)
+    values: list[Any] = [{"a": 1}, {"b": ["x"]}, []]
+    for value in values:
+        assert isinstance(validator, str) or isinstance(find_issues(validator, value), tuple)
+
+
+@pytest.mark.parametrize("use", [offered, promised, asked, answered, told_of])
+@settings(max_examples=examples(100), deadline=None)
+@given(number=st.integers(0, 2**32))
+def test_no_schema_raises_whatever_it_is_for(use: Callable[[Any], None], number: int) -> None:
+    rng = random.Random(number)
+    use(of_a_draft(rng))
+
+
+ODD: dict[str, Any] = {
+    "draft 3": {"$schema": DRAFTS[0], "properties": {"a": {"required": True}}},
+    "digits": {"properties": {"a": {"$ref": f"#/allOf/{'1' * 5000}"}}, "allOf": [{}]},
+    "digits, too deep to be mended": nest(70, "items", {"$ref": f"#/allOf/{'1' * 5000}"}) | {"allOf": [{}]},
+    "definitions": {"$schema": DRAFTS[0], "properties": {"a": {"definitions": "b"}}},
+    "extends": {"$schema": DRAFTS[0], "properties": {"a": {"extends": {"a": 5}}}},
+    "types": {"$schema": DRAFTS[0], "properties": {"a": {"type": [{"type": "string"}, "null"]}}},
+    "a tuple": {"$schema": DRAFTS[3], "properties": {"a": {"type": "array", "items": [{"type": "number"}]}}},
+}
+
+
+@pytest.mark.parametrize("use", [offered, promised, asked, answered, told_of])
+@pytest.mark.parametrize("schema", ODD.values(), ids=ODD)
+def test_no_odd_schema_raises_whatever_it_is_for(schema: Any, use: Callable[[Any], None]) -> None:
+    use(schema)
+
+
+def test_a_form_that_marks_its_fields_as_draft_3_does_tells_which_are_needed() -> None:
+    form = elicitation_of("s", ElicitRequestFormParams(message="m", requested_schema=ODD["draft 3"]))
+    assert isinstance(form, FormRequest)
+    assert [field.is_required for field in fields(form.schema)] == [True]
+
+
+@pytest.mark.parametrize("value", [False, True, 3, "x", []])
+def test_what_is_no_object_is_refused(value: Any) -> None:
+    with pytest.raises(UsageError, match="JSON object"):
+        Catalog([{"name": "f", "parameters": value}])
 
 
 HOSTILE = [

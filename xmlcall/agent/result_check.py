@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Final
 
 from ..prompting.format import PromptFormat
-from ..prompting.results import mismatch
-from ..schema.validation import compiled, find_issues
+from ..prompting.results import mismatch, unchecked
+from ..schema.validation import compiled_as_mended, issues_or_reason
 from ..types.calls import MISSING, TextContent, Tool, ToolResult
 
 __all__ = ["checked"]
@@ -26,16 +26,16 @@ def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
     """
     if tool.output_schema is None or result.is_error:
         return result
-    problem = _problem(result, tool)
-    note = TextContent(text=mismatch(problem, format))
-    return replace(result, content=(*result.content, note)) if problem else result
+    note = _note(result, tool, format)
+    return replace(result, content=(*result.content, TextContent(text=note))) if note else result
 
 
-def _problem(result: ToolResult, tool: Tool) -> str:
+def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
     if result.structured_content is MISSING:
-        return "it is missing."
-    validator = compiled(tool.output_schema or {})
-    if isinstance(validator, str):  # the schema is at fault, and nothing can be said of the result
-        return ""
-    issues = find_issues(validator, result.structured_content)[:SHOWN]
-    return " ".join(f"{issue.path}: {issue.message}" for issue in issues)
+        return mismatch("it is missing.", format)
+    validator = compiled_as_mended(tool.output_schema)
+    issues = validator if isinstance(validator, str) else issues_or_reason(validator, result.structured_content)
+    if isinstance(issues, str):  # the schema is at fault, and nothing can be said of the result
+        return unchecked(format)
+    problem = " ".join(f"{issue.path}: {issue.message}" for issue in issues[:SHOWN])
+    return mismatch(problem, format) if problem else ""

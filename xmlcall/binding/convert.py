@@ -120,7 +120,7 @@ class Fitter:
             yield from _CONVERTERS[kind](self, value, schema, path, depth)
 
     def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
-        items = schema.get("items", True)
+        items = _items_of(schema)
         if isinstance(value, list):
             yield self._all(value, items, path, depth)
         elif isinstance(value, _Elements) and len(value) == 1:
@@ -162,7 +162,8 @@ class Fitter:
         fits = []
         known = self._enumerated(items)
         for place, value in enumerate(values):
-            fit = self.fit(value, items, f"{path}[{place}]", depth - 1)
+            schema = items if not isinstance(items, list) else items[place] if place < len(items) else True
+            fit = self.fit(value, schema, f"{path}[{place}]", depth - 1)
             if not isinstance(fit, Fit):
                 return fit
             if isinstance(value, _UntypedText) and isinstance(fit.value, str) and _says_nothing(value, known):
@@ -214,6 +215,12 @@ class _Elements(dict[str, Any]):
         """Return the contents of elements of one name."""
         values = list(self.values())
         return values[0] if isinstance(values[0], list) else values
+
+
+def _items_of(schema: Mapping[str, Any]) -> Any:
+    """Return the schema of all items, or of a tuple the list of its own for each place; in draft-07 that is `items`, too."""
+    listed = schema.get("prefixItems")
+    return listed if isinstance(listed, list) else schema.get("items", True)
 
 
 def _unquoted(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:

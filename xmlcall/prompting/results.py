@@ -19,7 +19,7 @@ from ..types.calls import (
 from ..types.served import Resource, ResourceTemplate
 from .format import ENGLISH, PromptFormat
 
-__all__ = ["Reader", "denial", "failure", "mismatch", "not_run", "resource_list", "result_text", "stopped"]
+__all__ = ["Reader", "denial", "failure", "mismatch", "not_run", "resource_list", "result_text", "stopped", "unchecked"]
 
 _LONGEST_DESCRIPTION = 200  # characters
 
@@ -81,6 +81,15 @@ def mismatch(problem: str, format: PromptFormat) -> str:
         format: how the model is spoken to.
     """
     return _named("mismatch", format, problem=problem)
+
+
+def unchecked(format: PromptFormat) -> str:
+    """Say that nobody knows whether a structured result is what its tool promises, since its schema cannot be used.
+
+    Args:
+        format: how the model is spoken to.
+    """
+    return _named("unchecked", format)
 
 
 def resource_list(

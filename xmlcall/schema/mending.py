@@ -1,4 +1,4 @@
-"""A tool's schema with what cannot be used translated or left out, so that one odd keyword does not make the tool uncallable.
+"""A schema with what cannot be used translated or left out, so that one odd keyword does not make a tool uncallable.
 
 Real servers and clients send `"type": "INTEGER"`, patterns of JavaScript, draft 3's `"required": true`, OpenAPI's `nullable`,
 references to elsewhere. Each keyword is read by a rule of a table (`mended_keywords.py`); what several keywords mean together is
@@ -33,11 +33,12 @@ _WRAPPED: Final = ("$ref", "allOf", "oneOf", "anyOf")
 Schema = dict[str, Any]
 
 
-def mended(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Mend a tool's input schema.
+def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mapping[str, Any], tuple[str, ...]]:
+    """Mend a schema of somebody else: of a tool's arguments, of its result, of a form.
 
     Args:
         schema: as it came.
+        is_object: whether its values are objects, whatever it says, as arguments and forms are.
 
     Returns:
         The schema to use, the same object if nothing is odd in it; and what was changed, for people: empty if nothing was.
@@ -47,7 +48,7 @@ def mended(schema: Mapping[str, Any]) -> tuple[Mapping[str, Any], tuple[str, ...
     notes: list[str] = []
     for _ in range(_PASSES):
         mender = _Mender(schema)
-        found = mender.whole(schema)
+        found = mender.whole(schema) if is_object else mender.schema(schema, "$")
         if not mender.notes:
             break
         schema = found

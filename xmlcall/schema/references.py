@@ -91,7 +91,7 @@ def pointed(root: Mapping[str, Any], reference: str) -> Any:
         key = part.replace("~1", "/").replace("~0", "~")
         if isinstance(node, Mapping) and key in node:
             node = node[key]
-        elif isinstance(node, list) and key.isascii() and key.isdigit() and int(key) < len(node):
+        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
             node = node[int(key)]
         else:
             return _anchored(root, reference)

@@ -7,11 +7,8 @@ NOT fetch). Size and depth of a schema are bounded, because both `jsonschema` an
 
 import functools
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
-
-import regex
 
 from ..types.calls import MISSING, Issue
 from .budget import KEYS, TooMuchWork, at_most, spend
@@ -28,10 +25,12 @@ __all__ = [
     "RANGES",
     "check_schema",
     "compiled",
+    "compiled_as_mended",
     "describe",
     "find_issues",
     "has_nothing_odd",
     "is_valid",
+    "issues_or_reason",
     "limited",
     "types_of",
 ]
@@ -141,6 +140,18 @@ def compiled(schema: Mapping[str, Any]) -> Any:
     """Return a validator for a schema; a string with the reason if the schema cannot be used."""
     if problem := check_schema(schema):
         return problem
+    try:
+        return _validator(schema)
+    except Exception as error:  # as above: `referencing` walks through keywords that no draft of the schema has
+        return f"the schema cannot be compiled: {type(error).__name__}: {_short(str(error))}"
+
+
+def compiled_as_mended(schema: Any) -> Any:
+    """Return a validator for a schema that no catalog has mended, of a result or an answer, as `compiled` does."""
+    return compiled(mended(schema, is_object=False)[0] if isinstance(schema, Mapping) else schema)
+
+
+def _validator(schema: Mapping[str, Any]) -> Any:
     from jsonschema import FormatChecker
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012, specification_with
@@ -163,15 +174,25 @@ def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
     Returns:
         One issue per mistake, outermost first; empty if the value is valid.
     """
+    found = issues_or_reason(validator, value)
+    return (Issue(code="invalid-value", message=found),) if isinstance(found, str) else found
+
+
+def issues_or_reason(validator: Any, value: Any) -> tuple[Issue, ...] | str:
+    """List every way in which a value breaks its schema, or say why that cannot be known.
+
+    Args:
+        validator: from `compiled`.
+        value: a JSON value.
+    """
     from jsonschema.exceptions import relevance
 
     try:
         with limited():
             errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
             return tuple(_told(errors, validator.schema))
-    except _not_evaluated() as error:
-        message = f"The tool's schema cannot be evaluated ({type(error).__name__})."
-        return (Issue(code="invalid-value", message=message),)
+    except Exception as error:  # a broken schema that `check_schema` did not recognise surfaces as many types
+        return f"The tool's schema cannot be evaluated ({type(error).__name__})."
 
 
 def _told(errors: list[Any], root: Mapping[str, Any]) -> Iterable[Issue]:
@@ -187,20 +208,12 @@ def _told(errors: list[Any], root: Mapping[str, Any]) -> Iterable[Issue]:
     return found
 
 
-def _not_evaluated() -> tuple[type[Exception], ...]:
-    """Return the exceptions of `jsonschema` on a broken schema that `check_schema` could not recognise."""
-    from jsonschema.exceptions import UnknownType
-    from referencing.exceptions import Unresolvable
-
-    return (RecursionError, OverflowError, TooMuchWork, UnknownType, Unresolvable, re.error, regex.error)
-
-
 def is_valid(validator: Any, value: Any, schema: Any) -> bool:
     """Say whether a value satisfies a part of a validator's schema; one that cannot be evaluated admits nothing."""
     try:
         with limited():
             return bool(validator.evolve(schema=schema).is_valid(value))
-    except _not_evaluated():
+    except Exception:  # as in `issues_or_reason`
         return False
 
 

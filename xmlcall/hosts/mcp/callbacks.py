@@ -17,6 +17,7 @@ from mcp import types as mcp
 from mcp.client.session import ClientRequestContext
 
 from ...errors import XmlcallError
+from ...schema.mending import mended
 from ...types.calls import Message
 from .form import problems, unusable, with_defaults
 from .patience import CallPatience
@@ -204,9 +205,8 @@ def elicitation_of(server: str, params: mcp.ElicitRequestParams) -> FormRequest 
     if len(params.message) > _MAX_MESSAGE:
         return f"expected a message of at most {_MAX_MESSAGE} characters"
     if isinstance(params, mcp.ElicitRequestFormParams):
-        if problem := unusable(params.requested_schema):
-            return problem
-        return FormRequest(server=server, message=params.message, schema=params.requested_schema)
+        schema, _ = mended(params.requested_schema)
+        return unusable(schema) or FormRequest(server=server, message=params.message, schema=schema)
     try:
         parts = urlsplit(params.url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and len(params.url) <= _MAX_URL

@@ -14,7 +14,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
-from ...schema.validation import compiled, is_valid
+from ...schema.validation import compiled_as_mended, is_valid
 from ..formats.contract import CallOpened, ResponseEnded, ResponseEvent, TextPiece
 
 __all__ = ["formed", "value_in", "wordless"]
@@ -87,13 +87,13 @@ def value_in(text: str, schema: Mapping[str, Any]) -> str | None:
         text: of a reply.
         schema: a JSON Schema; one that cannot be used is fitted by any value.
     """
-    validator = compiled(schema)
+    validator = compiled_as_mended(schema)
     for candidate in _candidates(text):
         try:
             value = json.loads(candidate)
         except (ValueError, RecursionError):
             continue
-        if isinstance(validator, str) or is_valid(validator, value, schema):
+        if isinstance(validator, str) or is_valid(validator, value, validator.schema):
             return candidate
     return None
 
