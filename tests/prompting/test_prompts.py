@@ -193,3 +193,23 @@ def test_feedback_shows_no_call_where_none_is_better() -> None:
     assert "<invoke" not in feedback(call, ALL)
     echo = replace(call, name="ping", issues=(Issue(code="echo"),))
     assert "<invoke" not in feedback(echo, ALL)
+
+
+@pytest.mark.parametrize("is_native", [False, True])
+@pytest.mark.parametrize(("lang", "asked"), [("en", "answer the person"), ("zh", "请直接回答用户")])
+def test_a_copied_call_is_not_asked_for_again(lang: str, asked: str, is_native: bool) -> None:
+    call = parse('<invoke name="nothing_like_it"></invoke>', ALL).calls[0]
+    assert isinstance(call, InvalidCall)
+    echo = replace(call, name="ping", issues=(Issue(code="echo", message="It was copied."),))
+    text = feedback(echo, ALL, PromptFormat(lang=lang), again=True, request="x", is_native=is_native)
+    assert asked in text
+    for wanted in ("once more", "corrected", "change what is named", "own words", "parameters of", "改正", "再调用一次"):
+        assert wanted not in text
+
+
+def test_beside_a_copied_call_another_one_is_corrected() -> None:
+    (wrong,) = [each for each in parse(WRONG, ALL).calls if isinstance(each, InvalidCall)]
+    echo = replace(wrong, name="ping", issues=(Issue(code="echo"),))
+    retry = results([(echo, None), (wrong, None)], ALL).content.rpartition("</function_results>")[2]
+    assert "Write the call again" in retry
+    assert "ping" not in retry

@@ -129,12 +129,14 @@ def feedback(
 
 
 def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again: bool) -> str:
-    tool = _meant(call, catalog)
+    is_copied = _is_copied(call)
+    tool = None if is_copied else _meant(call, catalog)
     parameters = parameters_of(tool) if tool else ()
     names = [part.name for part in parameters]
     sentences = (_sentence(issue, call, names, format) for issue in call.issues)
     rules = rules_for(tool) if tool else ()
-    text = format.render("feedback", issues=list(sentences), tool=tool, parameters=parameters, rules=rules, again=again)
+    told = {"tool": tool, "parameters": parameters, "rules": rules, "again": again and not is_copied}
+    text = format.render("feedback", issues=list(sentences), **told)
     return inert_text(text.strip(), catalog, format.row.results)
 
 
@@ -146,16 +148,16 @@ def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: Pro
 
 
 def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str, *, is_native: bool = False) -> str:
-    """Render the request to write calls once more."""
+    """Render the request to write calls once more, or to leave one that stood in a text of somebody else."""
     calls = list(calls)
+    copied = any(map(_is_copied, calls))
     unsaid = _unsaid(calls)
     shown = [] if is_native or unsaid else [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
     example = _example(shown, catalog, format) if shown else ""
     request = inert_text(_shown(request), catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
-    return format.render(
-        "retry", request=request, example=example, has_dots=has_dots, is_native=is_native, unsaid=unsaid, catalog=catalog
-    ).strip()
+    form = {"has_dots": has_dots, "is_native": is_native, "catalog": catalog}
+    return format.render("retry", request=request, example=example, unsaid=unsaid, copied=copied, **form).strip()
 
 
 def _example(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, format: PromptFormat) -> str:
@@ -193,11 +195,15 @@ def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:
     return catalog.get(catalog.meant_by(call.name) or (near[0] if near else ""))
 
 
+def _is_copied(call: InvalidCall) -> bool:
+    """Say whether a call was copied whole; what asks for it once more asks for what somebody else wants."""
+    return any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
+
+
 def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, Any]] | None:
     """Return the call as it should look; None if that cannot be said."""
     codes = {issue.code for issue in call.issues}
-    copied = any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
-    if tool is None or copied:  # a call that was copied whole is not to be written again
+    if tool is None or _is_copied(call):
         return None
     found = (_MEMBER.match(issue.path) for issue in call.issues)
     wrong = {match[1] or match[2] for match in found if match}
