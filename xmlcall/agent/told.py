@@ -6,7 +6,6 @@ that begins with the same messages only the others are read. A few conversations
 Cost: linear in what was not read before.
 """
 
-import json
 import re
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -14,11 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from ..binding.provenance import SaidIndex, values_in
+from ..binding.provenance import SaidIndex
 from ..dialects.replies import said_by_whom
 from ..invisible import INVISIBLE
 from ..types.calls import Message
 from .destinations import even, tokens
+from .entries import entries_of
 
 __all__ = ["TURNS", "Told", "ToldResult", "told_in"]
 
@@ -27,11 +27,9 @@ TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")
 
 _KEPT: Final = 4  # conversations, in this process
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")
-_CELLS: Final = re.compile(r"[|,;\t]|\s{2,}|:\s|\s[-–—]\s")
-_BULLET: Final = re.compile(r"^(?:[-*•+]|[0-9]{1,4}[.)]|\[[\w ]{1,10}\])\s+|^(?:commit|branch|id|path|file|name)\s+(?=\S+$)")
+_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|[bfnrt/\"\\])")  # of JSON
+_BLANKS: Final = dict.fromkeys("bfnrt", " ")
 _HIDDEN: Final = re.compile(f"{INVISIBLE.pattern}{{8,}}")  # longer than what emoji need
-_MARKS: Final = "\"'`()<>[]{}*_ "
-_QUOTED: Final = re.compile(r"\"([^\"\n]*)\"|'([^'\n]*)'")
 
 
 @dataclass(frozen=True)
@@ -48,8 +46,9 @@ class ToldResult:
 
     @cached_property
     def text(self) -> str:
-        """The text, even and in small letters."""
-        return even(self.raw).lower()
+        """The text, even and in small letters; if it has escapes of JSON, then once more without: a name may stand behind one."""
+        plain = _ESCAPE.sub(_unescaped, self.raw)
+        return even(self.raw if plain == self.raw else f"{self.raw}\n{plain}").lower()
 
     @cached_property
     def hides(self) -> bool:
@@ -64,19 +63,12 @@ class ToldResult:
 
     @cached_property
     def entries(self) -> frozenset[str]:
-        """What stands in it as an entry of its own: a string of JSON, a line, a cell of a line."""
-        lines = [line.strip() for each in _strings(self.text) for line in each.splitlines()]
-        cells = [cell for line in lines for cell in (line, *(() if "{" in line else _CELLS.split(_BULLET.sub("", line))))]
-        return frozenset(cell.strip(_MARKS) for cell in cells)
+        """What stands in it as an entry of its own, not in running text."""
+        return entries_of(self.raw)
 
 
-def _strings(text: str) -> list[str]:
-    """Return the strings of a result that is JSON, or looks like values of Python; else the result."""
-    try:
-        return [str(value) for _, _, value in values_in({"": json.loads(text)})]
-    except (ValueError, RecursionError):
-        is_list = text.strip()[:1] in ("[", "{", "(") and text.strip()[-1:] in ("]", "}", ")")
-        return ["".join(match.groups("")) for match in _QUOTED.finditer(text)] if is_list else [text]
+def _unescaped(escape: re.Match[str]) -> str:
+    return chr(int(escape["code"], 16)) if escape["code"] else _BLANKS.get(escape[0][1], escape[0][1])
 
 
 @dataclass(slots=True)
