@@ -1,5 +1,6 @@
 """Corners of the pure core that no corpus of replies reaches."""
 
+import json
 from typing import Any
 
 import pytest
@@ -190,3 +191,38 @@ def test_a_value_without_a_name_for_a_tool_without_parameters() -> None:
 def test_the_text_of_an_inner_value_is_as_it_was_written() -> None:
     reply = parse('<tool_call>{"name": "f", "arguments": {"a": {"name": "Grüße"}}}</tool_call>', [OPEN])
     assert reply.calls[0].raw.arguments[0].text == '{"name": "Grüße"}'
+
+
+# -- long numbers, and names with characters of no width ------------------------------------------------------------------
+
+ONE = "1" * 5000
+NUMBERS = [f"&#{ONE};", ONE, f"-{ONE}.0", f"{ONE}e5", f"0x{ONE}", f"0b{ONE}", "1_" * 3000 + "1", f"\\u00{ONE}"]
+SAVE = Tool(
+    name="save_note",
+    input_schema={"properties": {"n": {"type": "integer"}, "s": {"type": "string"}, "x": {}, "f": {"type": "number"}}},
+)
+
+
+def written_in(dialect: str, tool: str, **arguments: Any) -> str:
+    try:
+        return render([ToolCall(id="c", name=tool, arguments=arguments, raw=RawCall(index=0, name=tool))], dialect=dialect)
+    except UsageError:
+        return ""  # a format that is read and not written
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_number_of_any_length_raises_nothing(dialect: str) -> None:
+    call = written_in(dialect, "save_note", n=7, s="VALUE")
+    for number in NUMBERS:
+        for text in (call.replace("7", number), call.replace("VALUE", number), call.replace('"VALUE"', number)):
+            for each in parse(text, [SAVE]).calls:
+                json.dumps(each.arguments if isinstance(each, ToolCall) else [str(issue) for issue in each.issues])
+
+
+@pytest.mark.parametrize("hidden", ["\u200b", "\u2060"])
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_name_without_its_characters_of_no_width_is_a_repair(dialect: str, hidden: str) -> None:
+    call = written_in(dialect, "save_note", x="v9")
+    for at in range(call.find("save_note") + 1, call.find("save_note") + 10) if call else ():
+        for each in parse(call[:at] + hidden + call[at:], [SAVE]).calls:
+            assert isinstance(each, InvalidCall) or "tool-name" in [repair.code for repair in each.repairs]

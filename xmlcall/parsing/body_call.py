@@ -11,15 +11,16 @@ the token at which the server stops.
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import regex
 
 from ..dialects import Body, Dialect
-from ..types.calls import Issue, RawCall
+from ..types.calls import Issue, RawCall, Repair
 from ..types.events import Event, Markup, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .extent import Extent
 from .json_call import Positional, calls_of, events_of
-from .scanner import ScanMode, Token
+from .scanner import ScanMode, Token, has_hidden_in_name
 
 __all__ = ["BodyCall"]
 
@@ -200,27 +201,17 @@ class BodyCall:
         end = max(token.end for token in tokens if token.text.strip(_WHITE) or token not in self._between)
         text = "".join(token.text for token in tokens)[: end - opener.start]
         span = (opener.start, end)
+        named = (Repair(code="tool-name", span=opener.span),) if has_hidden_in_name(opener, self.row) else ()
         if not self._values:
             is_whole = self.closer is not None and not self._cut
             issues = () if is_whole else (Issue(code="truncated-call", message="The reply ended before the call's arguments."),)
-            return RawCall(
-                index=self._index, name=name, dialect=self.row.name, text=text, span=span, complete=is_whole, issues=issues
-            )
+            bare = RawCall(index=self._index, name=name, dialect=self.row.name, text=text, span=span)
+            return replace(bare, complete=is_whole, issues=issues, repairs=named)
         value = self._values[0]
         [call] = calls_of(
             value.text, value.span, index=self._index, dialect=self.row.name, complete=value.is_whole, body=value.body, head=name
         )
-        return RawCall(
-            index=call.index,
-            name=name,
-            arguments=call.arguments,
-            dialect=call.dialect,
-            text=text,
-            span=span,
-            complete=call.complete,
-            issues=call.issues,
-            repairs=call.repairs,
-        )
+        return replace(call, name=name, text=text, span=span, repairs=(*named, *call.repairs))
 
     def events(self, calls: list[RawCall]) -> Iterator[Event]:
         """Yield the events of the body, in the order of the text.

@@ -10,7 +10,7 @@ from ..loosejson import reader as jsonish
 from ..types.calls import Issue, RawArgument, RawCall, Repair
 from ..types.events import Event, Repaired, ToolCallEnd, ToolCallStart
 from .json_call import arguments_of, unreadable
-from .scanner import Token
+from .scanner import Token, has_hidden_in_name
 from .value_text import Value
 
 __all__ = ["CallDraft"]
@@ -99,6 +99,8 @@ class CallDraft:
         is_named = not words or any(word in opener.text for word in words)
         if not self._is_whole(opener) or not is_named or any(character in opener.text for character in ZERO_WIDTH):
             self.repair("tag-style", opener.span)
+        if has_hidden_in_name(opener, self.dialect):
+            self.repair("parameter-name" if opener.kind == "parameter_open" else "tool-name", opener.span)
         if self.dialect.name_in_tag:
             return
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text

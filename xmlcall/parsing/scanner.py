@@ -23,7 +23,7 @@ from ..dialects import ZERO_WIDTH, Dialect, element_tags
 from ..dialects.odd_names import OddTag, odd_tags
 from ..dialects.tag_patterns import OTHER, attributes_of, certain_part, first_characters, going_on, second_characters
 
-__all__ = ["TURN_END", "ScanMode", "Scanner", "Token"]
+__all__ = ["TURN_END", "ScanMode", "Scanner", "Token", "has_hidden_in_name"]
 
 
 class ScanMode(enum.StrEnum):
@@ -230,6 +230,18 @@ class Scanner:
         part = "parameter" if part == "body" else part
         attributes = attributes_of(text.translate(_VISIBLE), self._dialects[dialect].name_in_tag) if kind in _NAMED else {}
         return kind, attributes, part if dialect and part != "list" else ""
+
+
+def has_hidden_in_name(opener: Token, dialect: Dialect) -> bool:
+    """Say whether characters of no width were taken out of the name that a tag has.
+
+    Args:
+        opener: a tag that names a tool or a parameter.
+        dialect: its own.
+    """
+    if opener.text.isascii() or opener.text.translate(_VISIBLE) == opener.text:
+        return False
+    return attributes_of(opener.text, dialect.name_in_tag).get("name") != opener.attributes["name"]
 
 
 _Groups = tuple[tuple[str, str], ...]
