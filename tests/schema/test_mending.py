@@ -324,6 +324,32 @@ def test_what_is_hostile_ends(schema: Any) -> None:
     assert all(len(note) < 600 for note in notes)
 
 
+def test_a_reference_to_a_number_of_any_length_leads_nowhere() -> None:
+    schema = {"allOf": [{}], "$ref": "#/allOf/" + "1" * 5_000, "properties": {"a": nest(80, "items", {})}}
+    assert "deeper than" in str(Catalog([Tool(name="f", input_schema=schema)]).validator("f"))
+
+
+DRAFT_3 = "http://json-schema.org/draft-03/schema#"
+# schemas that nobody mends, a value, where an issue is; None where there is a reason against the schema
+UNMENDED: list[tuple[dict[str, Any], Any, list[str] | None]] = [
+    ({"$schema": DRAFT_3, "properties": {"a": {"properties": {"b": {"required": True}}}}}, {"a": {}}, ["$.a.b"]),
+    ({"$schema": DRAFT_3, "properties": {"a": {"disallow": [{"enum": ["x"]}]}}}, {"a": "x"}, ["$.a"]),
+    ({"$schema": DRAFT_3, "properties": {"a": {"disallow": [{"enum": ["x"]}]}}}, {"a": "y"}, []),
+    ({"$schema": DRAFT_3, "type": ["object", {"enum": [1]}]}, 1, []),
+    ({"properties": {"a": {"definitions": "b"}}}, {}, None),
+    ({"properties": {"a": {"definitions": {"b": 1.5}}}, "$schema": DRAFT_3}, {}, None),
+    ({"allOf": [{}], "$ref": "#/allOf/" + "1" * 5000}, {}, None),
+]
+
+
+@pytest.mark.parametrize(("schema", "value", "places"), UNMENDED)
+def test_an_odd_schema_as_it_is_has_issues_or_a_reason(schema: dict[str, Any], value: Any, places: list[str] | None) -> None:
+    validator = compiled(schema)
+    assert isinstance(validator, str) is (places is None)
+    if places is not None:
+        assert [issue.path for issue in find_issues(validator, value)] == places
+
+
 @pytest.mark.parametrize(("links", "refused"), [(3, None), (4, '$ref "#/properties/p2/not" leads nowhere or in a circle')])
 def test_what_is_left_out_takes_references_along_in_three_passes(links: int, refused: str | None) -> None:
     following = {f"p{each}": {"not": {"$ref": f"#/properties/p{each - 1}/not"}} for each in range(1, links)}

@@ -212,7 +212,12 @@ def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any
 def _check_type(validator: Any, kinds: Any, instance: Any, schema: Any) -> Iterator[Any]:
     from jsonschema.exceptions import ValidationError
 
-    if not any(validator.is_type(instance, kind) for kind in (kinds if isinstance(kinds, list) else [kinds])):
+    def is_of(kind: Any) -> bool:  # a schema in draft 3
+        return bool(
+            validator.is_type(instance, kind) if isinstance(kind, str) else validator.evolve(schema=kind).is_valid(instance)
+        )
+
+    if not any(map(is_of, kinds if isinstance(kinds, list) else [kinds])):
         yield ValidationError("it is of another type")
 
 

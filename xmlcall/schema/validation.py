@@ -224,12 +224,13 @@ def types_of(schema: Any) -> tuple[str, ...]:
     kinds = schema.get("type")
     if kinds is None:
         return tuple(kind for key, kind in (("properties", "object"), ("items", "array")) if key in schema)
-    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if kind in _TYPES)
+    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str) and kind in _TYPES)
 
 
 def _issues(error: Any, root: Mapping[str, Any], depth: int = _MAX_UNIONS) -> Iterator[Issue]:
     if error.validator == "required":
-        yield from (_missing(error, name, root) for name in error.validator_value if name not in error.instance)
+        names = error.validator_value if isinstance(error.validator_value, list) else [error.path[-1]]
+        yield from (_missing(error, name, root) for name in names if name not in error.instance)
     elif error.validator == "additionalProperties" and error.validator_value is False:
         declared = error.schema.get("properties", {})
         extra = (name for name in error.instance if name not in declared and not is_covered(name, error.schema))
@@ -276,7 +277,7 @@ def _dependent(error: Any, root: Mapping[str, Any]) -> Iterator[Issue]:
 
 def _missing(error: Any, name: str, root: Mapping[str, Any]) -> Issue:
     expected = describe(error.schema.get("properties", {}).get(name, {}), root)
-    path = f"{error.json_path}.{name}"
+    path = error.json_path if error.validator_value is True else f"{error.json_path}.{name}"  # in draft 3 at the property
     return Issue(code="missing-argument", path=path, expected=expected, message=f"The parameter {name!r} is required.")
 
 
