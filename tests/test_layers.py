@@ -18,19 +18,20 @@ def layer(names: str, below: str) -> None:
         LAYERS[name] = set(below.split())
 
 
-CORE = "errors types loosejson schema tools dialects binding parsing prompting turn wire"
+CORE = "errors text_forms types loosejson schema tools dialects binding parsing prompting turn wire"
 layer("errors", "")
 layer("toml_file", "errors")
 layer("private_folders", "")
 layer("invisible", "")
-layer("addresses", "invisible")
+layer("text_forms", "")
+layer("addresses", "invisible text_forms")
 layer("types", "errors")
 layer("loosejson", "types")
 layer("schema", "errors types")
-layer("tools", "errors types loosejson schema")
+layer("tools", "errors text_forms types loosejson schema")
 layer("dialects", "errors toml_file types tools")
-layer("binding", "types loosejson schema tools dialects")
-layer("parsing", "errors types loosejson tools dialects binding")
+layer("binding", "text_forms types loosejson schema tools dialects")
+layer("parsing", "errors text_forms types loosejson tools dialects binding")
 layer("prompting", "errors types schema tools dialects")
 layer("turn", "errors types loosejson schema tools dialects binding parsing prompting")
 layer("wire", "errors types")
@@ -39,11 +40,11 @@ layer("records", "errors private_folders types")
 layer("models", "errors")
 layer("profiles", "errors toml_file prompting")
 layer("backends", "errors types dialects models wire")
-layer("hosts", "errors private_folders invisible addresses types schema")
+layer("hosts", "errors private_folders invisible text_forms addresses types schema")
 layer(
     "agent",
-    "errors toml_file private_folders invisible addresses types schema tools dialects binding parsing prompting turn wire "
-    "backends hosts",
+    "errors toml_file private_folders invisible text_forms addresses types schema tools dialects binding parsing prompting turn "
+    "wire backends hosts",
 )
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")

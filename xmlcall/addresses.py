@@ -7,12 +7,12 @@ for others, and an IPv6 address that carries an IPv4 address leads to either. No
 
 import ipaddress
 import re
-import unicodedata
 from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
 from .invisible import INVISIBLE
+from .text_forms import normalized
 
 __all__ = ["host_readings", "is_inside"]
 
@@ -66,7 +66,7 @@ def _is_inside(name: str) -> bool:
 
 def _spelled(host: str) -> str:
     """Undo what hides a host's letters: percent signs, full-width forms, invisible characters, capitals, a dot at the end."""
-    name = INVISIBLE.sub("", unicodedata.normalize("NFKC", unquote(unquote(host))).translate(_DOTS)).strip().lower()
+    name = INVISIBLE.sub("", normalized("NFKC", unquote(unquote(host))).translate(_DOTS)).strip().lower()
     name = name.removeprefix("[").removesuffix("]").partition("%")[0]  # behind "%" stands the zone of IPv6
     name = name.removesuffix(".")
     if name.isascii():

@@ -2,6 +2,7 @@
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, PLAIN
+from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, PLAIN, _with_any
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.tool import Tool
 
@@ -168,3 +169,12 @@ def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], t
     backend = ScriptedBackend(replies, capabilities=CAPABILITIES)
     name, _ = asyncio.run(choose(backend, question(), catalog_of(*names), DIALECTS[dialect]))
     assert name in {"", *names}
+
+
+def test_a_long_token_is_held_against_names_in_time_that_grows_with_it() -> None:
+    def seconds(length: int) -> float:
+        began = time.process_time()
+        assert not _with_any(['read">\n', 'list">\n'])("x" * length)
+        return time.process_time() - began
+
+    assert seconds(160_000) < 0.05 + 12 * max(seconds(40_000), 0.002)

@@ -267,6 +267,7 @@ async def test_the_second_opinion_is_asked_of_a_list_of_the_tools() -> None:
         ([("0", 1.0)], -SURE),
         ([("None", 1.0)], None),
         ([("٣", 0.5), ("²", 0.5)], None),
+        ([("9" * 5000, 0.5), ("0" * 5000, 0.5)], 0.0),
         ([], None),
     ],
 )

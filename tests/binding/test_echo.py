@@ -146,11 +146,21 @@ def test_a_short_call_is_no_part_of_another_text() -> None:
     assert echo_of(call, catalog, Sources(said=["Use <ping />."])) is not None
 
 
+def test_a_number_of_any_length_in_what_is_said_is_read() -> None:
+    catalog = Catalog([tool("save", text=STRING)])
+    [call] = parse(CALL, catalog).calls
+    digits = f"&#{'1' * 5000};"
+    assert isinstance(call, ToolCall)
+    assert echo_of(call, catalog, Sources(said=[digits], described=[digits])) is None
+    assert echo_of(call, catalog, Sources(said=[digits + html.escape(CALL)])) is not None
+
+
+@pytest.mark.parametrize("end", ["", 'q"'])
 @pytest.mark.parametrize("unit", ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b ", "> > \n"])
-def test_time_for_a_skeleton_grows_with_the_text(unit: str) -> None:
+def test_time_for_a_skeleton_grows_with_the_text(unit: str, end: str) -> None:
     def seconds(count: int) -> float:
         start = time.process_time()
-        skeletons(unit * count)
+        skeletons(unit * count + end)
         return time.process_time() - start
 
     assert seconds(40_000) < 0.05 + 30 * max(seconds(10_000), 0.002)

@@ -92,6 +92,7 @@ async def test_what_is_not_mcp_does_not_cost_the_answer(mode: str, size: str, tm
         ("403", 20, "not_run", "HTTP 403"),
         ("404", 20, "not_run", "no longer knows the session"),
         ("429,1", 20, "not_run", "it asks to wait 1 s; it was not done"),
+        ("429,Mon, 01 Jan 99999999999 00:00:00 GMT", 20, "not_run", "it is busy; try again later; it was not done"),
         ("429,nan", 20, "not_run", "HTTP 429 while running 'echo'; it is busy; try again later; it was not done"),
         ("500", 20, "unknown", "HTTP 500 while running 'echo'; see its log; it is not known whether it was done"),
         ("503,3600", 20, "unknown", "it asks to wait 3600 s"),

@@ -16,6 +16,7 @@ from servers.started import everything_server, printed_url, until
 
 from xmlcall.errors import ToolHostProtocolError, ToolHostUnavailable
 from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
+from xmlcall.hosts.mcp import tasks
 from xmlcall.hosts.mcp.callbacks import MAX_ASKED, MAX_LOGGED, MAX_SAMPLE_TOKENS
 from xmlcall.hosts.mcp.form import fields
 from xmlcall.hosts.mcp.host import McpHost
@@ -390,6 +391,14 @@ def tasking(mode: str, directory: Path, **fields: Any) -> StdioServer:
 
 def received(directory: Path) -> str:
     return (directory / "record").read_text()
+
+
+@pytest.mark.parametrize(
+    ("milliseconds", "seconds"),
+    [(2000, 2), (0, 0.05), (10**400, 30), (float("nan"), 0.05), (float("inf"), 30), (None, 1), ("9", 1)],
+)
+def test_a_pause_is_bounded_whatever_the_server_suggests(milliseconds: Any, seconds: float) -> None:
+    assert tasks._pause(milliseconds) == seconds
 
 
 @pytest.mark.parametrize(("mode", "result"), [("steps", "the result"), ("at_once", "at once")])

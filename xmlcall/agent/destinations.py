@@ -16,6 +16,7 @@ from urllib.parse import unquote_plus
 
 from ..addresses import host_readings
 from ..invisible import INVISIBLE
+from ..text_forms import normalized
 
 __all__ = [
     "MOST_PARTS",
@@ -152,7 +153,7 @@ def even(text: str) -> str:
     Args:
         text: by anyone.
     """
-    return text if text.isascii() else INVISIBLE.sub("", unicodedata.normalize("NFKC", text))
+    return text if text.isascii() else INVISIBLE.sub("", normalized("NFKC", text))
 
 
 def is_text(name: str) -> bool:

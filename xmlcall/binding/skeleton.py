@@ -6,11 +6,11 @@ what nobody sees, and write characters of full width narrow. Both texts are stri
 Cost: linear in the text.
 """
 
-import html
-import unicodedata
 from typing import Final
 
 import regex
+
+from ..text_forms import normalized, unescaped
 
 __all__ = ["skeleton", "skeletons", "unquoted"]
 
@@ -21,7 +21,7 @@ _PAIRS: Final = regex.compile(r"[\p{Cs}\U00010000-\U0010ffff]++")  # JSON may wr
 _DROPPED: Final = regex.compile(r"[\s\p{C}\"'`\u201c\u201d\u2018\u2019]++")  # what nobody sees, and quotation marks
 _QUOTED: Final = regex.compile(r"(?m)^[ \t]{0,8}>(?:[ \t]?>)*+")  # lines of a quotation in Markdown
 _BETWEEN: Final = regex.compile(
-    r'\\*+"\s*+,\s*+(?:\\*+"[^"\\\n]{0,200}\\*+"\s*+:\s*+)?\\*+"'
+    r'(?<!\\)\\*+"\s*+,\s*+(?:\\*+"[^"\\\n]{0,200}\\*+"\s*+:\s*+)?\\*+"'
 )  # from a string in JSON to the next
 
 
@@ -34,11 +34,11 @@ def skeleton(text: str) -> str:
     for _ in range(_ROUNDS):
         before = text
         if not text.isascii():
-            text = unicodedata.normalize("NFKC", _PAIRS.sub("", text))
+            text = normalized("NFKC", _PAIRS.sub("", text))
         if "\\" in text:
             text = _ESCAPE.sub(_unescaped, text)
         if "&" in text:
-            text = html.unescape(_AMPERSANDS.sub("&", text))
+            text = unescaped(_AMPERSANDS.sub("&", text))
         if text == before:
             break
     return _DROPPED.sub("", text)

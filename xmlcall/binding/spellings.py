@@ -9,11 +9,12 @@ Cost: linear. The pattern has no alternatives that overlap under a repetition, a
 """
 
 import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
+
+from ..text_forms import normalized
 
 __all__ = ["Atom", "atoms", "number_key"]
 
@@ -145,7 +146,7 @@ def _folded(text: str) -> str:
     """Bring a text into one Unicode form, without accents over letters."""
     if text.isascii():
         return text
-    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFKD", text)))
+    return normalized("NFC", _ACCENTS.sub("", normalized("NFKD", text)))
 
 
 def _word(word: str, shown: str) -> Atom:

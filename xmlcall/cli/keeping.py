@@ -92,7 +92,7 @@ async def chosen(keeper: Keeper, options: argparse.Namespace, display: Display) 
             display.line("", visible(f"{number:2}  {each.changed[:16].replace('T', ' ')}  {each.title}"))
         display.ask(display.say("choose", count=len(found)))
         typed = ((await LineReader().line()) or "").strip()
-        if typed and not (typed.isdecimal() and 1 <= int(typed) <= len(found)):
+        if typed and not (typed.isdecimal() and len(typed) < 9 and 1 <= int(typed) <= len(found)):
             raise UsageError(f"expected a number from 1 to {len(found)}, got {typed[:80]!r}")
         place = int(typed or 1)
     keeper.resume(found[place - 1].id)

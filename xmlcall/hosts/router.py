@@ -11,7 +11,6 @@ table, never a parse of the name, so whatever a server calls its tools, a call r
 import asyncio
 import contextlib
 import itertools
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +21,7 @@ import regex
 
 from ..errors import ToolHostError, ToolHostUnavailable, UsageError
 from ..invisible import INVISIBLE
+from ..text_forms import normalized
 from ..types.calls import Tool, ToolResult
 from ..types.served import Listing, Prompt, Resource, ResourceTemplate
 from .base import Host, OnProgress, OnTask, TaskHost, TaskResult
@@ -364,4 +364,4 @@ def _candidates(host: str, tool: str, shared: bool) -> Iterator[str]:
 
 def _spellable(name: str) -> str:
     """Write a name as a person of its language does: whole characters, one of each look, and nothing that is not seen."""
-    return _UNSPELLABLE.sub("_", INVISIBLE.sub("", unicodedata.normalize("NFKC", name))) or "_"
+    return _UNSPELLABLE.sub("_", INVISIBLE.sub("", normalized("NFKC", name))) or "_"

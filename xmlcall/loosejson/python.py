@@ -270,9 +270,11 @@ class PythonReader:
     def _number(self, word: str) -> int | float:
         is_float = re.search(r"[.eE]", word) and word[:2].lower() != "0x"
         try:
-            return finite(word) if is_float else int(word, 0)
+            number = finite(word) if is_float else int(word, 0)
+            str(number)  # of more than 4,300 digits Python writes none as JSON, but reads it in hexadecimal
         except ValueError as error:
             raise Refused(self._start, "a number as Python writes it, within a double") from error
+        return number
 
     # -- tokens ------------------------------------------------------------------------------------------------
 

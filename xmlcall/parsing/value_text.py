@@ -8,7 +8,6 @@ An element of a parameter's name may be pretty-printed: its one line stands betw
 tag. Then the indentation of the line is layout, too, and the argument is without it.
 """
 
-import html
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from typing import Any
 import regex
 
 from ..dialects import Dialect
+from ..text_forms import unescaped
 from ..types.calls import MISSING, RawArgument
 from ..types.events import Event, Markup, ToolArgumentDelta
 from .scanner import Token
@@ -178,7 +178,7 @@ class Value:
         tail = self._held[keep:]
         self._send(self._held[:keep])
         self._mark("newline", len(tail))
-        text = html.unescape("".join(self._parts)) if self._entities else "".join(self._parts)
+        text = unescaped("".join(self._parts)) if self._entities else "".join(self._parts)
         if has_closer and self._on_own_line and " " in self.opener.pair:
             text = _without_indentation(text)
         value = _json_value(text) if self._is_json else text if self._is_string else MISSING

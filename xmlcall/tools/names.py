@@ -9,11 +9,11 @@ Cost: the index is built once a Catalog; a look-up takes a few steps, however ma
 """
 
 import functools
-import html
-import unicodedata
 from collections.abc import Container, Iterable, Mapping
 
 import regex
+
+from ..text_forms import normalized, unescaped
 
 __all__ = ["ToolNames", "match_name", "words_of_name"]
 
@@ -72,7 +72,7 @@ def match_name(name: str, declared: Iterable[str], taken: Container[str] = ()) -
     if len(name) > _MAX_LENGTH:
         return None
     known = _by_fold(frozenset(declared))
-    for meant in dict.fromkeys((_fold(name), _fold(html.unescape(name)))):
+    for meant in dict.fromkeys((_fold(name), _fold(unescaped(name)))):
         if found := [each for each in known.get(meant, ()) if each not in taken]:
             return found[0] if len(found) == 1 else None
     return None
@@ -104,4 +104,4 @@ def _tails(name: str) -> list[str]:
 
 
 def _fold(name: str) -> str:
-    return _FOLDED.sub("", unicodedata.normalize("NFKC", name)).casefold()
+    return _FOLDED.sub("", normalized("NFKC", name)).casefold()

@@ -165,11 +165,12 @@ def _with_any(rests: Iterable[str]) -> Callable[[str], bool]:
     """Return `_goes_on_with` for any of many names: a search among them in order, and not a look at each."""
     ordered = sorted(rests)
     whole = {rest.rstrip("\n") for rest in ordered}
+    lengths = {len(rest) for rest in whole}
 
     def goes_on(token: str) -> bool:
         at = bisect_left(ordered, token)
         begins_one = at < len(ordered) and ordered[at].startswith(token)
-        return bool(token) and (begins_one or any(token[:end] in whole for end in range(len(token) + 1)))
+        return bool(token) and (begins_one or any(token[:length] in whole for length in lengths))
 
     return goes_on
 

@@ -72,7 +72,7 @@ def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
         digits = token.strip().rstrip(".")
         if digits.isascii() and digits.isdigit():
             share = math.exp(min(logprob, 0.0))
-            none, any_tool = (none + share, any_tool) if int(digits) == 0 else (none, any_tool + share)
+            none, any_tool = (none + share, any_tool) if not digits.strip("0") else (none, any_tool + share)
     if none + any_tool < least:
         return None
     return round(math.log(max(any_tool, least) / max(none, least)), 3)

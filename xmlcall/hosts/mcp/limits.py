@@ -187,7 +187,7 @@ def _seconds(retry_after: str) -> float | None:
     except ValueError:
         try:
             then = parsedate_to_datetime(retry_after)
-        except ValueError:
+        except (ValueError, OverflowError):  # no date, or a year that none has
             return None
         seconds = (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
     return max(seconds, 0.0) if math.isfinite(seconds) else None

@@ -148,8 +148,8 @@ async def _wait(client: Client, task_id: str, pause: float, patience: CallPatien
 
 def _pause(milliseconds: Any, default: float = _DEFAULT_PAUSE) -> float:
     """Bound the seconds that a server suggests between two looks."""
-    suggested = milliseconds / 1000 if isinstance(milliseconds, int | float) else default
-    return min(max(suggested, _PAUSES[0]), _PAUSES[1])
+    suggested = milliseconds if isinstance(milliseconds, int | float) else default * 1000
+    return min(max(_PAUSES[0] * 1000, suggested), _PAUSES[1] * 1000) / 1000  # no float holds some of JSON's numbers
 
 
 async def _cancel(client: Client, task_id: str) -> None:

@@ -1,0 +1,60 @@
+"""The forms of a text are those of Python, but for what makes Python raise or takes it minutes."""
+
+import html
+import time
+import unicodedata
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from xmlcall.agent.destinations import even
+from xmlcall.binding.skeleton import skeletons
+from xmlcall.binding.spellings import atoms
+from xmlcall.text_forms import normalized, unescaped
+
+MARKS = "\u0300\u0301\u0315\u0327\u3099\u0f71\u0f73\uff9e"
+DIGITS = "1" * 5000
+
+
+@given(st.text(alphabet="&#x0189;amplt a", max_size=60) | st.text())
+def test_entities_are_those_of_html(text: str) -> None:
+    assert unescaped(text) == html.unescape(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"a&#{DIGITS};b", "a\ufffdb"),
+        (f"&#{DIGITS}", "\ufffd"),
+        (f"&#{'0' * 5000}38;", "&"),
+        (f"&#{'0' * 5000}", "\ufffd"),
+        (f"&#x{DIGITS};", "\ufffd"),
+        (f"&#{DIGITS}&#38;", "\ufffd&"),
+    ],
+    ids=range(6),
+)
+def test_a_number_of_any_length_stands_for_a_character(text: str, expected: str) -> None:
+    assert unescaped(text) == expected
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFKC", "NFKD"])
+@given(st.text(alphabet=st.characters() | st.sampled_from(MARKS), max_size=30))
+def test_forms_are_those_of_unicode(form: Any, text: str) -> None:
+    assert normalized(form, text) == unicodedata.normalize(form, text)
+
+
+def test_of_more_marks_than_a_language_has_the_first_are_kept() -> None:
+    assert normalized("NFKD", "a" + "\u0315" * 40 + "b") == "a" + "\u0315" * 30 + "b"
+
+
+@pytest.mark.parametrize("read", [skeletons, even, atoms, lambda text: normalized("NFC", text)], ids=range(4))
+@pytest.mark.parametrize("unit", ["\u0315\u0300", "a\u0315\u0300", "\u0f73", "\uff9e\u0300", "\ufdfa", "&#1", "&#0"])
+def test_work_grows_with_the_text(unit: str, read: Any) -> None:
+    def seconds(count: int) -> float:
+        began = time.process_time()
+        read("a" + unit * (count // len(unit)))
+        return time.process_time() - began
+
+    assert seconds(16_000) < 0.1 + 12 * max(seconds(4_000), 0.002)
