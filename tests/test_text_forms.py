@@ -3,16 +3,23 @@
 import html
 import time
 import unicodedata
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from xmlcall import Message, Tool
 from xmlcall.agent.destinations import even
 from xmlcall.binding.skeleton import skeletons
 from xmlcall.binding.spellings import atoms
 from xmlcall.text_forms import normalized, unescaped
+from xmlcall.turn.asking import Asking
+from xmlcall.turn.opening import begin_turn
+from xmlcall.turn.run import run_turn
+from xmlcall.types.capabilities import Capabilities
+from xmlcall.types.completion import Chunk, CompletionRequest
 
 MARKS = "\u0300\u0301\u0315\u0327\u3099\u0f71\u0f73\uff9e"
 DIGITS = "1" * 5000
@@ -58,3 +65,25 @@ def test_work_grows_with_the_text(unit: str, read: Any) -> None:
         return time.process_time() - began
 
     assert seconds(16_000) < 0.1 + 12 * max(seconds(4_000), 0.002)
+
+
+@given(
+    before=st.sampled_from(["", "&#", "&#x", "0x", "0b", "-", "1e", "1.", "\\u00", "#", "$", "12:", "2024-", "1,"]),
+    digit=st.sampled_from("019a"),
+    length=st.integers(4_301, 6_000),
+    after=st.sampled_from(["", ";", ".0", "e5", " km", "%", "]"]),
+)
+def test_long_numbers_raise_nothing_wherever_others_write(before: str, digit: str, length: int, after: str) -> None:
+    text = before + digit * length + after
+    schema = {"properties": {"a": {"enum": ["x", text], "default": text, "minimum": text}, "b": {"$ref": f"#/allOf/{text}"}}}
+    tool = Tool(name="f", description=text, input_schema=schema | {"allOf": [{}]})
+    replies = iter([f'<function_calls><invoke name="f"><parameter name="a">{text}</parameter></invoke></function_calls>'])
+
+    def stream(request: CompletionRequest) -> Iterator[Chunk]:
+        yield Chunk(text=next(replies, "Done."), top_logprobs=((text, -0.1), ("<", -3.0)), finish_reason="stop")
+
+    server = Capabilities(server="llama.cpp", most_logprobs=20, continues=True)
+    for offered in ([Tool(name="f", description=text)], [tool]):
+        talk = [Message(role="user", content=text)]
+        turn = begin_turn(talk, [*offered, Tool(name="g")], asking=Asking(call_threshold=0.0), server=server)
+        assert run_turn(turn, stream, lambda call: text).reason

@@ -8,7 +8,6 @@ Cost: linear in the value.
 
 import ipaddress
 import re
-import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Final, Literal
