@@ -57,14 +57,14 @@ def test_of_more_marks_than_a_language_has_the_first_are_kept() -> None:
 
 
 @pytest.mark.parametrize("read", [skeletons, even, atoms, lambda text: normalized("NFC", text)], ids=range(4))
-@pytest.mark.parametrize("unit", ["\u0315\u0300", "a\u0315\u0300", "\u0f73", "\uff9e\u0300", "\ufdfa", "&#1", "&#0"])
+@pytest.mark.parametrize("unit", ["\u0315\u0300", "a\u0315\u0300", "\u0f73", "\uff9e\u0300", "&#1", "&#0"])
 def test_work_grows_with_the_text(unit: str, read: Any) -> None:
     def seconds(count: int) -> float:
         began = time.process_time()
         read("a" + unit * (count // len(unit)))
         return time.process_time() - began
 
-    assert seconds(16_000) < 0.1 + 12 * max(seconds(4_000), 0.002)
+    assert min(seconds(48_000) for _ in range(2)) < 0.1 + 9 * max(seconds(12_000), 0.002)  # by the square 16 times
 
 
 @given(
