@@ -125,7 +125,7 @@ class Fitter:
             yield self._all(value, items, path, depth)
         elif isinstance(value, _Elements) and len(value) == 1:
             yield self._all(value.members(), items, path, depth)
-        elif value is None:
+        elif value is None or (isinstance(items, list) and not isinstance(value, str)):  # one value makes no tuple
             return
         elif not isinstance(value, str):
             yield self._liberty("single-item", path, self._all([value], items, path, depth))

@@ -27,7 +27,7 @@ from .skeleton import skeleton, skeletons, unquoted
 
 __all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
 
-_COPIED: Final = "This call repeats text from the conversation. If you mean it, write it in your own words."
+_COPIED: Final = "This call repeats text from the conversation."
 _EXAMPLE_VALUE: Final = (
     "This value only stood in the example, and nobody said it. Use a value of the request. "
     "If the request needs no tool, answer in plain words."
