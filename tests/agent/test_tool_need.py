@@ -37,10 +37,10 @@ from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.turn import first_request
-from xmlcall.turn.anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from xmlcall.turn.asked_alone import LONGEST, alone
 from xmlcall.turn.events import LoopEvent
 from xmlcall.turn.first_request import READ_AGAIN
+from xmlcall.turn.threshold_anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,

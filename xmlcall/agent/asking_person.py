@@ -15,7 +15,7 @@ from ..prompting.format import PromptFormat
 from ..prompting.results import denial
 from ..tools.catalog import Catalog
 from ..types.tool import Tool
-from .changes import file_change, passages
+from .file_diff import file_change, passages
 from .policy import Decision, Policy, Proposal
 from .rules import Rule, Rules, Ruling
 from .run_call import misfit

@@ -48,8 +48,8 @@ from .destinations import (
     spellings,
     tokens,
 )
+from .message_index import TURNS, ToldResult, told_in
 from .policy import Proposal
-from .told import TURNS, ToldResult, told_in
 
 __all__ = ["NOBODY", "flows"]
 

@@ -23,9 +23,9 @@ from ..prompting.format import PromptFormat
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.more import LONG, piece_tokens, texts_of
 from ..tools.catalog import Catalog
-from ..turn.answered import Answering, describing, more_tool
 from ..turn.asking import Asking, AskingFields, Mode
 from ..turn.attempts import RepairPolicy
+from ..turn.builtin_tools import Answering, describing, more_tool
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
@@ -36,9 +36,9 @@ from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, resource_tools
 from .policy import Policy
+from .resumed_tasks import taken_up
 from .rules import allow
 from .run_call import Calling
-from .taken_up import taken_up
 
 __all__ = ["Mode", "ToolLoop"]
 

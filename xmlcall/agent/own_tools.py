@@ -6,7 +6,7 @@
 | `read_resource` | reads one of these | `server.read_resource` |
 
 They are offered where a server has resources: one that only says that it could have some has none. Tools that only tell what is
-known (`turn.answered`) need no server.
+known (`turn.builtin_tools`) need no server.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ..prompting.format import PromptFormat
 from ..prompting.grades import free_name
 from ..prompting.results import resource_list
 from ..tools.catalog import Catalog
-from ..turn.answered import said, words_for
+from ..turn.builtin_tools import said, words_for
 from ..types.calls import Message, Tool, ToolResult
 
 __all__ = ["OwnTool", "resource_tools"]

@@ -16,8 +16,8 @@ from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.results import denial, failure, not_run
 from ..schema.validation import find_issues, limited
 from ..tools.catalog import Catalog
-from ..turn.answered import OURS
 from ..turn.attempts import RepairPolicy
+from ..turn.builtin_tools import OURS
 from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn

@@ -5,7 +5,7 @@ from typing import Any
 
 from ..hosts.router import Router
 from ..prompting.results import result_text
-from ..turn.answered import OURS
+from ..turn.builtin_tools import OURS
 from ..turn.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..turn.tool_need import ToolNeed
 from ..types.calls import InvalidCall, ToolCall

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Final
 
-from ..agent.completed import completed
+from ..agent.server_sampling import completed
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..hosts.mcp.requests import SampleReply, SampleRequest

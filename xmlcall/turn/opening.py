@@ -19,9 +19,9 @@ from ..tools.catalog import Catalog, Tools
 from ..types.calls import Message, Role
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest
-from .answered import describing
 from .asking import Asking
 from .attempts import RepairPolicy
+from .builtin_tools import describing
 from .first_request import FirstRequest, decide
 from .generate import NewId, numbered_ids
 from .machine import Script

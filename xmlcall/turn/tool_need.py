@@ -49,9 +49,9 @@ from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.capabilities import Capabilities
 from ..types.completion import CompletionRequest, Usage
-from .anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from .asked_alone import alone, ask_first_token
 from .machine import Script
+from .threshold_anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from .tool_choice import choose_tool
 from .tool_number import SURE, ask_number
 

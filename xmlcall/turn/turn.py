@@ -49,8 +49,8 @@ from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, To
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from ..types.tool import Tool
-from .answered import OURS
 from .attempts import Attempts
+from .builtin_tools import OURS
 from .events import (
     AskedAgain,
     CallDenied,

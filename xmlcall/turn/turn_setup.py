@@ -8,8 +8,8 @@ from ..prompting.format import PromptFormat
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.capabilities import Capabilities
-from .answered import Answering
 from .attempts import RepairPolicy
+from .builtin_tools import Answering
 from .first_request import FirstRequest
 from .generate import NewId, numbered_ids
 

@@ -19,7 +19,7 @@ from ..binding.provenance import SaidIndex, ValueSource, values_in
 from ..dialects.replies import replies_of, start_in
 from ..tools.catalog import Catalog
 from ..types.calls import Message, RawArgument, RawCall, Span, ToolCall
-from .marks import codes_of_value
+from .mark_texts import codes_of_value
 from .model import SourceRecord, ValueRecord
 
 __all__ = ["SaidBefore", "is_tool_prompt", "values_of"]

@@ -33,7 +33,7 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .marks import issues_of, lost_call, repairs_of
+from .mark_texts import issues_of, lost_call, repairs_of
 from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 from .places import SaidBefore, values_of
 

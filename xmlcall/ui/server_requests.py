@@ -7,7 +7,7 @@ asked and before the server gets it. What nobody answers is cancelled, and told 
 from collections.abc import Callable
 from typing import Any, Final
 
-from ..agent.completed import completed
+from ..agent.server_sampling import completed
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..hosts.mcp.form import Field, fields, problems, with_defaults

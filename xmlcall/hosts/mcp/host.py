@@ -48,7 +48,7 @@ from .requests import NO_FEATURES, ClientFeatures
 from .restarts import LONGEST_WAIT, Restarts
 from .served import McpServed
 from .tasks import call_as_task, result_of_task
-from .visits import visited
+from .url_visits import visited
 from .wire import cut_result, requires_task, result_from_mcp
 
 __all__ = ["McpHost"]

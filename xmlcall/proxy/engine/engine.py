@@ -28,9 +28,9 @@ from ...prompting.format import PromptFormat
 from ...prompting.grades import budget_for
 from ...prompting.writer import Known, PromptWriter, callers_in_text, rounds_behind, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
-from ...turn.answered import describing
 from ...turn.asking import Asking, AskingFields
 from ...turn.attempts import RepairPolicy
+from ...turn.builtin_tools import describing
 from ...turn.first_request import FirstRequest, decide
 from ...turn.machine import Script
 from ...turn.opening import last_request
@@ -58,7 +58,7 @@ from .structured_output import formed, wordless
 
 if TYPE_CHECKING:
     from ...turns.recorder import Recorder
-    from ..observed.hearing import Hearing
+    from ..observed.listeners import Hearing
 
 __all__ = ["Engine"]
 

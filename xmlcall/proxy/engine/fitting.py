@@ -19,7 +19,7 @@ from .probe import measured_rate
 from .said_once import SaidOnce
 
 if TYPE_CHECKING:
-    from ..observed.hearing import Hearing
+    from ..observed.listeners import Hearing
 
 __all__ = ["Fitting"]
 

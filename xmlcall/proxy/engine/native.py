@@ -18,7 +18,7 @@ from ...types.events import ReasoningDelta, TextDelta
 from ..formats.contract import ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 
 if TYPE_CHECKING:
-    from ..observed.hearing import Hearing
+    from ..observed.listeners import Hearing
 
 __all__ = ["WithWholeMessages", "plain_answer"]
 

@@ -29,7 +29,7 @@ from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, Response
 from .call_stream import Sender, broken_off
 
 if TYPE_CHECKING:
-    from ..observed.hearing import Hearing
+    from ..observed.listeners import Hearing
 
 __all__ = ["prompted_answer"]
 

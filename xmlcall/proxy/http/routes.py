@@ -34,7 +34,7 @@ from ..formats.one_reading import one_reading
 from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
-from ..observed.hearing import Hearing
+from ..observed.listeners import Hearing
 from ..observed.model_request import relaying
 from ..observed.observer import Observing
 from .access import Guard
