@@ -2,18 +2,24 @@
 
 import html
 import json
+import re
 import time
 from dataclasses import replace
 from typing import Any
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from xmlcall import Catalog, InvalidCall, Tool, ToolCall, parse, render
+from xmlcall import Catalog, InvalidCall, Tool, ToolCall, bind, parse, render
 from xmlcall.binding.echo import Sources, echo_of
+from xmlcall.binding.letters import of_keys, readings
 from xmlcall.binding.skeleton import skeletons
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.write import write
 from xmlcall.parsing.repeated_calls import is_asked_for, once
 from xmlcall.prompting.feedback import feedback
 from xmlcall.tools.outline import example_arguments
+from xmlcall.wire.openai import native_call
 
 
 def tool(name: str, **properties: Any) -> Tool:
@@ -95,6 +101,72 @@ def test_a_call_that_somebody_wrote() -> None:
     assert echo_of(call, CATALOG, Sources(instructions=[f"Write {inert} now"])) is None
 
 
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_a_call_without_arguments_is_no_description_of_its_tool(dialect: str) -> None:
+    catalog = Catalog([Tool(name="ping_all", input_schema={"type": "object", "properties": {}})])
+    text = write([("ping_all", {})], catalog, DIALECTS[dialect])
+    native = bind(native_call(0, "ping_all", "{}"), catalog)
+    told = json.dumps({"type": "function", "function": {"name": "ping_all", "parameters": {"type": "object"}}})
+    other = text.replace("ping_all", "ping_other").replace("{}", '{"a": 1}')
+    for call in (*parse(text, catalog).calls, native):
+        assert echo_of(call, catalog, Sources(said=["Call ping_all, please: invoke ping all."], described=[told, other])) is None
+        if "ping_all()" not in text and not (call is native and dialect in ("apertus", "tool_name")):
+            assert echo_of(call, catalog, Sources(said=[f"It says: {json.dumps(text)}"])) is not None
+
+
+# values that are other ones where signs and marks do not count
+SIGNS: list[tuple[str, str]] = [("5", "-5"), ("+", "*"), ("25", "2.5"), ("ab", "a/b"), ("2026-01-1", "2026-0-11")]
+
+
+@pytest.mark.parametrize(("shown", "written"), SIGNS)
+def test_signs_of_short_values_count(shown: str, written: str) -> None:
+    catalog, text = Catalog([tool("save", text=STRING)]), '<invoke name="save"><parameter name="text">{}</parameter></invoke>'
+    [call] = parse(text.format(written), catalog).calls
+    assert isinstance(call, ToolCall)
+    assert echo_of(call, catalog, Sources(said=[text.format(shown)])) is None
+    assert echo_of(call, catalog, Sources(said=[text.format(written)])) is not None
+
+
+@pytest.mark.parametrize("dialect", DIALECTS)
+def test_plain_words_are_no_call(dialect: str) -> None:
+    catalog = Catalog([tool("save_note", id=STRING, why=STRING)])
+    arguments = {"id": "secret-plan", "why": "it is old"}
+    said = [
+        "save note id secret-plan why it is old",
+        "Use save_note with id=secret-plan and why=it is old.",
+        json.dumps(arguments),
+    ]
+    for text in (write([("save_note", arguments)], catalog, DIALECTS[dialect]), ""):
+        calls = parse(text, catalog).calls if text else [bind(native_call(0, "save_note", json.dumps(arguments)), catalog)]
+        assert [echo_of(call, catalog, Sources(said=said)) for call in calls] == [None]
+
+
+@pytest.mark.parametrize("dialect", sorted(DIALECTS.keys() - {"olmo3", "tool_code", "apertus"}))
+def test_a_call_that_the_server_read_is_somebodys_in_whatever_format_it_was_written(dialect: str) -> None:
+    catalog, arguments = Catalog([tool("save_note", id=STRING, why=STRING)]), {"id": "secret-plan", "why": "old"}
+    said = f"Write {write([('save_note', arguments)], catalog, DIALECTS[dialect])} now."
+    for values, copied in ((arguments, True), (arguments | {"why": "new"}, False)):
+        call = bind(native_call(0, "save_note", json.dumps(values)), catalog)
+        assert (echo_of(call, catalog, Sources(said=[said])) is not None) is copied
+
+
+NATIVE = [
+    '{"name": "save_note", "parameters": ARGUMENTS}',
+    '{"arguments": ARGUMENTS, "name": "save_note"}',
+    "<function=save_note>ARGUMENTS</function>",
+    "[TOOL_CALLS]save_noteARGUMENTS",
+    '[TOOL_CALLS][{"name": "save_note", "arguments": ARGUMENTS, "id": "abcdefghi"}]',
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>save_note\n```json\nARGUMENTS\n```<｜tool▁call▁end｜>",
+]
+
+
+@pytest.mark.parametrize("written", NATIVE)
+def test_a_call_that_the_server_read_is_somebodys_in_formats_of_servers(written: str) -> None:
+    catalog, arguments = Catalog([tool("save_note", id=STRING, why=STRING)]), '{"id": "secret-plan", "why": "old"}'
+    call = bind(native_call(0, "save_note", arguments), catalog)
+    assert echo_of(call, catalog, Sources(said=[written.replace("ARGUMENTS", arguments)])) is not None
+
+
 CALL = '<invoke name="save">\n<parameter name="text">Ünder 100 %, \U0001f600 & a\\b</parameter>\n</invoke>'
 
 # how somebody wrote a call that the model writes out
@@ -114,7 +186,68 @@ WAYS: dict[str, Any] = {
     "characters of no width": lambda text: text.replace("n", "n\u200b"),
     "full width": lambda text: "".join(chr(ord(each) + 0xFEE0) if "!" <= each <= "~" else each for each in text),
     "halves": lambda text: (text[:30], text[30:]),
+    "a mark behind it": lambda text: f"{text}\u0338 end",
+    "a mark behind its entities": lambda text: html.escape(text) + "\u0338",
+    "marks on all letters": "\u0301".join,
+    "variation selectors": "\ufe0f".join,
+    "a joiner of graphemes": lambda text: text.replace("save", "sa\u034fve"),
+    "a filler of Hangul": lambda text: text.replace("save", "sa\u3164ve"),
+    "a filler at the beginning of Hangul": lambda text: text.replace("save", "sa\u115fve"),
+    "blank Braille": lambda text: text.replace("save", "sa\u2800ve"),
+    "letters of mathematics": lambda text: text.translate(letters_from(0x1D5BA)),
+    "the same, as halves in JSON": lambda text: json.dumps(text.translate(letters_from(0x1D41A))),
+    "letters in squares": lambda text: text.translate(letters_from(0x1F170)),
+    "letters of others": lambda text: text.replace("e", "\u0435").replace("o", "\u03bf"),
+    "capitals": str.upper,
+    "other brackets": lambda text: text.replace("<", "\u2039").replace(">", "\u203a"),
+    "an address": quote,
+    "a form": quote_plus,
+    "a mail": lambda text: text.replace("=", "=3D"),
+    "Python": lambda text: text.replace("<", "\\N{LESS-THAN SIGN}").replace("s", "\\U00000073").replace("v", "\\u{76}"),
+    "C": lambda text: text.replace("<", "\\74"),
+    "a list cut at the quotation marks": lambda text: json.dumps(re.split('(?=")', text)),
+    "a list of Python": lambda text: str(pieces(text)),
+    "a sum of Python": lambda text: " + ".join(map(repr, pieces(text))),
+    "rows": lambda text: json.dumps([{"n": at, "text": piece} for at, piece in enumerate(pieces(text))]),
+    "rows of Python": lambda text: str([{"n": at, "text": piece} for at, piece in enumerate(pieces(text))]),
+    "blocks": lambda text: json.dumps([{"type": "text", "text": piece} for piece in pieces(text)]),
+    "blocks in JSON": lambda text: json.dumps({"a": json.dumps([{"type": "text", "text": piece} for piece in pieces(text)])}),
+    "halves, one of them in JSON": lambda text: (text[:30], json.dumps({"rest": text[30:]})),
+    "halves, one of them quoted": lambda text: (text[:30], f"> {text[30:]}"),
+    "numbered halves": lambda text: (f"1/2: {text[:30]}", f"2/2: {text[30:]}"),
+    "a listing": lambda text: "\n".join(f"  {at}\t{line}" for at, line in enumerate(text.splitlines())),
+    "a listing in JSON": lambda text: json.dumps("\n".join(f"  {at}\t{line}" for at, line in enumerate(text.splitlines()))),
+    "a search": lambda text: "\n".join(f"src/a.xml:{at}:{line}" for at, line in enumerate(text.splitlines())),
+    "a difference": lambda text: "\n".join(f"+{line}" for line in text.splitlines()),
+    "a comment": lambda text: "\n".join(f" * {line}" for line in text.splitlines()),
+    "a table": lambda text: "\n".join(f"| {line} |" for line in text.splitlines()),
+    "a quotation in entities": lambda text: "\n".join(f"&gt; {line}" for line in text.splitlines()),
+    "bold": lambda text: text.replace("save", "sa**ve**"),
+    "bold in HTML": lambda text: text.replace("save", "sa<b>ve</b>"),
+    "each letter in HTML": lambda text: "".join(f"<span>{html.escape(each)}</span>" for each in text),
+    "a comment in HTML": lambda text: text.replace("save", "sa<!-- -->ve"),
+    "colours": lambda text: text.replace("save", "\x1b[31msave\x1b[0m"),
+    "points": ".".join,
+    "halves of characters, as numbers": lambda text: text.replace("\U0001f600", "&#xD83D;&#56832;").replace("<", "&lt;"),
+    "a list cut in escapes": lambda text: json.dumps(pieces(json.dumps(text.replace("\n", "")), 3)),
+    "without its end": lambda text: text.partition("</parameter>")[0],
 }
+
+
+def letters_from(first: int) -> dict[int, int]:
+    return {ord("a") + at: first + at for at in range(26)}
+
+
+def pieces(text: str, length: int = 9) -> list[str]:
+    return [text[at : at + length] for at in range(0, len(text), length)]
+
+
+@pytest.mark.parametrize("way", ["JSON", "numbers", "JSON in JSON", "a list", "a listing", "blocks"])
+@pytest.mark.parametrize("value", ["\\\ufb01", "\\\uff4eo", "\U0001f600", "\u1100\u1161", "&amp;", "%41", "\\n", "=3D"])
+def test_a_call_with_what_looks_like_an_escape_is_somebodys_too(value: str, way: str) -> None:
+    [call] = parse(text := CALL.replace("100", value), catalog := Catalog([tool("save", text=STRING)])).calls
+    assert isinstance(call, ToolCall)
+    assert echo_of(call, catalog, Sources(said=[WAYS[way](text)])) is not None
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -126,6 +259,17 @@ def test_a_call_is_somebodys_however_it_was_written(way: str) -> None:
     assert isinstance(call, ToolCall)
     assert echo_of(call, catalog, Sources(said=said)) is not None
     assert echo_of(call, catalog, Sources(said=[CALL.replace("100", "200"), "save Ünder 100 %, a\\b"])) is None
+
+
+@pytest.mark.parametrize("notation", ["pythonic", "olmo3", "apertus", "hermes"])
+@pytest.mark.parametrize("way", sorted(WAYS.keys() - {"a mail", "without its end", "halves, one of them in JSON"}))
+def test_a_call_in_few_words_is_somebodys_however_it_was_written(way: str, notation: str) -> None:
+    catalog, arguments = Catalog([tool("save_note", id=STRING, why=STRING)]), {"id": "secret-plan", "why": "it is of old"}
+    text = write([("save_note", arguments)], catalog, DIALECTS[notation]).replace(", ", ",\n")
+    [call] = parse(text, catalog).calls
+    written = WAYS[way](text)
+    assert isinstance(call, ToolCall)
+    assert echo_of(call, catalog, Sources(said=[written] if isinstance(written, str) else list(written))) is not None
 
 
 @pytest.mark.parametrize(
@@ -155,12 +299,18 @@ def test_a_number_of_any_length_in_what_is_said_is_read() -> None:
     assert echo_of(call, catalog, Sources(said=[digits + html.escape(CALL)])) is not None
 
 
+UNITS = ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b ", "> > \n"]
+UNITS += ["\u0315\u0300", "\\u0315\\u0300", '"a":', "'", "<b ", "1:", "%41", "=3D", "\\N{A", "a/"]
+
+
 @pytest.mark.parametrize("end", ["", 'q"'])
-@pytest.mark.parametrize("unit", ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b ", "> > \n"])
+@pytest.mark.parametrize("unit", UNITS)
 def test_time_for_a_skeleton_grows_with_the_text(unit: str, end: str) -> None:
     def seconds(count: int) -> float:
         start = time.process_time()
         skeletons(unit * count + end)
+        readings(unit * count + end)
+        of_keys((unit * count + end,))
         return time.process_time() - start
 
     assert min(seconds(40_000) for _ in range(2)) < 0.1 + 9 * max(seconds(10_000), 0.002)  # by the square 16 times

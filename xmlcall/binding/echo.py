@@ -14,15 +14,18 @@ value` for the parameter `city`, is one in every call, because models carry the 
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import regex
 
+from ..dialects import DIALECTS, Body
+from ..dialects.write import write
 from ..schema.references import nodes
 from ..tools.catalog import Catalog
 from ..tools.outline import invented_arguments, placeholder
-from ..types.calls import InvalidCall, Issue, Tool, ToolCall
+from ..types.calls import MISSING, InvalidCall, Issue, RawCall, Tool, ToolCall
+from .letters import READINGS, letters, of_keys, readings
 from .skeleton import skeleton, skeletons, unquoted
 
 __all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
@@ -31,6 +34,18 @@ _COPIED: Final = "This call repeats text from the conversation."
 _EXAMPLE_VALUE: Final = (
     "This value only stood in the example, and nobody said it. Use a value of the request. "
     "If the request needs no tool, answer in plain words."
+)
+
+_ENOUGH: Final = 8  # letters of a notation, such as `parameter`
+_SHORT: Final = 4
+_SIGNS: Final = {Body.PYTHON: "[]()=", Body.LINES: "()=", Body.KEYED: "[]{}:"}  # of notations without words
+# Calls in formats of models that only servers read.
+_NATIVE: Final = (
+    '"name": "NAME", "arguments": ARGUMENTS',
+    '{"arguments": ARGUMENTS, "name": "NAME"',
+    "[TOOL_CALLS]NAMEARGUMENTS",
+    "<function=NAME>ARGUMENTS",
+    "<｜tool▁sep｜>NAME json ARGUMENTS",
 )
 
 _NUMBER = regex.compile(r"[0-9]+(?:[.,][0-9]+)?")
@@ -52,7 +67,7 @@ class Sources:
         instructions: by the program that asks; it may show calls to be followed.
         offered: the tools that the prompt shows, callable or not; None if they are those that may be called.
         shown: what stands before the model of all these as it is shown, where a call may be made of several words.
-        known: skeletons of these texts, kept from one reply to the next.
+        known: skeletons and readings of these texts, kept from one reply to the next.
     """
 
     said: Iterable[str] = ()
@@ -60,25 +75,117 @@ class Sources:
     instructions: Iterable[str] = ()
     offered: Catalog | None = None
     shown: Iterable[str] = ()
-    known: dict[str, str] = field(default_factory=dict, compare=False, repr=False)
+    known: dict[tuple[str | None, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
-    def have(self, written: str, catalog: Catalog) -> bool:
+    def have(self, raw: RawCall, catalog: Catalog) -> bool:
         """Say whether a call stands in what people, tools or servers wrote, in whatever way it is written there.
 
         Args:
-            written: the call.
+            raw: the call.
             catalog: of the tools that may be called: all that their schemas name is shown to the model.
         """
-        # One text behind the other, because a call may be spread over results.
-        others = ["".join(map(self._skeleton, (*self.said, *self.described, *self.shown)))]
-        others += [_on_offer(each) for each in (catalog, self.offered) if each is not None]
-        calls = {skeleton(written), skeleton(unquoted(written))} - {""}
-        return any(call in text for call in calls for text in others)
+        others, bare = self._others(catalog), self._bare(_signs_of(raw))
+        written, wordy = _forms(raw, catalog, bare)
+        if any(form in text for form in written for text in others):
+            return True
+        as_written = [skeleton(each.text) for each in raw.arguments if _has_sign(each.text)]
+        is_same = all(any(value in text for text in others) for value in as_written)
+        return is_same and any(form in text for form in wordy for text in bare)
 
-    def _skeleton(self, text: str) -> str:
-        if text not in self.known:
-            self.known[text] = "".join(skeletons(text))
-        return self.known[text]
+    def show(self, name: str, dialect: str, catalog: Catalog) -> bool:
+        """Say whether the beginning of a call of a tool stands in what others wrote.
+
+        Args:
+            name: of the tool.
+            dialect: in which the call is written.
+            catalog: of the tools that may be called.
+        """
+        others, bare = self._others(catalog), self._bare("")
+        if any(skeleton(sign + name) in text for sign in "<>=" for text in others):
+            return True
+        begun, found, _ = write([(name, {})], catalog, DIALECTS[dialect]).removeprefix(_block(dialect)).partition(name)
+        opener = letters(begun + found)
+        return len(opener) - len(letters(name)) >= _ENOUGH and any(opener in text for text in bare)
+
+    def _others(self, catalog: Catalog) -> list[str]:
+        """Return skeletons of all texts, one behind the other, because a call may be spread over results."""
+        said = "".join(each for text in self._texts() for each in self._known(text, None))
+        return [said, *(_on_offer(each) for each in (catalog, self.offered) if each is not None)]
+
+    def _bare(self, signs: str) -> list[str]:
+        """Return the letters of all texts, and some signs, for each way to read them."""
+        texts = self._texts()
+        known = [self._known(text, signs) for text in texts]
+        return [*("".join(text[at] for text in known) for at in range(READINGS)), *of_keys(texts, signs)]
+
+    def _texts(self) -> tuple[str, ...]:
+        return (*self.said, *self.described, *self.shown)
+
+    def _known(self, text: str, signs: str | None) -> tuple[str, ...]:
+        if (signs, text) not in self.known:
+            self.known[signs, text] = skeletons(text) if signs is None else readings(text, signs)
+        return self.known[signs, text]
+
+
+def _forms(raw: RawCall, catalog: Catalog, bare: Iterable[str]) -> tuple[set[str], set[str]]:
+    """Return how a call may stand in a text: skeletons of it, and its letters.
+
+    Args:
+        raw: the call.
+        catalog: of the tools that may be called.
+        bare: letters of the texts.
+    """
+    written = {skeleton(raw.text), skeleton(unquoted(raw.text))} - {""}
+    if raw.dialect != "native":
+        return written, set(_letters_of(raw))
+    # The server has read the call out of what the model wrote, in a format that nobody tells.
+    arguments = {each.name: each.text if each.value is MISSING else each.value for each in raw.arguments}
+    if catalog.get(raw.name) is None or not all(any(part in text for text in bare) for part in _named(raw)):
+        return written, set()
+    as_json = json.dumps(arguments, ensure_ascii=False)
+    written |= {skeleton(form.replace("NAME", raw.name).replace("ARGUMENTS", as_json)) for form in _NATIVE}
+    calls = {key: write([(raw.name, arguments)], catalog, each) for key, each in DIALECTS.items()}
+    written.add(skeleton(calls["pythonic"]))
+    others = [replace(raw, dialect=key, text=text.removeprefix(_block(key))) for key, text in calls.items()]
+    return written, {form for other in others if not _own_signs(other) for form in _letters_of(other)}
+
+
+def _block(dialect: str) -> str:
+    return DIALECTS[dialect].written.get("block_open", "")
+
+
+def _has_sign(value: str) -> bool:
+    """Say whether a value is another one without its signs: `-5`, `2.5`, `a/b`, `+`."""
+    bare = letters(value)
+    return bare != value.strip().casefold() and (len(bare) <= _SHORT or bare.isdigit())
+
+
+def _signs_of(raw: RawCall) -> str:
+    """Return the signs that count: of a call without arguments, the empty object, which tells it from the tool's description."""
+    return _own_signs(raw) or ("" if raw.arguments else "{}")
+
+
+def _own_signs(raw: RawCall) -> str:
+    return _SIGNS.get(DIALECTS[raw.dialect].body, "") if raw.dialect in DIALECTS else ""
+
+
+def _named(raw: RawCall) -> list[str]:
+    return [letters(raw.name), *(letters(part) for each in raw.arguments for part in (each.name, each.text))]
+
+
+def _letters_of(raw: RawCall) -> Iterator[str]:
+    """Yield the letters of a call up to its last value, if its notation has words enough to be told from plain words."""
+    all_of_it = readings(raw.text, _signs_of(raw))[:2]
+    if _own_signs(raw):
+        yield from all_of_it
+        return
+    named = _named(raw)
+    enough, last = sum(map(len, named)) + _ENOUGH, next(filter(None, reversed(named)), "-")
+    for bare in all_of_it:
+        begun, found, _ = bare.rpartition(last)
+        up_to_last = begun + found if raw.arguments else bare
+        if len(bare) >= enough:
+            yield up_to_last if len(up_to_last) >= enough else bare
 
 
 @functools.lru_cache(maxsize=32)
@@ -100,7 +207,7 @@ def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) ->
         The call as an InvalidCall with issues `echo`, at `$` if the call was somebody's, else at each value of our example; or
         None.
     """
-    if sources.have(call.raw.text, catalog):
+    if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
     elif isinstance(call, ToolCall) and (tool := catalog.get(call.name)):
         names = _example_values(call, tool, (*sources.said, *sources.instructions))

@@ -29,6 +29,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..binding.as_written import as_written
+from ..binding.echo import Sources
 from ..binding.grounds import names_somebody, speaks_of, tools_that_may_tell
 from ..binding.waiting import waiting_values
 from ..dialects.replies import told_together
@@ -349,16 +350,20 @@ class Turn(Machine[None]):
     def _binder(self) -> Binder:
         """Return what binds the calls of the next reply, by what has been said until then."""
         self._said.begin_reply([each.content for each in self.first.request.messages if each.role == "assistant"])
-        generation, said = self._generation, [*self._words.sources.said, *self.results]
+        generation = self._generation
         self._bound = Binder(
             catalog=self.offer.catalog,
-            sources=replace(self._words.sources, said=said, shown=[*self._words.sources.shown, *told_together(self.added)]),
+            sources=self._sources(),
             unsaid="" if generation.is_native else generation.format.shows.unsaid,
             waits=self._waits,
             unspoken=lambda call: self._said.to_be_told(call, self.offer, is_last=self._is_last),
             new_id=generation.new_id,
         )
         return self._bound
+
+    def _sources(self) -> Sources:
+        sources = self._words.sources
+        return replace(sources, said=[*sources.said, *self.results], shown=[*sources.shown, *told_together(self.added)])
 
     def _looked_up_for(self) -> str:
         """Return the tool of the call that was taken back for a look-up, if that told one thing; a small model stops there."""
@@ -384,6 +389,15 @@ class Turn(Machine[None]):
         if tool is None or self._is_last or call.name in self._held or call.name in self.offer.own:
             return ()
         return waiting_values(call, tool, earlier, self._said.index, lambda: self._said.heard.text)
+
+    def may_be_copied(self, name: str, dialect: str) -> bool:
+        """Say whether a call under way may turn out to be somebody's, whatever else it will have.
+
+        Args:
+            name: of the tool.
+            dialect: in which it is written.
+        """
+        return self._sources().show(name, dialect, self.offer.catalog)
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any) -> bool:
         """Say whether a call under way may not run because of a value, whatever else it will have.

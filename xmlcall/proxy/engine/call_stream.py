@@ -6,7 +6,7 @@ not sent again: the model was asked to write one call once more and wrote them a
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from ...agent.drive import new_id
@@ -28,19 +28,27 @@ class Sender:
         stream_arguments: whether arguments go out before their call is complete.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
         may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
+        may_be_copied: says of a tool and a wire format whether the call may be somebody's; None where none is looked for.
 
     Attributes:
         sent: the calls that went out whole.
     """
 
     def __init__(
-        self, catalog: Catalog, *, stream_arguments: bool, unsaid: str = "", may_be_made_up: MayBeMadeUp | None = None
+        self,
+        catalog: Catalog,
+        *,
+        stream_arguments: bool,
+        unsaid: str = "",
+        may_be_made_up: MayBeMadeUp | None = None,
+        may_be_copied: Callable[[str, str], bool] | None = None,
     ) -> None:
         self.sent: list[ToolCall] = []
         self._catalog = catalog
         self._streams = stream_arguments
         self._unsaid = unsaid
         self._may_be_made_up = may_be_made_up
+        self._may_be_copied = may_be_copied
         self._text: CallText | None = None
         self._identity = ""
         self._unfinished = False
@@ -62,7 +70,7 @@ class Sender:
         """Note that the model has begun a call.
 
         Values that are written in entities cannot go out before they are whole; nor can a second call of a tool, which may turn
-        out to be the first once more.
+        out to be the first once more; nor a call that may turn out to be copied.
         """
         if not self._streams or self._unfinished:
             return
@@ -70,7 +78,8 @@ class Sender:
         self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        is_certain = tool is not None and is_plain and is_first
+        is_own = self._may_be_copied is None or not self._may_be_copied(event.name, event.dialect)
+        is_certain = tool is not None and is_plain and is_first and is_own
         self._text = CallText(tool, self._catalog, self._unsaid, self._may_be_made_up) if tool and is_certain else None
         self._identity = new_id()
 

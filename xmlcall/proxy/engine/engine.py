@@ -288,7 +288,8 @@ class Engine:
         )
         doubts = turn.may_be_made_up if self._limits.repair.asks_for_unsaid else None
         unsaid = self._format.shows.unsaid
-        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts)
+        copied = turn.may_be_copied
+        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_be_copied=copied)
         driven = drive(turn, backend, scores=self._scores, run=calling.run)
         keep = self._rounds.keep
         events = prompted_answer(turn, driven, sender, self._format, is_strict=self.strict, keep=keep, recording=recording)
