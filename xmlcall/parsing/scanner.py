@@ -205,7 +205,12 @@ class Scanner:
     def _text(self, end: int) -> Token:
         token = Token("text", self._buffer[self._position : end], self._offset + self._position)
         last = self._buffer[end - 1]
-        self._line = self._line_until(end) if last.isspace() else last
+        if not last.isspace():
+            self._line = last
+        elif last == " " and end - 1 > self._position and not self._buffer[end - 2].isspace():
+            self._line = "_"
+        else:
+            self._line = self._line_until(end)
         self._position = end
         return token
 
