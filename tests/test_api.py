@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from collections.abc import Iterator
 
 import pytest
 
@@ -32,6 +33,25 @@ def test_all_names_exist_and_are_documented() -> None:
         xmlcall.__all__
     )
     assert dir(xmlcall) == xmlcall.__all__
+
+
+def callables() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each public function, class and method: its name, the docstring that tells its arguments, and their names."""
+    for name in xmlcall.__all__:
+        value = getattr(xmlcall, name)
+        if inspect.isfunction(value):
+            yield name, inspect.getdoc(value) or "", [*inspect.signature(value).parameters]
+        if not inspect.isclass(value):
+            continue
+        for own, method in vars(value).items():
+            if inspect.isfunction(method) and not own.startswith("_"):
+                yield f"{name}.{own}", inspect.getdoc(method) or "", [*inspect.signature(method).parameters][1:]
+
+
+def test_each_argument_of_a_public_function_is_told() -> None:
+    """Internals may leave it to name and type, so that no linter asks for it."""
+    told = {f"{name}: {each}" for name, doc, arguments in callables() for each in arguments if f"{each}:" not in doc}
+    assert told == set()
 
 
 def test_type_checkers_see_every_name_as_public_and_where_it_is() -> None:

@@ -34,11 +34,7 @@ _NETWORKS: Final = tuple((ipaddress.IPv6Network(network), behind) for network, b
 
 
 def host_readings(host: str) -> tuple[str, ...]:
-    """Return how programs read a host: a name in small letters, or an address as it is usually written; mostly one reading.
-
-    Args:
-        host: of an address, with or without the brackets of IPv6.
-    """
+    """Return how programs read a host: a name in small letters, or an address as it is usually written; mostly one reading."""
     if len(host) > _LONGEST:
         return (host.lower(),)
     name = _spelled(host)
@@ -49,11 +45,7 @@ def host_readings(host: str) -> tuple[str, ...]:
 
 
 def is_inside(host: str) -> bool:
-    """Say whether a host is, by its name alone, this machine or an address of its network, for some program at least.
-
-    Args:
-        host: of an address.
-    """
+    """Say whether a host is, by its name alone, this machine or an address of its network, for some program at least."""
     return any(_is_inside(reading) for reading in host_readings(host))
 
 

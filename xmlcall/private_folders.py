@@ -9,17 +9,7 @@ _MODE: Final = 0o700
 
 
 def make_private(path: Path) -> bool:
-    """Make a folder, and those above it that are missing, closed to others whatever the umask; one that is there stays as it is.
-
-    Args:
-        path: of the folder.
-
-    Returns:
-        Whether it was made.
-
-    Raises:
-        OSError: it cannot be made, or is no folder.
-    """
+    """Make a folder and its missing parents, closed to others whatever the umask; an existing one stays as it is."""
     if path.is_dir():
         return False
     if path.parent != path:

@@ -17,11 +17,7 @@ _MARKS: Final = regex.compile(f"({_MARK}{{30}}){_MARK}++")
 
 
 def unescaped(text: str) -> str:
-    """Return a text with the characters that its entities of HTML stand for.
-
-    Args:
-        text: by anyone.
-    """
+    """Return a text with the characters that its entities of HTML stand for."""
     # Python reads no number of more than 4,300 digits. One of 8 digits stands for no character, and for U+FFFD in HTML.
     return html.unescape(_NUMBER.sub(r"&#\1", text)) if "&" in text else text
 
@@ -31,9 +27,5 @@ def normalized(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
 
     No language has more of them on a letter (UAX #15, Stream-Safe Text Format). Python sorts them in time that grows with the
     square of their number.
-
-    Args:
-        form: of Unicode.
-        text: by anyone.
     """
     return text if text.isascii() else unicodedata.normalize(form, _MARKS.sub(r"\1", text))

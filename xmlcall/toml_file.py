@@ -13,15 +13,7 @@ _SHOWN: Final = 200  # characters of a message that others chose
 
 
 def read_toml(file: Path, what: str) -> dict[str, Any]:
-    """Read a TOML file; nothing of its content is checked yet.
-
-    Args:
-        file: of at most `MOST_BYTES`.
-        what: is expected in it, for messages, such as `a profile`.
-
-    Raises:
-        UsageError: it cannot be read, is too large, or is no TOML.
-    """
+    """Read a TOML file; nothing of its content is checked yet."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)

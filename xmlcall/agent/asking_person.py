@@ -46,11 +46,7 @@ class Question:
     """What a person is asked.
 
     Args:
-        proposal: the call.
-        ruling: why the rules do not decide.
-        definition: what the server says of the tool now, in lines.
         approved: what it said when the person always allowed the tool; None if they have not.
-        rules: of the session.
     """
 
     proposal: Proposal
@@ -66,13 +62,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonAnswer:
-    """What the person says.
-
-    Args:
-        choice: what is to be done.
-        reason: of a no, in their words; the model is told.
-        arguments: of `edit`, in place of the model's.
-    """
+    """What the person says."""
 
     choice: Choice
     reason: str = ""
@@ -90,40 +80,20 @@ class Asker(Protocol):
         """Say whether there is anybody to ask."""
 
     async def ask(self, question: Question) -> PersonAnswer:
-        """Show a question, and wait for the answer.
-
-        Args:
-            question: about a call.
-
-        Raises:
-            Stopped: they end the run.
-        """
+        """Show a question, and wait for the answer."""
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Tell that a rule denied a call.
-
-        Args:
-            proposal: the call.
-            rule: that denied it.
-        """
+        """Tell that a rule denied a call."""
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
-        """Tell that a call was denied because nobody could be asked.
-
-        Args:
-            proposal: the call.
-            ruling: why it would have been asked about.
-        """
+        """Tell that a call was denied because nobody could be asked."""
 
 
 def asking_person(rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> Policy:
     """Make the policy of a session: rules decide first, everything else is asked about.
 
     Args:
-        rules: of files and options.
-        asker: where to ask.
         yes: every question is answered with yes, unseen, but for calls that write with a made up value.
-        may_flow: whether an answer "always" holds for values of other servers, too.
         repaired: whether it holds for calls that were made out by repairs, too.
     """
     return _Asking(rules, asker, yes=yes, may_flow=may_flow, repaired=repaired)
@@ -134,7 +104,6 @@ def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
 
     Args:
         rules: of the session; what they deny is not asked about, and what they allow is.
-        asker: where to ask.
     """
     if not asker.is_there():
         return None
@@ -146,15 +115,7 @@ def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
 
 
 def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
-    """Read arguments as a person types them, and say what is wrong with them.
-
-    Args:
-        text: a JSON object.
-        tool: that they have to fit.
-
-    Returns:
-        The arguments, and what is wrong, "" for nothing.
-    """
+    """Read arguments as a person types them, and say what is wrong with them."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError) as error:

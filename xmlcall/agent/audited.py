@@ -29,17 +29,7 @@ async def audited(
     """Pass on what comes of one call, and note it.
 
     Args:
-        events: of the call.
-        audit: takes the notes.
-        router: knows where tools are.
         tool: that is called, as offered; None if there is none of the name.
-        conversation: what stands before the call, for the sources of its values.
-
-    Yields:
-        The events.
-
-    Raises:
-        XmlcallError: of the audit.
     """
     started: CallNote | None = None
     ended: CallNote | None = None
@@ -71,10 +61,7 @@ def note_of(
     """Return the note of an event.
 
     Args:
-        event: of a call.
-        router: knows where tools are.
         tool: that is called, as offered; None if there is none of the name.
-        conversation: what stands before the call, for the sources of its values.
     """
     call = event.call
     if isinstance(event, CallStarted):

@@ -31,10 +31,6 @@ Condition = Callable[[Any], bool | None]
 def holds(condition: Condition, value: Any) -> bool | None:
     """Say whether a value fits a condition; of a list, whether all items do.
 
-    Args:
-        condition: of one value.
-        value: a JSON value.
-
     Returns:
         True, False, or None if that cannot be told, or if only some items fit. An empty list does not fit.
     """
@@ -43,11 +39,7 @@ def holds(condition: Condition, value: Any) -> bool | None:
 
 
 def below(folders: Sequence[str]) -> Condition:
-    """Make the condition that a path is one of some folders, or below one.
-
-    Args:
-        folders: absolute.
-    """
+    """Make the condition that a path is one of some folders, or below one."""
 
     def fits(value: Any) -> bool | None:
         if not isinstance(value, str) or len(value) > _LONGEST or "\0" in value or not os.path.isabs(value):
@@ -66,11 +58,7 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def host(globs: Sequence[str]) -> Condition:
-    """Make the condition that a value is an http address whose host a glob matches.
-
-    Args:
-        globs: such as `example.com` or `*.example.com`, in small letters.
-    """
+    """Make the condition that a value is an http address whose host a glob matches."""
     wanted = [reading for glob in globs for reading in ((glob,) if _WILD.search(glob) else host_readings(glob))]
 
     def fits(value: Any) -> bool | None:
@@ -96,11 +84,7 @@ def _host_of(value: Any) -> str | None:
 
 
 def like(globs: Sequence[str]) -> Condition:
-    """Make the condition that a glob matches the whole of a string, capitals and small letters told apart.
-
-    Args:
-        globs: `*` stands for any characters, `/` and line ends included.
-    """
+    """Make the condition that a glob matches the whole of a string, capitals and small letters told apart."""
 
     def fits(value: Any) -> bool | None:
         return None if not isinstance(value, str) or len(value) > _LONGEST else _matches(value, globs)
@@ -113,11 +97,7 @@ def _matches(text: str, globs: Iterable[str]) -> bool:
 
 
 def one_of(values: Sequence[Any]) -> Condition:
-    """Make the condition that a value is one of some.
-
-    Args:
-        values: strings, numbers, true or false; 1 is not true.
-    """
+    """Make the condition that a value is one of some."""
 
     def fits(value: Any) -> bool | None:
         if isinstance(value, list | dict):  # which of its values counts is the tool's matter

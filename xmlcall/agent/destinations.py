@@ -120,13 +120,7 @@ Kind = Literal["host", "mail", "phone", "account", "path", "name"]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a value leads.
-
-    Args:
-        kind: of what.
-        text: as it stands in the value, even.
-        leads_out: it is plainly the address of somebody, wherever it stands.
-    """
+    """Where a value leads."""
 
     kind: Kind
     text: str
@@ -138,7 +132,6 @@ class Address:
     """A URL in a value.
 
     Args:
-        host: even.
         parts: user, segments of the path, keys and values of the query, fragment; decoded, as they are written.
     """
 
@@ -147,11 +140,7 @@ class Address:
 
 
 def even(text: str) -> str:
-    """Return a text as it reads: without invisible characters, full-width letters as plain ones.
-
-    Args:
-        text: by anyone.
-    """
+    """Return a text as it reads: without invisible characters, full-width letters as plain ones."""
     return text if text.isascii() else INVISIBLE.sub("", normalized("NFKC", text))
 
 
@@ -185,21 +174,12 @@ def _is_of(kind: Collection[str], name: str) -> bool:
 
 
 def is_file(text: str) -> bool:
-    """Say whether a name has a usual ending of files.
-
-    Args:
-        text: a name, in small letters.
-    """
+    """Say whether a name has a usual ending of files."""
     return "." in text and text.rpartition(".")[2] in _FILES
 
 
 def destinations(name: str, value: Any) -> Iterator[Destination]:
-    """Yield where a value leads.
-
-    Args:
-        name: of its parameter.
-        value: a JSON value.
-    """
+    """Yield where a value leads."""
     if not isinstance(value, str):
         if isinstance(value, int) and not isinstance(value, bool) and is_place(name) and abs(value) >= _LONG_NUMBER:
             yield Destination("name", str(value), leads_out=False)
@@ -267,11 +247,7 @@ def _is_ip(host: str) -> bool:
 
 
 def addresses_in(text: str) -> Iterator[Address]:
-    """Yield the URLs of a text; a text that begins with a host counts as one.
-
-    Args:
-        text: even.
-    """
+    """Yield the URLs of a text; a text that begins with a host counts as one."""
     found = [*_SCHEME.finditer(text)]
     ends = (*(match.start() for match in found[1:]), len(text))
     for match, end in zip(found, ends, strict=False):
@@ -290,30 +266,18 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def spellings(host: str) -> set[str]:
-    """Return the ways to write a host: as it stands, as it is read, with and without "www".
-
-    Args:
-        host: of an address.
-    """
+    """Return the ways to write a host: as it stands, as it is read, with and without "www"."""
     names = {host, *host_readings(host)}
     return names | {name.removeprefix("www.") for name in names} | {f"www.{name}" for name in names}
 
 
 def tokens(text: str) -> Iterator[str]:
-    """Yield the runs of letters and digits of a text.
-
-    Args:
-        text: any.
-    """
+    """Yield the runs of letters and digits of a text."""
     return filter(None, _SPLIT.split(text))
 
 
 def is_opaque(token: str) -> bool:
-    """Say whether a run of letters and digits is no word and no small number: a key, an encoding, an account.
-
-    Args:
-        token: as it is written.
-    """
+    """Say whether a run of letters and digits is no word and no small number: a key, an encoding, an account."""
     if len(token) < _LEAST_OPAQUE or _DATE.fullmatch(token) or _NUMBERED.fullmatch(token):
         return False
     return (

@@ -37,15 +37,7 @@ class Scores:
         self._asking = asyncio.Lock()  # many conversations that begin at once ask the same
 
     async def ask(self, backend: Backend, score: Score) -> list[FirstToken]:
-        """Ask for the first tokens.
-
-        Args:
-            backend: open.
-            score: what is asked for.
-
-        Raises:
-            BackendError: from the stream.
-        """
+        """Ask for the first tokens."""
         if not score.keep:
             return [await first_token(backend, request) for request in score.requests]
         async with self._asking:
@@ -80,15 +72,7 @@ def _key(request: CompletionRequest) -> str:
 
 
 async def first_token(backend: Backend, request: CompletionRequest) -> FirstToken:
-    """Ask a model for one token.
-
-    Args:
-        backend: open.
-        request: for one token.
-
-    Raises:
-        BackendError: from the stream.
-    """
+    """Ask a model for one token."""
     told = FirstToken()
     async with aclosing(backend.stream(request)) as chunks:
         async for chunk in chunks:
@@ -114,17 +98,8 @@ async def drive(
     """Do what a machine asks for until it has ended.
 
     Args:
-        machine: a turn, or a part of one.
-        backend: of the model; open.
-        scores: of the model; None keeps none.
         run: runs a call, and yields what happens to it, its end last; None where there are no calls.
         hear: is given the events that follow from each input, and passes them on.
-
-    Yields:
-        The machine's events as they happen.
-
-    Raises:
-        BackendError: the model server failed.
     """
     scores = scores or Scores()
     events = iter(hear(machine.events()))
@@ -176,16 +151,7 @@ async def _next(events: Iterator[Any], machine: Machine[Any]) -> Any:
 
 
 async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:
-    """Drive a machine that runs no calls, and return what came of it.
-
-    Args:
-        machine: not begun.
-        backend: of the model; open.
-        scores: of the model; None keeps none.
-
-    Raises:
-        BackendError: the model server failed.
-    """
+    """Drive a machine that runs no calls, and return what came of it."""
     async with aclosing(drive(machine, backend, scores=scores)) as events:
         async for _ in events:
             pass

@@ -33,12 +33,7 @@ _SECONDS: Final = 5.0
 
 
 def difference(old: str, new: str) -> list[str]:
-    """Return the rows of a unified difference, bounded; none if nothing changes.
-
-    Args:
-        old: the text before.
-        new: the text after.
-    """
+    """Return the rows of a unified difference, bounded; none if nothing changes."""
     if old == new:
         return []
     if max(len(old), len(new)) > _MOST_CHARACTERS:
@@ -67,12 +62,7 @@ def passages(arguments: Mapping[str, Any]) -> list[str]:
 
 
 async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
-    """Return the difference that writing a file makes; none if it is no file that is known.
-
-    Args:
-        proposal: the call.
-        rules: they have to allow the read.
-    """
+    """Return the difference that writing a file makes; none if it is no file that is known."""
     arguments = proposal.call.arguments
     path = next((name for name in _PATHS if isinstance(arguments.get(name), str)), None)
     text = next((name for name in _TEXTS if isinstance(arguments.get(name), str)), None)

@@ -32,11 +32,8 @@ class FittedBackend(KeptOpen):
     """A backend whose prompts fit.
 
     Args:
-        backend: open while this is used.
         scale: what is known of the model's tokens: shared by all that is sent to it, or that of one request.
         lang: of the notes in the places of what is missing, `en` or `zh`.
-        on_cut: told of each request that was cut, before its reply comes.
-        on_sent: told what goes out in each request.
         on_text: told each piece of text that comes, before it is passed on.
         measure: measures the rate of the scale; called before a prompt is sent that comes near what the context holds.
 

@@ -93,7 +93,6 @@ def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
     ToolAnnotations).
 
     Args:
-        proposal: with the conversation.
         settled: parameters for which a rule of the person's says where they may lead.
 
     Returns:
@@ -145,17 +144,7 @@ class _Heard:
     """What was said before a call, by whom; texts are even and in small letters.
 
     Args:
-        proposal: the call.
-        only_reads: the tool's server says that it only reads.
-        index: finds a whole value by its words.
-        own: what the person, the program and the tool's description say.
-        own_words: the words of it, of the conversation and of the description.
-        own_run: its letters and digits, closed up.
-        others: the server and the result of each, of other servers.
-        ours: the results of the tool's own server.
         described: the server and the text of each, of what other servers say of themselves.
-        has_results: whether another tool has told something.
-        hides: whether a result has characters that only a model reads.
         posts: whether the call has a URL, to which its other values may go.
     """
 

@@ -38,7 +38,6 @@ def kept(result: ToolResult, folder: Path | None) -> ToolResult:
     """Write the data of a result to files.
 
     Args:
-        result: of a tool.
         folder: for the files; it is made if it is missing. None to write none.
 
     Returns:

@@ -111,12 +111,7 @@ class ToolLoop:
         self._scores = Scores()
 
     async def __aenter__(self) -> Self:
-        """Open the hosts, then the backend (it may take long to load).
-
-        Raises:
-            ToolHostError: no host answered.
-            BackendError: the backend did not open.
-        """
+        """Open the hosts, then the backend (it may take long to load)."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.router)
             await self.backend.__aenter__()
@@ -291,11 +286,6 @@ class ToolLoop:
 
         Where no prompt offers tools, they are as their servers list them. With them stands the tool to read on, once there is a
         result that may be sent in part. The prompt never describes it: the note in the place of what is left out does.
-
-        Args:
-            opened: the messages before the turn.
-            conversation: with what the turn added.
-            backend: that the turn is sent to.
         """
         offered = None if self.asking.is_native else await self.tool_prompt()
         await self.catalog()
@@ -324,7 +314,6 @@ class _ToldCuts:
     """The cuts that were told: what is cut stays cut in the turns that follow, and is told once.
 
     Args:
-        events: of the conversation that was last gone on with.
         length: of that, in messages; one that is not longer is another one.
     """
 
@@ -332,12 +321,7 @@ class _ToldCuts:
     length: int = 0
 
     def teller(self, length: int, shortened: list[Shortened]) -> Callable[[Fitted], None]:
-        """Return what notes how requests of a run are shortened.
-
-        Args:
-            length: of the conversation that the run begins with, in messages.
-            shortened: gets what is to be told.
-        """
+        """Return what notes how requests of a run are shortened."""
         if length <= self.length:
             self.events.clear()
         self.length = length

@@ -34,12 +34,7 @@ _HIDDEN: Final = re.compile(f"{INVISIBLE.pattern}{{8,}}")  # longer than what em
 
 @dataclass(frozen=True)
 class ToldResult:
-    """A result, and what is known of it once it was asked for.
-
-    Args:
-        tool: whose result it is; "" where that is not known.
-        raw: its text as it came.
-    """
+    """A result, and what is known of it once it was asked for."""
 
     tool: str
     raw: str
@@ -76,13 +71,7 @@ class Told:
     """A conversation as far as it was read.
 
     Args:
-        messages: that were read.
-        index: finds a whole value by its words.
         own: what the person and the program said, even and in small letters.
-        own_words: the words of it.
-        own_run: its letters and digits, closed up.
-        results: in order.
-        called: ids of calls and the names of their tools.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -122,11 +111,7 @@ _known: OrderedDict[int, Told] = OrderedDict()
 
 
 def told_in(conversation: Sequence[Message]) -> Told:
-    """Return what was said in a conversation; only what was not read before is read.
-
-    Args:
-        conversation: from its beginning.
-    """
+    """Return what was said in a conversation; only what was not read before is read."""
     fitting = [told for told in [*_known.values()] if told.begins(conversation)]
     told = max(fitting, key=lambda told: len(told.messages), default=Told())
     if _known.pop(id(told), None) is None:  # it is read elsewhere just now

@@ -41,8 +41,6 @@ class OwnTool:
     """A tool of our own.
 
     Args:
-        tool: as it is offered.
-        answer: answers a call.
         acts_as: what the policy is asked about, whatever the tool had to be called.
         server_of: the server whose tool it then is, by the arguments of a call.
     """
@@ -54,13 +52,7 @@ class OwnTool:
 
 
 async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat) -> dict[str, OwnTool]:
-    """Return the tools that list and read resources, by the names under which they are offered; none where no server has any.
-
-    Args:
-        router: of the servers; open.
-        catalog: the tools of the servers.
-        format: how the model is spoken to.
-    """
+    """Return the tools that list and read resources, by the names under which they are offered; none where no server has any."""
     servers = router.having("resources")
     has = await asyncio.gather(*map(_has_resources, servers.values()))
     names = [name for name, has_any in zip(servers, has, strict=True) if has_any]

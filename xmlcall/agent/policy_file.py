@@ -38,8 +38,6 @@ class Loaded:
     """The rules of a session.
 
     Args:
-        rules: that hold.
-        files: that they were read from.
         passed_over: the file of the working directory, if it has rules that allow, which count for nothing there.
     """
 
@@ -79,9 +77,6 @@ def load_rules(named: Path | None = None) -> Loaded:
 
 def read_rules(file: Path) -> Rules:
     """Read the rules of a file.
-
-    Args:
-        file: TOML; a relative folder in it is one beside the file.
 
     Raises:
         UsageError: it cannot be read; says the file, the key, what was expected and what came.

@@ -38,9 +38,5 @@ MADE_OUT: Final = _codes(
 
 
 def made_out(call: ToolCall) -> tuple[str, ...]:
-    """Return the codes of a call's repairs that made out a name, a value or its end; each once, in order.
-
-    Args:
-        call: as bound. A code that is in neither table counts.
-    """
+    """Return the codes of a call's repairs that made out a name, a value or its end; each once, in order."""
     return tuple(dict.fromkeys(repair.code for repair in call.repairs if repair.code not in ONLY_MARKS))

@@ -17,13 +17,7 @@ SHOWN: Final = 3  # mistakes; one value that is wrong often breaks several rules
 
 
 def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
-    """Return a result with a note if its structured content is not what the tool promises.
-
-    Args:
-        result: the tool's answer; of an error nothing is promised.
-        tool: as its server lists it.
-        format: how the model is spoken to.
-    """
+    """Return a result with a note if its structured content is not what the tool promises."""
     if tool.output_schema is None or result.is_error:
         return result
     note = _note(result, tool, format)

@@ -28,11 +28,6 @@ async def taken_up(
     """Ask what became of a call.
 
     Args:
-        calling: how calls run.
-        call: that had started.
-        server: its name.
-        own_name: of the tool there.
-        task: the server's id of it.
         catalog: what is offered; the result is checked against the tool, if it is still there.
 
     Returns:

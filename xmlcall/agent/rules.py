@@ -33,22 +33,13 @@ _PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at 
 
 
 def parted(glob: str) -> tuple[str, str] | None:
-    """Return what a glob says of the server and of the tool; None if no dot parts them.
-
-    Args:
-        glob: over `server.tool`.
-    """
+    """Return what a glob says of the server and of the tool; None if no dot parts them."""
     found = _PARTED.fullmatch(glob)
     return (found[1], found[2]) if found else None
 
 
 def glob_of(server: str, tool: str) -> str:
-    """Write the glob that matches one tool.
-
-    Args:
-        server: its name.
-        tool: the tool's own name there.
-    """
+    """Write the glob that matches one tool."""
     return f"{escape(server)}.{escape(tool).replace('.', '[.]')}"
 
 
@@ -63,11 +54,7 @@ class Rule:
     """What happens to calls of some tools.
 
     Args:
-        effect: what happens.
-        tools: globs over `server.tool`.
         where: parameter -> conditions, all of which have to hold; an argument that is not given fits none.
-        repaired: of `allow`, whether calls run that were made out by repairs.
-        may_flow: of `allow`, whether calls run with values of other servers.
         source: where the rule stands, for people: a file and a place in it, or an option.
     """
 
@@ -85,20 +72,11 @@ class Rule:
         return f"{shown} ({self.source})" if self.source else shown
 
     def names(self, server: str, tool: str) -> bool:
-        """Say whether a glob matches a tool.
-
-        Args:
-            server: its name.
-            tool: the tool's own name there.
-        """
+        """Say whether a glob matches a tool."""
         return any(_fits(glob, server, tool, is_strict=self.effect == "allow") for glob in self.tools)
 
     def matches(self, proposal: Proposal) -> bool:
-        """Say whether the rule is about a call; in doubt one that allows is not, and others are.
-
-        Args:
-            proposal: the call.
-        """
+        """Say whether the rule is about a call; in doubt one that allows is not, and others are."""
         if not self.names(proposal.host, proposal.host_tool):
             return False
         arguments, doubtful = proposal.call.arguments, self.effect != "allow"
@@ -115,8 +93,6 @@ class Ruling:
     """What rules say about a call.
 
     Args:
-        effect: what happens.
-        rule: the one that decided; None if none matches the call.
         repairs: codes of the repairs for which it is asked about, although a rule allows its tool.
         foreign: JSON path -> server, of the values for which it is; no server's name if nobody told where a value leads.
         unsaid: the parameters with made up values for which it is, whatever rules say.
@@ -131,20 +107,12 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All rules of a session.
-
-    Args:
-        rules: in any order.
-    """
+    """All rules of a session."""
 
     rules: tuple[Rule, ...] = ()
 
     def judge(self, proposal: Proposal) -> Ruling:
-        """Say what happens to a call.
-
-        Args:
-            proposal: the call.
-        """
+        """Say what happens to a call."""
         matching = [rule for rule in self.rules if rule.matches(proposal)]
         if denies := next((rule for rule in matching if rule.effect == "deny"), None):
             return Ruling(effect="deny", rule=denies)
@@ -161,54 +129,30 @@ class Rules:
         return Ruling(effect="ask", rule=rule, repairs=repairs, foreign=foreign, unsaid=unsaid)
 
     def stricter(self, proposal: Proposal, arguments: Mapping[str, Any]) -> Rule | None:
-        """Return a rule that forbids other arguments of a call, or asks about them and not about the model's; None for none.
-
-        Args:
-            proposal: the call as the model made it.
-            arguments: of a person or a policy, in place of the model's.
-        """
+        """Return a rule that forbids other arguments of a call, or asks about them and not about the model's; None for none."""
         edited = replace(proposal, call=replace(proposal.call, arguments=dict(arguments), repairs=()))
         matching = [rule for rule in self.rules if rule.effect != "allow" and rule.matches(edited)]
         denies = next((rule for rule in matching if rule.effect == "deny"), None)
         return denies or next((rule for rule in matching if not rule.matches(proposal)), None)
 
     def about(self, server: str, tool: str) -> tuple[Rule, ...]:
-        """Return the rules that name a tool, the strictest first.
-
-        Args:
-            server: its name.
-            tool: the tool's own name there.
-        """
+        """Return the rules that name a tool, the strictest first."""
         order = ("deny", "ask", "allow")
         found = (rule for rule in self.rules if rule.names(server, tool))
         return tuple(sorted(found, key=lambda rule: order.index(rule.effect)))
 
     def may_allow(self, server: str, tool: str) -> bool:
-        """Say whether a call of a tool may run unasked: a rule allows one, and none is strict about all of them.
-
-        Args:
-            server: its name.
-            tool: the tool's own name there.
-        """
+        """Say whether a call of a tool may run unasked: a rule allows one, and none is strict about all of them."""
         about = self.about(server, tool)
         return any(rule.effect == "allow" for rule in about) and all(rule.effect == "allow" or rule.where for rule in about)
 
     def only(self, effects: Iterable[Effect]) -> "Rules":
-        """Return the rules with some effects.
-
-        Args:
-            effects: that are kept.
-        """
+        """Return the rules with some effects."""
         kept = frozenset(effects)
         return Rules(rules=tuple(rule for rule in self.rules if rule.effect in kept))
 
     def freed(self, *, may_flow: bool = False, repaired: bool = False) -> "Rules":
-        """Return rules whose `allow` holds for more calls.
-
-        Args:
-            may_flow: for those with values of other servers.
-            repaired: for those that were made out by repairs.
-        """
+        """Return rules whose `allow` holds for more calls."""
         freed = (replace(rule, may_flow=rule.may_flow or may_flow, repaired=rule.repaired or repaired) for rule in self.rules)
         return Rules(rules=tuple(freed))
 
@@ -221,7 +165,6 @@ def ruled(rules: Rules, otherwise: Policy = _deny) -> Policy:
     """Make a policy of rules.
 
     Args:
-        rules: asked first.
         otherwise: asked about what is to be asked about; by default it is denied. Arguments that it changes are held against the
             rules that deny and ask, too.
     """
@@ -253,10 +196,8 @@ def allowing(patterns: Iterable[str], *, may_flow: bool = True, repaired: bool =
     """Make rules that allow what a glob matches.
 
     Args:
-        patterns: globs over `server.tool`.
         may_flow: whether that holds for calls with values of another server's results, too.
         repaired: whether it holds for calls of which repairs made out a name or a value.
-        source: where the globs stand, for people.
     """
     given = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired, source=source) for glob in patterns)
     return Rules(rules=tuple(given))

@@ -48,13 +48,8 @@ class Calling:
     """How calls run.
 
     Args:
-        router: where tools live.
-        policy: asked about each call.
-        catalog: what is offered.
-        timeout: seconds for each; None leaves it to the host.
         format: of the prompt, for what the model is told of a call that does not run.
         origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
-        describing: name of our tool that describes tools; "" for none.
         audit: is told of each call before it runs and after; None for nobody.
         files: folder for pictures, sound and other data of results; None to keep none.
         own: tools of our own, by the names under which they are offered.
@@ -76,24 +71,12 @@ class Calling:
     repair: RepairPolicy = field(default_factory=RepairPolicy)
 
     def run(self, action: Run) -> AsyncGenerator[LoopEvent]:
-        """Approve and run a call.
-
-        Args:
-            action: of a turn.
-
-        Yields:
-            CallDenied, or CallStarted, CallTask and CallProgress as they come, and CallFinished.
-        """
+        """Approve and run a call."""
         events = self._run(action)
         return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
 
     def noted(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
-        """Pass the events of a turn on, and note those calls of which it decided itself that they do not run.
-
-        Args:
-            events: that follow from an input.
-            turn: whose events they are.
-        """
+        """Pass the events of a turn on, and note those calls of which it decided itself that they do not run."""
         for event in events:
             if self.audit is not None and (note := self._note_of(event, turn)):
                 self.audit(note)
@@ -300,13 +283,7 @@ class Calling:
 
 
 def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
-    """Say why arguments that no model wrote do not fit a tool; "" if they do.
-
-    Args:
-        arguments: JSON values.
-        name: of a tool of the catalog.
-        catalog: keeps the tool's schema ready.
-    """
+    """Say why arguments that no model wrote do not fit a tool; "" if they do."""
     validator = catalog.validator(name)
     if isinstance(validator, str):
         return validator

@@ -13,16 +13,7 @@ __all__ = ["completed"]
 
 
 async def completed(backend: Backend, request: SampleRequest, limit: int) -> SampleReply:
-    """Return what a model says to what a server asks.
-
-    Args:
-        backend: open.
-        request: of the server.
-        limit: tokens of the reply.
-
-    Raises:
-        BackendError: the model server failed.
-    """
+    """Return what a model says to what a server asks."""
     pieces: list[str] = []
     reason: FinishReason = "other"
     wanted = CompletionRequest(messages=request.messages, max_tokens=limit, temperature=request.temperature, stop=request.stop)

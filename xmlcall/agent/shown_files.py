@@ -20,26 +20,14 @@ __all__ = ["Shown", "shown_before"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """A text of a file.
-
-    Args:
-        tool: that showed or wrote it, by its own name.
-        text: the whole of it.
-    """
+    """A text of a file."""
 
     tool: str
     text: str
 
 
 def shown_before(proposal: Proposal, readers: Collection[str], path: str, text: str) -> Shown | None:
-    """Find what is known of the file that a call is about to write.
-
-    Args:
-        proposal: the call.
-        readers: own names of tools that return a file.
-        path: parameter of the call with the path.
-        text: parameter of the call with the new text.
-    """
+    """Find what is known of the file that a call is about to write."""
     wanted, own = proposal.call.arguments[path], {tool.name: name for name, tool in proposal.beside.items()}
     known: Shown | None = None
     for called, arguments, result in _calls(proposal.conversation):

@@ -36,6 +36,9 @@ class Backend(Protocol):
     def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece.
 
+        Args:
+            request: the conversation, and how it is to be answered.
+
         Raises:
             BackendUnavailable: no connection, or it broke.
             BackendStatusError: the server refused, also in mid-stream; `ContextOverflow` if the prompt is too long.
@@ -44,11 +47,7 @@ class Backend(Protocol):
 
 
 class KeptOpen:
-    """Everything of a backend around another but its `stream`, which a subclass adds; entered and left, the other stays open.
-
-    Args:
-        backend: the other, open.
-    """
+    """Everything of a backend around another but its `stream`, which a subclass adds; entered and left, the other stays open."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -73,13 +72,7 @@ class KeptOpen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayed:
-    """An answer of the model server's, unread.
-
-    Args:
-        status: of HTTP.
-        media_type: as it named it.
-        chunks: the body, as it comes.
-    """
+    """An answer of the model server's, unread."""
 
     status: int
     media_type: str
@@ -91,13 +84,4 @@ class Relaying(Protocol):
     """A backend whose server speaks a wire format that callers speak too."""
 
     def relay(self, method: str, path: str, content: bytes = b"") -> AbstractAsyncContextManager[Relayed]:
-        """Pass a request on as it is.
-
-        Args:
-            method: of HTTP.
-            path: in the server's API, such as `/chat/completions` or `/api/chat`.
-            content: the body.
-
-        Raises:
-            BackendUnavailable: no connection, or it broke.
-        """
+        """Pass a request on as it is."""

@@ -102,13 +102,7 @@ def _known(match: re.Match[str], options: Options) -> Backend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Form:
-    """One way to name a model.
-
-    Args:
-        example: for messages.
-        pattern: of the whole name.
-        make: from its match to a backend.
-    """
+    """One way to name a model."""
 
     example: str
     pattern: re.Pattern[str]

@@ -24,14 +24,7 @@ _LONGEST_PATH: Final = 64  # folders of a control group that are looked at
 
 
 def context_for(path: Path) -> int:
-    """Choose the context of a model, in tokens.
-
-    Args:
-        path: its GGUF file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Choose the context of a model, in tokens."""
     with path.open("rb") as file:
         metadata = read_metadata(file.read(HEADER_BYTES))
     cost, memory = cache_bytes_a_token(metadata), available_memory()
@@ -44,12 +37,7 @@ def context_for(path: Path) -> int:
 
 
 def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the bytes that this process may still take, without swapping; None where that is not known (not Linux).
-
-    Args:
-        proc: the process file system.
-        groups: the control groups, in version 2.
-    """
+    """Return the bytes that this process may still take, without swapping; None where that is not known (not Linux)."""
     known = [size for size in (_free(proc / "meminfo"), *_left(proc / "self" / "cgroup", groups)) if size is not None]
     return min(known, default=None)
 

@@ -40,7 +40,6 @@ class EmbeddedBackend:
         context_length: tokens that prompt and reply share; llama.cpp lowers it to what the model was trained with. None takes
             8192 to 32768, as the model was trained for and the free memory bears: its cache is allocated at once.
         threads: of the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
-        name: for people; None takes the file's name.
     """
 
     def __init__(

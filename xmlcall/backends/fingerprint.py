@@ -21,14 +21,7 @@ LENGTH: Final = 16  # hexadecimal digits
 
 
 def of_file(path: Path) -> str:
-    """Return the fingerprint of a model's file.
-
-    Args:
-        path: of the GGUF file.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return the fingerprint of a model's file."""
     size = path.stat().st_size
     last = max(size - PIECE_BYTES, 0)
     hashed = hashlib.sha256(f"{size}\n".encode())
@@ -40,30 +33,17 @@ def of_file(path: Path) -> str:
 
 
 def of_template(file: str, template: str) -> str:
-    """Return the fingerprint of a model that llama.cpp serves.
-
-    Args:
-        file: the name of the model's file, without its folder.
-        template: the text of the chat template.
-    """
+    """Return the fingerprint of a model that llama.cpp serves."""
     return f"llama.cpp:{_hashed(file, template)}"
 
 
 def of_digest(digest: str) -> str:
-    """Return the fingerprint of a model of Ollama's.
-
-    Args:
-        digest: of its manifest, in hex, as `GET /api/tags` tells it.
-    """
+    """Return the fingerprint of a model of Ollama's."""
     return f"ollama:{digest.removeprefix('sha256:')[:LENGTH].lower()}"
 
 
 def of_name(name: str) -> str:
-    """Return the fingerprint of a model of which only the name is known.
-
-    Args:
-        name: as its server gives it.
-    """
+    """Return the fingerprint of a model of which only the name is known."""
     return f"model:{_hashed(name)}"
 
 

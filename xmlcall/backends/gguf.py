@@ -94,11 +94,7 @@ def read_metadata(data: bytes) -> Metadata:
 
 
 def trained_length(metadata: Metadata) -> int | None:
-    """Return the context length that the model was trained with, in tokens; None if it is not said.
-
-    Args:
-        metadata: of its file.
-    """
+    """Return the context length that the model was trained with, in tokens; None if it is not said."""
     return _number(metadata, "context_length")
 
 
@@ -106,9 +102,6 @@ def cache_bytes_a_token(metadata: Metadata) -> int | None:
     """Return the memory that llama.cpp's cache of keys and values takes for a token, in bytes; None if it cannot be told.
 
     For models that keep less of a token in some layers (sliding windows) it is more than they take.
-
-    Args:
-        metadata: of the model's file.
     """
     layers, heads = _number(metadata, "block_count"), _number(metadata, "attention.head_count")
     width = _number(metadata, "embedding_length")

@@ -82,11 +82,7 @@ def json_headers() -> dict[str, str]:
 
 
 def json_bytes(body: Mapping[str, Any]) -> bytes:
-    """Write a request; in ASCII, which can hold the half surrogate pairs that UTF-8 cannot.
-
-    Raises:
-        UsageError: something in it is not JSON.
-    """
+    """Write a request; in ASCII, which can hold the half surrogate pairs that UTF-8 cannot."""
     try:
         return json.dumps(body, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -94,14 +90,7 @@ def json_bytes(body: Mapping[str, Any]) -> bytes:
 
 
 def retry_after(value: str) -> float | None:
-    """Read the header `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3).
-
-    Args:
-        value: of the header; "" if there is none.
-
-    Returns:
-        Seconds from now, at least 0; None if it is neither.
-    """
+    """Read the header `Retry-After`: seconds, or a date (RFC 9110, section 10.2.3)."""
     value = value.strip()
     if _SECONDS.fullmatch(value):
         return float(value)
@@ -114,13 +103,7 @@ def retry_after(value: str) -> float | None:
 
 @contextlib.contextmanager
 def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
-    """Turn what httpx raises into `BackendError`s, and name the server in those that lack it.
-
-    Args:
-        server: its address, for people.
-        start: how to start one, as a clause.
-        seconds: the longest silence that was allowed.
-    """
+    """Turn what httpx raises into `BackendError`s, and name the server in those that lack it."""
     try:
         yield
     except BackendError as error:
@@ -164,12 +147,6 @@ def status_error(
     """Make the error for what a server refused.
 
     Args:
-        error: the server's words.
-        server: its address, for people.
-        status: HTTP status; 200 inside a stream.
-        larger_context: how its context is made larger, as a clause.
-        advice: what else to do, as a clause.
-        secret: the key that was sent, to be hidden.
         wait: seconds after which the server wants to be asked again, if it said so.
     """
     said = error.message.replace(secret, "***") if secret else error.message

@@ -59,11 +59,8 @@ class OllamaBackend:
     """A model that Ollama serves.
 
     Args:
-        model: its name, as in `ollama list`.
-        host: address of the server; None takes `OLLAMA_HOST`, else 127.0.0.1:11434.
         num_ctx: tokens that prompt and reply share; None takes 16384, or what the model can hold if that is less, or what it is
             loaded with if that is more.
-        timeout: seconds of silence before the server counts as gone.
     """
 
     def __init__(self, model: str, *, host: str | None = None, num_ctx: int | None = None, timeout: float = READ_SECONDS) -> None:

@@ -74,15 +74,9 @@ class OpenAIBackend:
     """A model behind an OpenAI-compatible server.
 
     Args:
-        url: of the server, with or without `/v1`.
         model: as the server names it; None takes the first that it lists.
         api_key: sent as a bearer token; None takes `OPENAI_API_KEY`, but only for an https address of another machine.
-        timeout: seconds of silence before the server counts as gone.
-        transport: replaces the network.
         larger_context: how the server's context is made larger, as a clause for messages.
-
-    Raises:
-        UsageError: not an http(s) URL, or a key that cannot be sent.
     """
 
     def __init__(
@@ -186,16 +180,7 @@ class OpenAIBackend:
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
     async def copy_slot(self, source: int, target: int, filename: str) -> bool:
-        """Copy what llama.cpp keeps of a prompt to another slot.
-
-        Args:
-            source: the slot.
-            target: the other; what it keeps is lost.
-            filename: in the server's folder for such files (`--slot-save-path`).
-
-        Returns:
-            Whether it could (tools/server/README.md of llama.cpp, "POST /slots/{id_slot}").
-        """
+        """Copy what llama.cpp keeps of a prompt to another slot."""
         with self._errors():
             for slot, action in ((source, "save"), (target, "restore")):
                 path, content = f"{self._root}/slots/{slot}", json_bytes({"filename": filename})

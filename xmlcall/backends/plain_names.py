@@ -21,21 +21,12 @@ _ASKED: Final = re.compile(r"\[a-zA-Z0-9_|alphanumeric|function[._ ]name|tools\[
 
 
 def refuses_names(error: BackendStatusError, request: CompletionRequest) -> bool:
-    """Say whether a server may have refused a request for the names of its tools.
-
-    Args:
-        error: that it answered with.
-        request: that was made.
-    """
+    """Say whether a server may have refused a request for the names of its tools."""
     return error.status_code in (400, 422) and bool(plain_names(request)) and _ASKED.search(error.body or str(error)) is not None
 
 
 def plain_names(request: CompletionRequest) -> dict[str, str]:
-    """Return other names for the tools of a request that need one, by their own.
-
-    Args:
-        request: with tools.
-    """
+    """Return other names for the tools of a request that need one, by their own."""
     names = [tool.name for tool in request.tools]
     taken, found = {name for name in names if _PLAIN.fullmatch(name)}, dict[str, str]()
     for place, name in enumerate(names, start=1):
@@ -47,12 +38,7 @@ def plain_names(request: CompletionRequest) -> dict[str, str]:
 
 
 def with_plain_names(request: CompletionRequest, names: Mapping[str, str]) -> CompletionRequest:
-    """Return a request in which tools have other names, also where they were called and where one is chosen.
-
-    Args:
-        request: as it was to be made.
-        names: from `plain_names`.
-    """
+    """Return a request in which tools have other names, also where they were called and where one is chosen."""
     if not names:
         return request
     messages = tuple(
@@ -78,12 +64,7 @@ def _chosen(extra: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, 
 
 
 def own_names(chunk: Chunk, names: Mapping[str, str]) -> Chunk:
-    """Return a piece of a reply with the tools' own names.
-
-    Args:
-        chunk: as it came.
-        names: from `plain_names`.
-    """
+    """Return a piece of a reply with the tools' own names."""
     if not names or not chunk.tool_calls:
         return chunk
     own = {plain: name for name, plain in names.items()}

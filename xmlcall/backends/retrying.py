@@ -33,23 +33,13 @@ _PASSING: Final = frozenset({408, 429, 502, 503})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a caller waits; by default somebody who waits for an answer.
-
-    Args:
-        pauses: seconds before each further try.
-        longest: seconds that a server may ask for.
-    """
+    """How long a caller waits; by default somebody who waits for an answer."""
 
     pauses: tuple[float, ...] = (0.1, 0.5, 2.0)
     longest: float = 10.0
 
     def pause(self, error: BackendError, tried: int) -> float | None:
-        """Return the seconds until a request is tried again; None if it is not to be.
-
-        Args:
-            error: of the last try.
-            tried: how often it was tried.
-        """
+        """Return the seconds until a request is tried again; None if it is not to be."""
         if tried > len(self.pauses) or not may_pass(error):
             return None
         named = (error.retry_after or 0.0) if isinstance(error, BackendStatusError) else 0.0
@@ -57,11 +47,7 @@ class Patience:
 
 
 def may_pass(error: BackendError) -> bool:
-    """Say whether the same request may succeed in a moment.
-
-    Args:
-        error: with which it failed.
-    """
+    """Say whether the same request may succeed in a moment."""
     if isinstance(error, BackendStatusError):
         return error.status_code in _PASSING and not isinstance(error, ContextOverflow)
     return not isinstance(error.__cause__, TIMED_OUT)
@@ -71,8 +57,6 @@ class Retrying:
     """A backend with further tries.
 
     Args:
-        backend: opened and closed with this one.
-        patience: of the caller.
         on_retry: told before each further try how many seconds the last one and the pause behind it took.
     """
 
@@ -119,11 +103,7 @@ class Retrying:
 
     @asynccontextmanager
     async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
-        """Pass a request on as it is (see `Relaying`); an answer with a status is an answer, and is passed on as any other.
-
-        Raises:
-            TypeError: the backend relays nothing.
-        """
+        """Pass a request on as it is (see `Relaying`); an answer with a status is an answer, and is passed on as any other."""
         if not isinstance(self.inner, Relaying):
             raise TypeError(f"{type(self.inner).__name__} relays nothing")
         async with AsyncExitStack() as stack:

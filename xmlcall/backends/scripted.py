@@ -22,7 +22,6 @@ class ScriptedBackend:
         replies: each a text, an exception to raise, or a sequence of texts, chunks and exceptions in order.
         chunk_size: characters of a chunk, or a function that cuts a text; None leaves texts whole.
         finish_reasons: of each reply that does not give its own, in any server's word; `stop` after the last of them.
-        capabilities: what to say of itself.
 
     Attributes:
         requests: what was asked, in order.
@@ -62,11 +61,7 @@ class ScriptedBackend:
     ) -> None: ...
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Play the next reply (see `Backend.stream`).
-
-        Raises:
-            UsageError: the script has no more replies.
-        """
+        """Play the next reply (see `Backend.stream`)."""
         number = len(self.requests)
         self.requests.append(request)
         if number >= len(self._replies):

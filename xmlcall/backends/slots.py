@@ -28,9 +28,6 @@ class Slots:
     def place(self, request: CompletionRequest) -> tuple[int, int | None]:
         """Choose a request's slot.
 
-        Args:
-            request: about to be sent.
-
         Returns:
             The slot, and another that is copied to it first, since it begins alike; None where none is.
         """

@@ -40,13 +40,7 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
     """Return a line of a run as a turn.
 
     Args:
-        run: that it is of.
-        case: that was asked; of a conversation, that of one turn.
         row: the line, or the part of it that a verdict is about.
-        way: its name.
-
-    Raises:
-        UsageError: there is no such way.
     """
     chosen = way_of(way)
     if "outcome" in row:

@@ -26,12 +26,7 @@ _NAMED = (
 
 
 def attempted(text: str, names: Iterable[str]) -> bool:
-    """Say whether a text without readable calls means to make one.
-
-    Args:
-        text: what the model said, without its thoughts.
-        names: of the tools on offer.
-    """
+    """Say whether a text without readable calls means to make one."""
     names = tuple(names)
     if attempts_call(text, DIALECTS.values(), names):
         return True
@@ -43,10 +38,5 @@ def attempted(text: str, names: Iterable[str]) -> bool:
 
 
 def spoken(text: str, *, reasoning_open: bool) -> str:
-    """Return a reply without its thoughts.
-
-    Args:
-        text: as it came.
-        reasoning_open: the prompt ended in an open `<think>`.
-    """
+    """Return a reply without its thoughts."""
     return _THOUGHT.sub("", f"<think>{text}" if reasoning_open else text)

@@ -41,15 +41,7 @@ _DROPPED = frozenset({"optional"})
 
 
 def read_cases(wheel: Path, category: str) -> Iterator[Case]:
-    """Yield the cases of a category.
-
-    Args:
-        wheel: the file of `bfcl-eval`.
-        category: for example `simple_python`.
-
-    Raises:
-        KeyError: the wheel has no such category.
-    """
+    """Yield the cases of a category."""
     with zipfile.ZipFile(wheel) as archive:
         rows = _rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
         answers = f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json"
@@ -76,11 +68,7 @@ def _tool(function: Mapping[str, Any]) -> Tool:
 
 
 def schema_of(schema: Any) -> dict[str, Any]:
-    """Return BFCL's schema as JSON Schema 2020-12.
-
-    Args:
-        schema: the `parameters` of a function, or a part of them.
-    """
+    """Return BFCL's schema as JSON Schema 2020-12."""
     if not isinstance(schema, Mapping):
         return {}
     found = {key: value for key, value in schema.items() if key not in _DROPPED}

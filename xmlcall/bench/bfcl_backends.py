@@ -53,14 +53,11 @@ class StateHost:
     """One backend as a `Host`: its methods are tools, and what they change is there to be compared.
 
     Args:
-        backend: a class of `BACKENDS`.
         config: the state to begin with; what it does not say has the backend's own default.
         long_context: whether the state is filled up with much that is beside the point.
-        withheld: tools that are not offered until `release`.
 
     Raises:
         UsageError: there is no such backend, or a package that it needs is not installed.
-        BackendUnavailable: BFCL's wheel cannot be fetched.
     """
 
     def __init__(
@@ -120,14 +117,7 @@ class StateHost:
         return tuple(tool for name, tool in self._tools.items() if name not in self._withheld)
 
     def release(self, names: Iterable[str]) -> bool:
-        """Offer withheld tools from now on.
-
-        Args:
-            names: of tools, also of other hosts.
-
-        Returns:
-            Whether the list has changed.
-        """
+        """Offer withheld tools from now on."""
         released = self._withheld & set(names)
         self._withheld -= released
         if released:
@@ -137,17 +127,7 @@ class StateHost:
     async def call(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
-        """Run a tool that is offered.
-
-        Args:
-            name: the tool's.
-            arguments: by parameter name.
-            timeout: has no effect: no method waits for anything.
-            progress: is told nothing, for the same reason.
-
-        Raises:
-            ToolHostProtocolError: no such tool is offered.
-        """
+        """Run a tool that is offered."""
         if name not in self._tools or name in self._withheld:
             raise ToolHostProtocolError(f"{self._name}: no tool is named {name!r}", host=self._name)
         return self.run(name, arguments)
@@ -156,7 +136,6 @@ class StateHost:
         """Run a tool, withheld or not, at once.
 
         Args:
-            name: the tool's.
             arguments: by parameter name; the backend may keep them, so they are copied.
         """
         try:
@@ -166,13 +145,7 @@ class StateHost:
         return ToolResult(content=(TextContent(text=_text(value)),))
 
     def named(self, name: str, positional: Iterable[Any], by_name: Mapping[str, Any]) -> Call:
-        """Return a call with all its arguments by name.
-
-        Args:
-            name: of a tool of this host.
-            positional: arguments without a name.
-            by_name: the others.
-        """
+        """Return a call with all its arguments by name."""
         bound = inspect.signature(self._method(name)).bind(*positional, **by_name)
         return name, dict(bound.arguments)
 
@@ -181,17 +154,7 @@ class StateHost:
 
 
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Read a call in Python's notation; nothing is run.
-
-    Args:
-        text: a function's name and literals in parentheses.
-
-    Returns:
-        The name, the positional arguments and those by name.
-
-    Raises:
-        UsageError: it is anything else, such as a call within a call.
-    """
+    """Read a call in Python's notation; nothing is run."""
     try:
         match ast.parse(text.strip(), mode="eval").body:
             case ast.Call(func=ast.Name(id=name), args=positional, keywords=keywords):

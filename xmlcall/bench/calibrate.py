@@ -32,14 +32,7 @@ class Undecided(XmlcallError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A question and what the model would do with it.
-
-    Args:
-        case: its id.
-        category: of the case.
-        needs_tool: whether it needs one.
-        log_odds: of a call.
-    """
+    """A question and what the model would do with it."""
 
     case: str
     category: str
@@ -49,15 +42,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a threshold does to the measured questions.
-
-    Args:
-        threshold: log-odds.
-        kept: questions that need a tool and are above it.
-        calls: questions that need a tool.
-        refused: questions that need none and are not above it.
-        others: questions that need none.
-    """
+    """What a threshold does to the measured questions."""
 
     threshold: float
     kept: int
@@ -68,10 +53,6 @@ class Calibration:
 
 def check(cases: Iterable[Case], way: Way) -> None:
     """Check that a threshold can be measured, before a model is asked.
-
-    Args:
-        cases: that need a call, or none.
-        way: how tools are offered.
 
     Raises:
         UsageError: the way has no reminder that a decision could change, the cases are of one kind, or SciPy is missing.
@@ -88,18 +69,8 @@ def _placed(case: Case, odds: float) -> Measured:
 async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: Settings) -> AsyncGenerator[Measured]:
     """Ask a model for the first token of each reply.
 
-    Args:
-        cases: that need a call, or none.
-        way: how tools are offered.
-        backend: open.
-        settings: of the prompt.
-
-    Yields:
-        One for each case.
-
     Raises:
         BackendError: the model server failed, for each question four times at most, or tells no probabilities.
-        UsageError: the model begins its replies with thinking.
     """
     if backend.capabilities.reasoning_open:
         raise UsageError(
@@ -113,15 +84,7 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
 
 
 def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
-    """Find the highest threshold that keeps a share of the calls, in the middle of the gap between two questions.
-
-    Args:
-        rows: of both kinds.
-        share: from 0 to 1, of the questions that need a tool.
-
-    Raises:
-        UsageError: all rows are of one kind.
-    """
+    """Find the highest threshold that keeps a share of the calls, in the middle of the gap between two questions."""
     calls, others = _sides(rows)
     lost = int((1 - share) * len(calls) + 1e-9)
     highest = calls[lost] if lost < len(calls) else calls[-1] + 2
@@ -135,16 +98,8 @@ def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
 def report(rows: Sequence[Measured], share: float) -> dict[str, object]:
     """Tell what thresholds do.
 
-    Args:
-        rows: of both kinds.
-        share: of the calls that the suggested one keeps.
-
     Returns:
         `area` (under the ROC curve), `thresholds`, `suggested`; the last two of Calibration's fields.
-
-    Raises:
-        UsageError: all rows are of one kind.
-        Undecided: all have the same log-odds.
     """
     calls, others = _sides(rows)
     if calls[0] == calls[-1] == others[0] == others[-1]:

@@ -19,18 +19,15 @@ class Case:
     """A question, the tools offered, and what is expected.
 
     Args:
-        id: unique in its suite.
         category: part of the suite that it belongs to; samples are drawn evenly from all.
         messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
             before stand in it as `messages_of` reads them.
-        tools: what is offered.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
             judged by the state that they lead to, see `multiturn`), or `talk` (a conversation, judged turn by turn, see `talk`).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
         disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.
         half: `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn.
-        servers: of a conversation, the MCP servers whose tools are offered.
         turns: of a conversation, what the person says in each and what is expected.
     """
 
@@ -51,11 +48,7 @@ _CONVERSATIONAL = ("half", "servers", "turns")
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """Return a case as it is kept. Fields that only conversations have are left out of other cases, as in older runs.
-
-    Args:
-        case: of any suite.
-    """
+    """Return a case as it is kept. Fields that only conversations have are left out of other cases, as in older runs."""
     return {name: value for name, value in asdict(case).items() if value or name not in _CONVERSATIONAL}
 
 
@@ -68,21 +61,13 @@ _GROUPED = re.compile(
 
 
 def group_of(case: Case) -> str:
-    """Return the name of a case's group: cases that are right or wrong together more often than by chance.
-
-    Args:
-        case: any; most are alone in their group.
-    """
+    """Return the name of a case's group: cases that are right or wrong together more often than by chance."""
     found = _GROUPED.fullmatch(case.id)
     return " ".join(part for part in found.groups() if part) if found else case.id
 
 
 def judge_case(case: Case, calls: Sequence[Call]) -> str:
     """Judge the calls of a reply.
-
-    Args:
-        case: what was asked.
-        calls: the valid ones, in order.
 
     Returns:
         "" if right, else what is wrong: BFCL's error type, `wrong_value` where values must be exact, or `false_call`.
@@ -100,12 +85,7 @@ def judge_case(case: Case, calls: Sequence[Call]) -> str:
 
 
 def is_identical(one: Any, other: Any) -> bool:
-    """Compare values and their types: `1`, `1.0` and `true` are equal in Python and differ in JSON.
-
-    Args:
-        one: a JSON value.
-        other: the other one.
-    """
+    """Compare values and their types: `1`, `1.0` and `true` are equal in Python and differ in JSON."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):
@@ -120,9 +100,6 @@ def messages_of(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
 
     A row may hold more than words: `calls` that the model made (`[[name, arguments], ...]`), and behind them, in rows of role
     `tool`, what came of each, in order.
-
-    Args:
-        rows: of a case.
     """
     messages: list[Message] = []
     calls: Iterator[ToolCall] = iter(())

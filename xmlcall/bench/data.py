@@ -30,11 +30,7 @@ def folder() -> Path:
 
 
 def bfcl_wheel() -> Path:
-    """Return BFCL's wheel (1.9 MB, Apache-2.0), fetched on first use.
-
-    Raises:
-        BackendUnavailable: it could not be fetched, or is another file.
-    """
+    """Return BFCL's wheel (1.9 MB, Apache-2.0), fetched on first use."""
     wheel = folder() / BFCL_WHEEL
     if wheel.is_file() and sha256_of(wheel) == _SHA256:
         return wheel

@@ -18,13 +18,7 @@ DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 
 def to_json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
-    """Write a value as JSON; what is no JSON as Python shows it.
-
-    Args:
-        value: any.
-        sort: whether keys are sorted.
-        indent: spaces a level; None for one line.
-    """
+    """Write a value as JSON; what is no JSON as Python shows it."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort, default=repr)
     except RecursionError:
@@ -32,24 +26,14 @@ def to_json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
 
 
 def arguments_of(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
-    """Return the arguments of a call; of an invalid one as they were written.
-
-    Args:
-        call: of a reply.
-    """
+    """Return the arguments of a call; of an invalid one as they were written."""
     if isinstance(call, ToolCall):
         return call.arguments
     return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
 
 
 def call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
-    """Write a call on lines that can be compared.
-
-    Args:
-        name: of the tool.
-        arguments: of the call.
-        sort: whether their order does not matter.
-    """
+    """Write a call on lines that can be compared."""
     return f"{name} {to_json(arguments, sort=sort)}"
 
 
@@ -58,9 +42,6 @@ def expected_of(case: Case) -> dict[str, str]:
 
     Args:
         case: of any kind but a task of several turns; of a conversation, one turn.
-
-    Returns:
-        `text`, the accepted calls, and `note`, a sentence.
     """
     if case.expects == "talk":
         return _expected_turn(case.turns[0])
@@ -86,13 +67,8 @@ def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:
 def difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
     """Compare accepted calls with those of a reply, line by line.
 
-    Args:
-        case: what was asked.
-        got: the calls of the reply, valid or not.
-
     Returns:
         Per line its mark (`-` only accepted, `+` only in the reply, a space for both) and its text; nothing if there is nothing
-        to compare.
     """
     if case.expects != "calls" or not got:
         return []

@@ -72,14 +72,8 @@ Wanted = tuple[str, Mapping[str, Sequence[Any]]]
 def causes_of(verdict: Verdict) -> tuple[str, ...]:
     """Say why a reply is not right.
 
-    Args:
-        verdict: on a reply of any suite.
-
     Returns:
         Causes of `CAUSES`, the main one first; none if the reply is right.
-
-    Raises:
-        UsageError: SciPy is not installed.
     """
     if not verdict.failure:
         return ()
@@ -90,12 +84,8 @@ def causes_of(verdict: Verdict) -> tuple[str, ...]:
 def counted(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
     """Count causes.
 
-    Args:
-        verdicts: of one way.
-
     Returns:
         Per cause that was found, in the order of `CAUSES`: `main`, in how many replies it is the main one, and `any`, in how many
-        it is one of all.
     """
     causes = [causes_of(verdict) for verdict in verdicts]
     main, all_of = Counter(each[0] for each in causes if each), Counter(cause for each in causes for cause in each)
@@ -274,13 +264,7 @@ def _texts(verdict: Verdict) -> Iterator[str]:
 
 
 def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]) -> frozenset[str]:
-    """Return the parameters of a call that hold a value which neither the conversation nor the tool's schema has.
-
-    Args:
-        arguments: of the call.
-        tool: that is called; None if its schema is not known.
-        texts: of the conversation.
-    """
+    """Return the parameters of a call that hold a value which neither the conversation nor the tool's schema has."""
     index = SaidIndex()
     for text in texts:
         index.add(text, ValueSource(kind="person"))

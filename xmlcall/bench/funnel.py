@@ -75,13 +75,8 @@ class Verdict:
     """What came of a reply.
 
     Args:
-        case: what was asked.
-        reached: the metrics of `METRICS` that hold.
         counted: the metrics that the reply counts for; `reached` is a part of them.
         failure: a code of why it is not right; "" if it is.
-        repairs: codes of all tolerances and conversions.
-        reply: as read.
-        row: as kept.
     """
 
     case: Case
@@ -99,15 +94,7 @@ class Verdict:
 
 
 async def read_reply(kept: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False) -> Reply:
-    """Read a kept reply as if it came from the model now.
-
-    Args:
-        kept: a round of a line of `replies.jsonl`.
-        case: what was asked.
-        way: how calls are read.
-        settings: of the run.
-        reasoning_open: the model's prompts end in an open `<think>`.
-    """
+    """Read a kept reply as if it came from the model now."""
     calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
     chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
     backend = ScriptedBackend(
@@ -123,11 +110,6 @@ async def judge_reply(
     """Judge a line of `replies.jsonl` by its last round.
 
     Args:
-        row: the line.
-        case: what was asked.
-        way: how calls are read.
-        settings: of the run.
-        reasoning_open: as for `read_reply`.
         repairs: whether what is not quite right may be repaired and converted; if not, such a reply is a failure.
     """
     if "outcome" in row:
@@ -175,12 +157,7 @@ def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
 
 
 def judge_turns(row: Mapping[str, Any], case: Case) -> list[Verdict]:
-    """Judge the turns of a conversation, each as a case of its own.
-
-    Args:
-        row: a line of `replies.jsonl`.
-        case: the conversation.
-    """
+    """Judge the turns of a conversation, each as a case of its own."""
     outcome = row["outcome"]
     pairs = zip(case.turns, outcome["turns"], strict=True)
     return [
@@ -286,11 +263,6 @@ def issue_code(issue: Issue, call: InvalidCall, case: Case) -> str:
 
     The parser leaves open whether such a parameter is one or text of the value before it, so that nothing wrong runs. Written as
     asked for, it is a parameter that the model made up: a mistake against the schema and not against the format.
-
-    Args:
-        issue: of the call.
-        call: that cannot run.
-        case: with the tools that were on offer.
     """
     declared = catalog_of(case).parameters(call.name)
     if issue.code == "ambiguous" and declared is not None and issue.path.removeprefix("$.") not in declared:
@@ -306,9 +278,6 @@ def _conversions(reply: Reply) -> list[str]:
 
 def rates(verdicts: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
     """Count each metric.
-
-    Args:
-        verdicts: of one way.
 
     Returns:
         Metric -> how many reached it, and of how many that it counts for.

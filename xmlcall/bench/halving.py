@@ -28,13 +28,7 @@ LOOKS: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pairs:
-    """Two candidates on the cases that both answered.
-
-    Args:
-        total: of these cases.
-        only_first: right only by the first.
-        only_second: right only by the second.
-    """
+    """Two candidates on the cases that both answered."""
 
     total: int
     only_first: int
@@ -52,12 +46,7 @@ class Pairs:
 
 
 def pairs(first: Answers, second: Answers) -> Pairs:
-    """Compare two candidates.
-
-    Args:
-        first: what it answered.
-        second: what it answered.
-    """
+    """Compare two candidates."""
     both = [(first[case], second[case]) for case in first if case in second]
     return Pairs(total=len(both), only_first=both.count((True, False)), only_second=both.count((False, True)))
 
@@ -66,7 +55,6 @@ def kept(default: Answers, challengers: Mapping[str, Answers]) -> list[str]:
     """Drop the worse half of those that challenge the default.
 
     Args:
-        default: what the default answered.
         challengers: name -> what each answered; of equal ones, the first is kept.
 
     Returns:
@@ -81,7 +69,6 @@ def settled(found: Pairs, *, is_last: bool) -> bool | None:
 
     Args:
         found: the default and the challenger, on cases that no choice was made by.
-        is_last: there are no more of them.
 
     Returns:
         True if it wins; False if it does not; None if that is open still.
@@ -92,9 +79,5 @@ def settled(found: Pairs, *, is_last: bool) -> bool | None:
 
 
 def looks(cases: int) -> Sequence[int]:
-    """Say after how many cases of a test it is looked at.
-
-    Args:
-        cases: of the test.
-    """
+    """Say after how many cases of a test it is looked at."""
     return [cases * look // LOOKS for look in range(1, LOOKS + 1)]

@@ -27,12 +27,6 @@ _IGNORED = re.compile(r"[ ,./\-_*^]")
 def judge(calls: Sequence[Call], tools: Sequence[Tool], answers: Sequence[Mapping[str, Any]], category: str) -> str:
     """Judge a reply's calls.
 
-    Args:
-        calls: what the model wants to run.
-        tools: what it was offered.
-        answers: per expected call `{name: {parameter: [accepted values]}}`, as in `BfclCase`.
-        category: the case's; parallel ones take any order.
-
     Returns:
         "" if right, else BFCL's error type, such as `wrong_count` or `value_error:string`.
     """
@@ -67,16 +61,7 @@ def _judge_call(call: Call, tools: Sequence[Tool], answer: Mapping[str, Any]) ->
 
 
 def judge_value(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any]) -> str:
-    """Judge the value of one parameter.
-
-    Args:
-        value: of a call that fits its schema.
-        accepted: the values that are right.
-        schema: of the parameter.
-
-    Returns:
-        "" if right, else BFCL's error type.
-    """
+    """Judge the value of one parameter."""
     expected = _type_of(schema)
     item_type = _type_of(schema.get("items", {})) if expected is list else None
     if expected is float and type(value) is int:

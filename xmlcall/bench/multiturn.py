@@ -52,13 +52,7 @@ class MultiTurnCase:
     """A task of several turns.
 
     Args:
-        id: unique in its suite.
-        category: one of `MULTI_TURN_CATEGORIES`.
         turns: what the person says in each, as messages with `role` and `content`.
-        classes: the backends whose tools are offered.
-        initial_config: the state that each of them begins with, by class.
-        path: the methods that the authors had in mind, as `class.method`.
-        withheld: turn -> the tools that are not offered before it.
         truth: the expected calls of each turn, in Python's notation; none where nothing should be called.
         disputed: nobody can be right who keeps to the tools as they are described; reported with and without these.
     """
@@ -75,15 +69,7 @@ class MultiTurnCase:
 
 
 def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
-    """Yield the tasks of a category.
-
-    Args:
-        wheel: the file of `bfcl-eval`.
-        category: one of `MULTI_TURN_CATEGORIES`.
-
-    Raises:
-        KeyError: the wheel has no such category.
-    """
+    """Yield the tasks of a category."""
     with zipfile.ZipFile(wheel) as archive:
         rows = _rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
         truths = _rows(archive, f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json")
@@ -106,15 +92,7 @@ def _rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
 
 
 def hosts_of(case: MultiTurnCase) -> tuple[StateHost, ...]:
-    """Return the tools of a task, each backend in its first state.
-
-    Args:
-        case: the task.
-
-    Raises:
-        UsageError: a package that a backend needs is not installed.
-        BackendUnavailable: BFCL's wheel cannot be fetched.
-    """
+    """Return the tools of a task, each backend in its first state."""
     withheld = {name for names in case.withheld.values() for name in names}
     long_context = "long_context" in case.category
     return tuple(
@@ -123,11 +101,7 @@ def hosts_of(case: MultiTurnCase) -> tuple[StateHost, ...]:
 
 
 class Reference:
-    """The state that the expected calls lead to; turns are judged in their order, each once.
-
-    Args:
-        case: the task.
-    """
+    """The state that the expected calls lead to; turns are judged in their order, each once."""
 
     def __init__(self, case: MultiTurnCase) -> None:
         self._truth = case.truth
@@ -140,36 +114,16 @@ class Reference:
         return Catalog(tool for host in self._hosts for tool in host.all_tools)
 
     def calls(self, turn: int) -> list[Call]:
-        """Return the expected calls of a turn.
-
-        Args:
-            turn: its number, from 0.
-        """
+        """Return the expected calls of a turn."""
         read = [read_call(text) for text in self._truth[turn]]
         return [self._host(name).named(name, positional, by_name) for name, positional, by_name in read]
 
     def replay(self, turn: int) -> list[str]:
-        """Run the expected calls of a turn.
-
-        Args:
-            turn: its number, from 0.
-
-        Returns:
-            Their results.
-        """
+        """Run the expected calls of a turn."""
         return [result_text(self._host(name).run(name, arguments)) for name, arguments in self.calls(turn)]
 
     def judge(self, turn: int, hosts: Sequence[StateHost], results: Sequence[str]) -> str:
-        """Run the expected calls of a turn and compare.
-
-        Args:
-            turn: its number, from 0.
-            hosts: the model's.
-            results: what the model's calls of this turn returned.
-
-        Returns:
-            "" if right, else `no_call`, `state` or `response`.
-        """
+        """Run the expected calls of a turn and compare."""
         expected = self.replay(turn)
         self._got.update(results)
         if not expected:
@@ -192,17 +146,10 @@ def _agrees(host: StateHost, reference: StateHost) -> bool:
 async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _MAX_STEPS, **options: Any) -> dict[str, Any]:
     """Play a task and judge it. It ends with the first wrong turn, because a task with a wrong turn is wrong.
 
-    Args:
-        case: the task.
-        backend: open; it stays so.
-        max_steps: how many replies with calls a turn may take.
-        options: of the `ToolLoop`, such as `mode`, `repair` or `max_tokens`.
-
     Returns:
         A JSON object: `id`, `category`, `valid`, `failed_turn` and `error` (None and "" if valid, else `no_call`, `state`,
         `response`, `too_many_steps` or `context_overflow`), `false_calls` (the turns with calls where none should be), `turns`
         (per turn `said`, by the person, `replies`, all that the model wrote, `calls` in order, and `stop_reason`), `usage`, and
-        `tools`, those that were called.
 
     Raises:
         BackendError: the model server failed otherwise than by a prompt that is too long.

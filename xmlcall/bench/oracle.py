@@ -22,11 +22,7 @@ _LEFT_OUT: Final = object()
 
 
 def oracle_calls(case: Case) -> list[Call]:
-    """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such.
-
-    Args:
-        case: with answers; without any there is nothing to call.
-    """
+    """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such."""
     if case.exact:
         return list(case.exact)
     if case.expects == "any_call":
@@ -36,13 +32,7 @@ def oracle_calls(case: Case) -> list[Call]:
 
 
 def calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> list[Chunk]:
-    """Return a reply that makes calls.
-
-    Args:
-        calls: in order.
-        catalog: the tools that they belong to.
-        way: how they are written.
-    """
+    """Return a reply that makes calls."""
     if way.is_native:
         return [
             Chunk(tool_calls=tuple(native_call(index, name, json_text(dict(each))) for index, (name, each) in enumerate(calls)))
@@ -69,11 +59,7 @@ def _is_valid(value: Any, schema: Any) -> bool:
 
 
 def concrete(value: Any) -> Any:
-    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list.
-
-    Args:
-        value: as BFCL lists it.
-    """
+    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list."""
     if isinstance(value, Mapping):
         return {key: each[0] for key, each in value.items() if each[0] != ""}
     return [concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value

@@ -42,11 +42,7 @@ Available tools:
 
 
 def origin_prompt(tools: Iterable[Tool]) -> str:
-    """Return the system prompt.
-
-    Args:
-        tools: on offer.
-    """
+    """Return the system prompt."""
     return _RULES + "\n".join(json.dumps(_described(tool), ensure_ascii=False) for tool in tools)
 
 

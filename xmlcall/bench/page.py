@@ -51,11 +51,7 @@ def page(runs: Sequence[Shown], *, live: str = "") -> str:
     """Render the report of runs as a page.
 
     Args:
-        runs: each with its verdicts (`report.judged`) and its report (`report.reported`).
         live: address under which `xmlcall ui` shows a run, span by span; "" for no links to there.
-
-    Returns:
-        The text of an HTML file.
     """
     template, texts = _environment().get_template("page.html.j2"), _Texts()
     columns = _columns(runs)
@@ -177,9 +173,7 @@ def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
     """Return where the page of `xmlcall ui` shows a run, or one reply of it.
 
     Args:
-        run: of the report.
         parts: the case and the way of a reply; none for the list.
-        filters: of the list.
     """
     path = "/".join(quote(part, safe="") for part in (run.folder.resolve().name, *parts))
     return f"#/recorded/run/{path}" + (f"?{urlencode(filters)}" if filters else "")

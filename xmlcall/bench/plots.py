@@ -49,15 +49,7 @@ _BAR_LEFT, _BAR_RIGHT = 128, 238
 
 
 def funnel(rates: Rates, *, name: str) -> str:
-    """Draw how many replies reach each stage, and how many are lost on the way to it.
-
-    Args:
-        rates: of one way.
-        name: unique in the page.
-
-    Returns:
-        An `svg` element.
-    """
+    """Draw how many replies reach each stage, and how many are lost on the way to it."""
     shown = [(stage, is_branch, rates[stage]) for stage, is_branch in _FUNNEL if stage in rates]
     with _canvas(len(shown) * 26 + 2) as (figure, axes):
         before: float | None = None
@@ -93,15 +85,7 @@ _PAIRS = (
 
 
 def comparison(ways: Sequence[tuple[str, Rates]], *, name: str) -> str:
-    """Draw two rates of each way with their intervals, one way below the other.
-
-    Args:
-        ways: label and rates of each.
-        name: unique in the page.
-
-    Returns:
-        An `svg` element.
-    """
+    """Draw two rates of each way with their intervals, one way below the other."""
     pair = _PAIRS[0] if any("call_correct" in rates for _, rates in ways) else _PAIRS[1]
     top, step = 40, 58
     bottom = top + len(ways) * step
@@ -146,10 +130,6 @@ def growth(categories: Mapping[str, Rates], *, name: str) -> str:
 
     Args:
         categories: the rates of each; the first number in its name is the size.
-        name: unique in the page.
-
-    Returns:
-        An `svg` element.
     """
     sizes, top, bottom = _sizes(categories), 38, 208
     with _canvas(bottom + 24) as (figure, axes):

@@ -48,11 +48,7 @@ _JOINING: Final = 2  # a calibrated threshold, and the best settings together
 
 
 def incumbent(shipped: Profile | None) -> Profile:
-    """Return the settings that hold for a model without a profile of the person's: those that others have to beat.
-
-    Args:
-        shipped: the profile that ships for the model; None if none does.
-    """
+    """Return the settings that hold for a model without a profile of the person's: those that others have to beat."""
     if shipped is None or shipped.way == "native":
         return DEFAULT
     return replace(shipped, model=DEFAULT.model, fingerprints=(), measured=None)
@@ -63,7 +59,6 @@ def candidates(native_tools: bool | None, default: Profile = DEFAULT) -> list[Pr
 
     Args:
         native_tools: what the server says of its own function calling; with False no tool would reach the model that way.
-        default: of `incumbent`.
     """
     dialects = [replace(default, dialect=name) for name in DIALECTS_TRIED if name != default.dialect]
     families = [replace(default, family=name) for name in FAMILIES if name != default.family]
@@ -73,12 +68,7 @@ def candidates(native_tools: bool | None, default: Profile = DEFAULT) -> list[Pr
 
 
 def most_replies(count: int, cases: int) -> int:
-    """Say how many replies a probe needs at most.
-
-    Args:
-        count: of the candidates, with the default.
-        cases: how many there are.
-    """
+    """Say how many replies a probe needs at most."""
     total, left, asked = count * RUNG, max((count - 1) // 2, 1) + _JOINING, RUNG
     while left > 1:
         total, left, asked = total + (left + 1) * RUNG, max(left // 2, 1), asked + RUNG
@@ -89,10 +79,6 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
     """Order cases so that those which are asked at the same time have different tools, and those behind each other the same.
 
     A slot of a model server keeps the prompt that it has read. So each set of tools is read once, by one slot.
-
-    Args:
-        cases: to be asked.
-        lanes: how many are asked at a time.
     """
     queues: list[list[Case]] = [[] for _ in range(lanes)]
     for group in sorted(by_tools(cases), key=len, reverse=True):
@@ -105,8 +91,6 @@ class Outcome:
     """What a candidate has answered.
 
     Args:
-        profile: its settings.
-        verdicts: by case.
         problem: why it was not measured, or not to the end; "" if it was.
     """
 
@@ -134,13 +118,7 @@ class Native:
     """How the server's own function calling went.
 
     Args:
-        offered: whether the server takes tools for this model.
-        reason: why it does not; "" if it does.
-        calls: replies to cases that need a call.
-        told: of these, those whose calls the server told as such.
-        leaked: those whose calls stand in the text.
         results: cases that go on behind a result and need no further call.
-        again: of these, those with a call.
     """
 
     offered: bool
@@ -157,13 +135,8 @@ class Finding:
     """What a probe found.
 
     Args:
-        outcomes: of all candidates, the default first.
         yardstick: the server's own function calling, as it tells its calls; None where it was not measured.
-        best: the candidate that was left beside the default.
         test: the default and that one, on cases that no choice was made by.
-        won: whether it replaces the default.
-        native: how the server's own function calling went.
-        replies: how many were measured or taken up.
     """
 
     outcomes: tuple[Outcome, ...]
@@ -180,13 +153,7 @@ class Finding:
         return self.best if self.won else self.outcomes[0]
 
     def profile(self, model: str, fingerprints: Sequence[str], cases: Sequence[Case]) -> Profile:
-        """Return the profile that follows.
-
-        Args:
-            model: its name.
-            fingerprints: of the model.
-            cases: of the probe.
-        """
+        """Return the profile that follows."""
         others = [each for each in self.outcomes if each is not self.chosen and each.verdicts]
         measured = Measurement(
             on=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -198,17 +165,7 @@ class Finding:
 
 
 class Probe:
-    """A probe of one model.
-
-    Args:
-        backend: open.
-        cases: in the order in which they are asked.
-        folder: of the runs.
-        default: the settings that others have to beat (see `incumbent`).
-        concurrency: requests at a time.
-        progress: told how many more replies there are.
-        note: told in a sentence what was decided.
-    """
+    """A probe of one model."""
 
     def __init__(
         self,
@@ -230,12 +187,7 @@ class Probe:
         self._runs: dict[Profile, RecordedRun] = {}
 
     async def run(self) -> Finding:
-        """Measure until a way is settled on.
-
-        Raises:
-            BackendError: the model server failed.
-            UsageError, RunError: the folder cannot be used.
-        """
+        """Measure until a way is settled on."""
         default, *challengers = self._outcomes
         asked = 0
         while asked == 0 or len(challengers) > 1:

@@ -30,11 +30,7 @@ def probe_cases() -> list[Case]:
 
 
 def by_tools(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return cases in groups with the same tools.
-
-    Args:
-        cases: in any order, which is kept within a group.
-    """
+    """Return cases in groups with the same tools."""
     groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
     for case in cases:
         groups[tuple(tool.name for tool in case.tools)].append(case)

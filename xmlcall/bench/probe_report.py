@@ -13,14 +13,7 @@ LEAKING: Final = 0.2  # share of the replies from which on calls in the text are
 
 
 def table_of_probe(finding: Finding) -> tuple[list[str], list[list[str]]]:
-    """Return the table of a probe: a row a way, the chosen one first.
-
-    Args:
-        finding: of the probe.
-
-    Returns:
-        The header and the rows, as text.
-    """
+    """Return the table of a probe: a row a way, the chosen one first."""
     header = ["way", "right calls", "rightly none", "gain over the default", "gain over the server's own"]
     yardstick = finding.yardstick if finding.yardstick and finding.yardstick.verdicts else None
     rows = [_row(each.figure().way, each, finding, yardstick) for each in _ranked(finding) if each.verdicts]
@@ -59,11 +52,7 @@ def _gain(found: Pairs) -> str:
 
 
 def sentences(finding: Finding) -> list[str]:
-    """Say what was chosen and why, and how the server's own function calling went.
-
-    Args:
-        finding: of the probe.
-    """
+    """Say what was chosen and why, and how the server's own function calling went."""
     best, test = finding.best.profile.words, finding.test
     proof = (
         f"on {test.total} cases that no choice was made by, {best} has {test.only_second} right that the default has wrong, "
@@ -75,11 +64,7 @@ def sentences(finding: Finding) -> list[str]:
 
 
 def native_words(native: Native) -> str:
-    """Say why the server's own function calling works with a model, or why it does not.
-
-    Args:
-        native: what came of it.
-    """
+    """Say why the server's own function calling works with a model, or why it does not."""
     if not native.offered:
         return native.reason
     told = f"of {native.calls} replies to questions that need a call, {native.told} came with calls"
@@ -93,10 +78,6 @@ def native_words(native: Native) -> str:
 
 def found_json(finding: Finding, profile: Profile) -> dict[str, Any]:
     """Return what a probe found, for `--json`.
-
-    Args:
-        finding: of the probe.
-        profile: that follows from it.
 
     Returns:
         `chosen`, `won`, `test`, `ways` (with their rates and what each gains over the default), `native`, `profile`, `replies`.

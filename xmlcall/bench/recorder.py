@@ -42,7 +42,6 @@ def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> di
     """Return a call as it is kept.
 
     Args:
-        event: what came of it.
         reply: the number of the reply that it came in, in its turn, from 1.
 
     Returns:
@@ -62,12 +61,7 @@ def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> di
 
 
 def kept_tools(catalog: Catalog, turns: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the tools that were called, so that it can be told which values come from their schemas.
-
-    Args:
-        catalog: what was on offer.
-        turns: the kept calls of each.
-    """
+    """Return the tools that were called, so that it can be told which values come from their schemas."""
     called = dict.fromkeys(call["name"] for calls in turns for call in calls)
     tools = [tool for name in called if (tool := catalog.get(name))]
     return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]

@@ -29,10 +29,6 @@ _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 async def judged(run: RecordedRun, *, repairs: bool = True) -> dict[str, list[Verdict]]:
     """Judge all replies of a run with this version's parser.
 
-    Args:
-        run: open.
-        repairs: whether replies may be repaired.
-
     Returns:
         Way -> its verdicts, in the order of the cases; of a conversation, one for each turn.
     """
@@ -51,10 +47,6 @@ async def judged(run: RecordedRun, *, repairs: bool = True) -> dict[str, list[Ve
 
 def reported(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> dict[str, Any]:
     """Return the report of a run.
-
-    Args:
-        run: what was measured.
-        verdicts: from `judged`.
 
     Returns:
         `run`, `cases` (how many there are), and by way `answered`, `metrics`, `undisputed` (without disputed cases), `failures`,
@@ -119,9 +111,6 @@ def cached_share(verdicts: Iterable[Verdict]) -> float | None:
     What was read to find out whether the question needs a tool counts as read for the reply: a decision that pushes the
     conversation out of the cache would else look like a full cache, since it has just read it again.
     The first question behind a longer conversation reads what is new of that, so the mean tells how many questions there were.
-
-    Args:
-        verdicts: of one way.
     """
     rounds = (kept for verdict in verdicts for kept in verdict.row["rounds"])
     shares = [1 - _read_anew(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _tells_cache(kept.get("usage"))]
@@ -169,14 +158,7 @@ _SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if nam
 
 
 def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of a report: a row a metric, a column a way.
-
-    Args:
-        report: from `reported`.
-
-    Returns:
-        The header and the rows, as text.
-    """
+    """Return the table of a report: a row a metric, a column a way."""
     ways = report["ways"]
     rows = [
         [metric, *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
@@ -198,9 +180,6 @@ def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str
 
     A cell tells how many replies have it as their main cause, and in brackets how many have it at all.
 
-    Args:
-        report: from `reported`.
-
     Returns:
         The header and the rows, as text; no rows if every reply is right.
     """
@@ -215,11 +194,7 @@ def _cause_cell(counts: Mapping[str, int] | None) -> str:
 
 
 def asked(run: RecordedRun) -> set[str]:
-    """Return the ids that a complete run has verdicts on.
-
-    Args:
-        run: open.
-    """
+    """Return the ids that a complete run has verdicts on."""
     return {
         f"{case.id}#{number}" if number else case.id
         for case in run.cases
@@ -229,11 +204,6 @@ def asked(run: RecordedRun) -> set[str]:
 
 def compared(first: Sequence[Verdict], second: Sequence[Verdict], *, left: int = 0) -> dict[str, Any]:
     """Compare two ways, or two runs, on the cases that both answered.
-
-    Args:
-        first: verdicts of one.
-        second: verdicts of the other.
-        left: cases that both will still answer.
 
     Returns:
         Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `sequential` says

@@ -71,10 +71,6 @@ ABOUT = _object(
 
 
 def conversation(turns: int) -> dict[str, Any]:
-    """Return the schema of a line of `replies.jsonl` that holds all that is needed to judge the turns of a conversation again.
-
-    Args:
-        turns: how many there are.
-    """
+    """Return the schema of a line of `replies.jsonl` that holds all that is needed to judge the turns of a conversation again."""
     played = _array(_TALK_TURN, minItems=turns, maxItems=turns)
     return _object("outcome", outcome=_object("folder", "turns", folder=_STRING, turns=played))

@@ -58,19 +58,10 @@ async def execute(
     """Answer what is not answered yet.
 
     Args:
-        run: open; replies are added to it.
-        ways: of calling.
-        subject: what is measured.
-        cases: of the run, those that are asked now; None for all.
-        concurrency: requests at the same time.
         progress: told how many more requests are answered; first, how many were before.
-        failed: told of each request that got no answer.
 
     Returns:
         How many requests got no answer; None if the run was given up because the server fails, with requests left unasked.
-
-    Raises:
-        UsageError: from `check_ways`.
     """
     cases = run.cases if cases is None else cases
     check_ways(cases, ways)
@@ -106,15 +97,7 @@ async def execute(
 
 
 def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
-    """Check that cases can be asked in all ways.
-
-    Args:
-        cases: of a run.
-        ways: of calling.
-
-    Raises:
-        UsageError: a suite cannot be played in one of the ways.
-    """
+    """Check that cases can be asked in all ways."""
     if any(not way.offers for way in ways) and any(case.expects != "talk" for case in cases):
         raise UsageError("--way none plays conversations only: --suite ordinary or talk")
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
@@ -178,16 +161,7 @@ async def _played(
     settings: Settings,
     **more: Any,
 ) -> dict[str, Any]:
-    """Play a task of several turns or a conversation; it is judged at once, because only then is there a state to judge.
-
-    Args:
-        play: which plays it, with options of `ToolLoop`.
-        case: what is played.
-        way: native, or one with our prompt.
-        backend: open.
-        settings: of the run.
-        more: options in place of those that follow from the settings.
-    """
+    """Play a task of several turns or a conversation; it is judged at once, because only then is there a state to judge."""
     started = backend.clock()
     options: dict[str, Any] = {
         "mode": ("native" if way.reads_text else "native-only") if way.is_native else "xml",
@@ -349,9 +323,6 @@ async def _next(chunks: AsyncGenerator[Chunk], end: float) -> Chunk | None:
 
 class PatientBackend(KeptOpen):
     """A backend whose replies end, and that tries a request again which fails before its reply begins.
-
-    Args:
-        backend: open; it stays so.
 
     Attributes:
         broke_off: the last reply ended in a failure after it had begun.

@@ -18,22 +18,12 @@ Scores = dict[str, dict[str, dict[str, Any]]]
 
 
 def keep_scores(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> None:
-    """Write `scores.json` into the folder of a run.
-
-    Args:
-        run: what was measured.
-        verdicts: from `report.judged`.
-    """
+    """Write `scores.json` into the folder of a run."""
     keep(run.folder, scores_of(verdicts))
 
 
 def keep(folder: Path, scores: Scores) -> None:
-    """Write `scores.json` into a folder.
-
-    Args:
-        folder: of a run.
-        scores: of its verdicts.
-    """
+    """Write `scores.json` into a folder."""
     text = json.dumps(scores, ensure_ascii=False, indent=0)
     write_whole(folder / "scores.json", text + "\n")
 
@@ -41,29 +31,14 @@ def keep(folder: Path, scores: Scores) -> None:
 def changes(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> list[dict[str, Any]]:
     """Tell which verdicts differ from those that were kept.
 
-    Args:
-        run: what was measured.
-        verdicts: of now.
-
     Returns:
         Per difference `way`, `case`, `before` and `now`: the metrics that a reply reached, and its failure.
-
-    Raises:
-        RunError: what was kept is damaged.
     """
     return changed(run.folder, scores_of(verdicts))
 
 
 def changed(folder: Path, now: Scores) -> list[dict[str, Any]]:
-    """Tell which scores differ from those that were kept (see `changes`).
-
-    Args:
-        folder: of a run.
-        now: the scores of now.
-
-    Raises:
-        RunError: what was kept is damaged.
-    """
+    """Tell which scores differ from those that were kept (see `changes`)."""
     file = folder / "scores.json"
     before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it anew") if file.exists() else {}
     return [
@@ -75,11 +50,7 @@ def changed(folder: Path, now: Scores) -> list[dict[str, Any]]:
 
 
 def scores_of(verdicts: Mapping[str, Sequence[Verdict]]) -> Scores:
-    """Return what is kept of verdicts.
-
-    Args:
-        verdicts: by way.
-    """
+    """Return what is kept of verdicts."""
     return {
         way: {
             verdict.case.id: {"reached": sorted(verdict.reached), "failure": verdict.failure, "repairs": sorted(verdict.repairs)}

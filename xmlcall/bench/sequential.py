@@ -42,9 +42,6 @@ class Standing:
     Args:
         decision: `better` or `worse`: the interval leaves out 0. `no difference that matters`: the interval lies within
             `MATTERS` points of 0. `cannot tell`: neither, and no outcome of the pairs left could change that. `go on`: the rest.
-        estimate: wins less losses, in percentage points of all pairs.
-        low: of the interval, in points; -100 to 100.
-        high: of the interval.
     """
 
     decision: Decision
@@ -57,14 +54,7 @@ def verdict(wins: int, losses: int, ties: int, left: int, *, alpha: float = 0.05
     """Say which of two is better; it may be asked after every pair, and the first decision counts.
 
     Args:
-        wins: pairs that only the one in question has right.
-        losses: pairs that only the other has right.
-        ties: pairs that both have right, or both wrong.
-        left: pairs still to come.
         alpha: how often the interval may ever leave out the true difference; above 0, below 1.
-
-    Raises:
-        UsageError: a count is below 0, or `alpha` out of range.
     """
     if min(wins, losses, ties, left) < 0 or not 0 < alpha < 1:
         raise UsageError(f"expected counts from 0 on and alpha between 0 and 1, got {(wins, losses, ties, left)} and {alpha:g}")

@@ -14,12 +14,7 @@ __all__ = ["area", "assignment", "mcnemar", "slope", "wilson"]
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:
-    """Return the Wilson 95 % interval of a rate, as shares from 0 to 1.
-
-    Args:
-        count: how many.
-        total: of how many; of none, nothing is known.
-    """
+    """Return the Wilson 95 % interval of a rate, as shares from 0 to 1."""
     if not total:
         return 0.0, 1.0
     z = statistics.NormalDist().inv_cdf(0.975)
@@ -30,33 +25,19 @@ def wilson(count: int, total: int) -> tuple[float, float]:
 
 
 def mcnemar(only_first: int, only_second: int) -> float:
-    """Return the p-value of the exact McNemar test: could both be equally good?
-
-    Args:
-        only_first: pairs in which only the first is right.
-        only_second: pairs in which only the second is right.
-    """
+    """Return the p-value of the exact McNemar test: could both be equally good?"""
     total = only_first + only_second
     tail = sum(math.comb(total, count) for count in range(min(only_first, only_second) + 1))
     return min(2 * tail / (1 << total), 1.0)
 
 
 def area(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """Return the area under the ROC curve: how often one of the first is higher than one of the second; 0.5 is chance.
-
-    Args:
-        higher: not empty.
-        lower: not empty.
-    """
+    """Return the area under the ROC curve: how often one of the first is higher than one of the second; 0.5 is chance."""
     return float(_scipy_stats().mannwhitneyu(higher, lower).statistic) / (len(higher) * len(lower))
 
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
-    """Return how fast y grows with x, by least squares.
-
-    Args:
-        points: (x, y), with at least two different x.
-    """
+    """Return how fast y grows with x, by least squares."""
     return float(_scipy_stats().linregress([x for x, _ in points], [y for _, y in points]).slope)
 
 

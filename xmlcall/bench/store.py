@@ -58,14 +58,7 @@ class RunError(XmlcallError):
 
 
 class RecordedRun:
-    """An open run.
-
-    Args:
-        folder: where it is.
-        about: what `run.json` says.
-        cases: in the order drawn.
-        replies: lines of `replies.jsonl`.
-    """
+    """An open run."""
 
     def __init__(self, folder: Path, about: dict[str, Any], cases: list[Case], replies: list[dict[str, Any]]) -> None:
         self.folder, self.about, self.cases, self.replies = folder, about, cases, replies
@@ -73,11 +66,7 @@ class RecordedRun:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from adding to the run, and begin with what is there: a line that was cut is taken away.
-
-        Raises:
-            RunError: one is at it.
-        """
+        """Keep other processes from adding to the run, and begin with what is there: a line that was cut is taken away."""
         with _locked(self.folder):
             file = self.folder / "replies.jsonl"
             _unpack_replies(file)
@@ -96,38 +85,20 @@ class RecordedRun:
         return {reply["key"] for reply in self.replies}
 
     def add(self, reply: dict[str, Any]) -> None:
-        """Write a reply; when this returns, it is on its way to the disk whole.
-
-        Args:
-            reply: a JSON object with `key`.
-        """
+        """Write a reply; when this returns, it is on its way to the disk whole."""
         self.replies.append(reply)
         line = json.dumps(reply, ensure_ascii=False) + "\n"
         with open(self.folder / "replies.jsonl", "ab") as file:
             file.write(line.encode("utf-8", "surrogatepass"))
 
     def of_way(self, way: str) -> list[tuple[Case, dict[str, Any]]]:
-        """Return the cases of a way that have a reply, in the order drawn.
-
-        Args:
-            way: its name.
-        """
+        """Return the cases of a way that have a reply, in the order drawn."""
         found = {reply["case"]: reply for reply in self.replies if reply["way"] == way}
         return [(case, found[case.id]) for case in self.cases if case.id in found]
 
 
 def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> RecordedRun:
-    """Begin a run, or go on with the one in a folder.
-
-    Args:
-        folder: new, empty, or a run of the same configuration.
-        about: what is measured with what.
-        cases: to be asked.
-
-    Raises:
-        UsageError: the folder holds something else, or a run of another configuration.
-        RunError: another process begins a run there, or the run is damaged.
-    """
+    """Begin a run, or go on with the one in a folder."""
     about = {"format": _FORMAT, **about}
     folder.mkdir(parents=True, exist_ok=True)
     names = {file.name for file in folder.iterdir()}
@@ -173,12 +144,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def write_whole(file: Path, content: str | bytes) -> None:
-    """Replace a file at once: readers see its old content or its new content, never a part.
-
-    Args:
-        file: to be replaced.
-        content: of the file; text is written as UTF-8.
-    """
+    """Replace a file at once: readers see its old content or its new content, never a part."""
     part = file.with_name(file.name + ".part")
     part.write_bytes(content.encode() if isinstance(content, str) else content)
     part.replace(file)
@@ -188,18 +154,7 @@ def write_whole(file: Path, content: str | bytes) -> None:
 
 
 def open_file(folder: Path, name: str) -> BinaryIO:
-    """Open `cases.jsonl` or `replies.jsonl` of a run, packed or not.
-
-    Args:
-        folder: of the run.
-        name: of the file.
-
-    Returns:
-        Its bytes, uncompressed; it can be sought in.
-
-    Raises:
-        FileNotFoundError: the run has none.
-    """
+    """Open `cases.jsonl` or `replies.jsonl` of a run, packed or not."""
     if (folder / name).is_file():
         return open(folder / name, "rb")
     packed = _shared_cases(folder) if name == "cases.jsonl" else folder / f"{name}.gz"
@@ -207,15 +162,7 @@ def open_file(folder: Path, name: str) -> BinaryIO:
 
 
 def pack(folder: Path) -> None:
-    """Compress a finished run, and keep its cases once for all runs that have the same.
-
-    Args:
-        folder: of the run.
-
-    Raises:
-        UsageError: there is none.
-        RunError: it is damaged, or another process is adding to it.
-    """
+    """Compress a finished run, and keep its cases once for all runs that have the same."""
     run = read_run(folder)
     with run.locked():
         cases, replies = folder / "cases.jsonl", folder / "replies.jsonl"
@@ -249,15 +196,7 @@ def _unpack_replies(file: Path) -> None:
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """Read a run.
-
-    Args:
-        folder: of `xmlcall bench run --out`.
-
-    Raises:
-        UsageError: there is none, or it is of another format.
-        RunError: it is damaged.
-    """
+    """Read a run."""
     about = read_about(folder)
     run = RecordedRun(folder, about, _read_cases(folder, about), _read_replies(folder, REPLY))
     _check_conversations(run)
@@ -265,15 +204,7 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Read what a run says of itself.
-
-    Args:
-        folder: of the run.
-
-    Raises:
-        UsageError: there is none, or it is of another format.
-        RunError: it is damaged.
-    """
+    """Read what a run says of itself."""
     if not (folder / "run.json").is_file():
         raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
     about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
@@ -284,16 +215,7 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def read_json(file: Path, schema: Mapping[str, Any], remedy: str) -> Any:
-    """Read a file of a run.
-
-    Args:
-        file: JSON.
-        schema: that its content must fit.
-        remedy: what to do if it does not.
-
-    Raises:
-        RunError: it does not.
-    """
+    """Read a file of a run."""
     content = _parsed(_decoded(file.read_bytes(), file, remedy), file, remedy)
     _check(content, schema, file, remedy)
     return content
@@ -400,15 +322,7 @@ def _shortened(text: str) -> str:
 
 
 def request_key(way: Way, case: Case, messages: Iterable[Message], settings: Settings, model: str) -> str:
-    """Hash a request: the same key, the same reply to expect.
-
-    Args:
-        way: how tools are offered.
-        case: whose tools are sent, if the way is native.
-        messages: the conversation.
-        settings: of the run.
-        model: its name.
-    """
+    """Hash a request: the same key, the same reply to expect."""
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []
     request = [model, way.name, case.id, [[message.role, message.content] for message in messages], tools, settings.to_json()]
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()

@@ -36,37 +36,19 @@ _ROUNDS = 50  # replies of those who write the same again: more than feedback an
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is measured.
-
-    Args:
-        name: for people.
-        backend: the backend that answers a case in a way; open.
-    """
+    """What is measured."""
 
     name: str
     backend: Callable[[Case, Way], Backend]
 
 
 def model_subject(backend: Backend) -> Subject:
-    """Return a model as subject.
-
-    Args:
-        backend: open; it answers every case.
-    """
+    """Return a model as subject."""
     return Subject(name=backend.model, backend=lambda case, way: backend)
 
 
 def stand_in(name: str, cases: list[Case]) -> Subject:
-    """Return a stand-in.
-
-    Args:
-        name: of `STAND_INS`.
-        cases: of the run; the mutator goes by their order.
-
-    Raises:
-        UsageError: the mutator is to talk.
-        BackendUnavailable: the data behind tasks of several turns cannot be fetched.
-    """
+    """Return a stand-in."""
     if name == "mutator" and any(case.expects == "talk" for case in cases):
         raise UsageError("the mutator damages replies that are judged one by one, a conversation goes on: use oracle or garbage")
     place = {case.id: number for number, case in enumerate(cases)}

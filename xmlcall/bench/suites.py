@@ -79,14 +79,7 @@ def _format_sensitivity() -> list[Case]:
 
 
 def tasks_of(cases: Iterable[Case]) -> dict[str, MultiTurnCase]:
-    """Return the tasks of several turns behind cases that expect one, by id.
-
-    Args:
-        cases: of any suite.
-
-    Raises:
-        BackendUnavailable: their data cannot be fetched.
-    """
+    """Return the tasks of several turns behind cases that expect one, by id."""
     wanted = {case.id: case.category for case in cases if case.expects == "task"}
     categories = dict.fromkeys(wanted.values())
     return {task.id: task for name in categories for task in read_multi_turn(bfcl_wheel(), name) if task.id in wanted}
@@ -147,18 +140,7 @@ _BLOCKS: dict[str, Callable[[Case], Any]] = {
 
 
 def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
-    """Return the cases of a suite, or a sample of them.
-
-    Args:
-        suite: a name of `SUITES`.
-        limit: how many at most; None for all.
-        seed: of the sample.
-        half: which half of the sample.
-
-    Raises:
-        UsageError: there is no such suite.
-        BackendUnavailable: its data cannot be fetched.
-    """
+    """Return the cases of a suite, or a sample of them."""
     if suite not in SUITES:
         raise UsageError(f"unknown suite {suite!r}; known: {', '.join(SUITES)}")
     drawn = sample(SUITES[suite][0](), limit=limit, seed=seed, half=half)
@@ -172,8 +154,6 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
     """Draw cases, the same number of each category as far as there are enough, in turns.
 
     Args:
-        cases: of a suite.
-        limit: how many at most.
         seed: the same seed draws the same cases; a larger limit draws those of a smaller one and more.
         half: every other case of each category, or the cases whose half is settled.
     """

@@ -59,19 +59,11 @@ class Settings:
     """What is the same for all cases and ways of a run.
 
     Args:
-        lang: language of the prompts.
-        parallel: whether one reply may hold several calls.
-        reminder: whether the person's message ends in a reminder of the tools.
-        max_tokens: of each reply.
-        temperature: of the sampling.
-        seed: of the sampling and of the choice of cases.
         feedback: how many times a reply without a valid call is answered with what is wrong.
         call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
             in the ways that have a reminder; or `auto` (see `tool_need`).
-        family: of our prompts (see `prompting.families`); None for the default one.
         tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
             leaves it to `ToolLoop` in tasks and conversations.
-        whole_tokens: up to which tools are shown whole nevertheless; None for `tool_tokens`.
     """
 
     lang: str = "en"
@@ -96,11 +88,9 @@ class Way:
     """A way of calling.
 
     Args:
-        name: what people type.
         dialect: the wire format that the prompt asks for; "" for the server's own function calling.
         asked: codes of repairs that are none here, because the prompt asks for what they mend.
         reads_text: calls count that the server's own function calling left in the text.
-        offers: whether the model has tools at all; in conversations only.
     """
 
     name: str
@@ -135,26 +125,14 @@ _WAYS = {
 
 
 def way_of(name: str) -> Way:
-    """Return a way by its name.
-
-    Args:
-        name: `xml`, `native`, `native+read`, `origin` or the name of a dialect.
-
-    Raises:
-        UsageError: there is no such way.
-    """
+    """Return a way by its name."""
     if name not in _WAYS:
         raise UsageError(f"unknown way of calling {name!r}; known: {', '.join(_WAYS)}")
     return _WAYS[name]
 
 
 def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
-    """Return the way and the settings in which a profile has a model asked.
-
-    Args:
-        profile: of the model.
-        settings: what else holds.
-    """
+    """Return the way and the settings in which a profile has a model asked."""
     if profile.way == "native":
         return way_of("native+read"), settings
     threshold = None if profile.call_threshold == "off" else profile.call_threshold
@@ -164,12 +142,7 @@ def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
 
 
 def format_of(way: Way, settings: Settings) -> PromptFormat:
-    """Return how a model is spoken to in a way; where its server finds the calls, what is told of them is told as in `xml`.
-
-    Args:
-        way: of calling.
-        settings: of the run.
-    """
+    """Return how a model is spoken to in a way; where its server finds the calls, what is told of them is told as in `xml`."""
     return PromptFormat(
         dialect=way.dialect or ENGLISH.dialect,
         lang=settings.lang,
@@ -184,10 +157,6 @@ def conversation(
     """Return the messages of a case as the model gets them.
 
     Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-        needs_tool: False if it was decided that the question needs no tool.
         describes: whether tools that fit the question are described behind it, where tools are shown in part.
     """
     catalog, format = catalog_of(case), format_of(way, settings)
@@ -207,14 +176,7 @@ def conversation(
 
 
 def feedback_of(way: Way, case: Case, settings: Settings, calls: Iterable[ToolCall | InvalidCall]) -> Message:
-    """Return what a model is told of calls none of which can run.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-        calls: of its reply.
-    """
+    """Return what a model is told of calls none of which can run."""
     catalog, format = read_catalog(way, case, settings), format_of(way, settings)
     return results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"]))
 
@@ -225,14 +187,7 @@ def _follows_result(case: Case) -> bool:
 
 
 def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return the messages that a kept reply answers, which depend on what was decided.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-        rounds: of the kept reply.
-    """
+    """Return the messages that a kept reply answers, which depend on what was decided."""
     first: Mapping[str, Any] = rounds[0] if rounds else {}
     if first.get("begun"):
         return conversation(way, case, replace(settings, reminder=False))
@@ -246,9 +201,6 @@ def kept_odds(kept: Mapping[str, Any]) -> float | None:
     """Return what was held against the threshold of a kept reply; None if nothing was decided.
 
     Until 2026-11-25 what the tool's name in a call told was added: `moved` and `named`, in nats.
-
-    Args:
-        kept: a round.
     """
     if (odds := kept.get("score", kept.get("log_odds"))) is None:
         return None
@@ -258,32 +210,14 @@ def kept_odds(kept: Mapping[str, Any]) -> float | None:
 
 
 def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> tuple[Message, ...]:
-    """Return the messages of a case after it was decided whether it needs a tool.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-        need: what was decided; None if nothing was.
-    """
+    """Return the messages of a case after it was decided whether it needs a tool."""
     if need is None or not need.is_sure:
         return conversation(way, case, settings)
     return conversation(way, case, replace(settings, reminder=not need.begun and settings.reminder), needs_tool=need.needs_tool)
 
 
 async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, scores: Scores | None = None) -> ToolNeed | None:
-    """Ask a model whether a case needs a tool, if the settings have a threshold for that.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        backend: open.
-        settings: of the run.
-        scores: kept for the cases that follow; None keeps none.
-
-    Raises:
-        BackendError: the model server failed, or tells no probabilities.
-    """
+    """Ask a model whether a case needs a tool, if the settings have a threshold for that."""
     if settings.call_threshold is None or not (way.is_ours and settings.reminder) or _follows_result(case):
         return None
     request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
@@ -294,13 +228,7 @@ async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, sc
 
 
 def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
-    """Return how the tools of a case are described to the model.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-    """
+    """Return how the tools of a case are described to the model."""
     catalog, format = catalog_of(case), format_of(way, settings)
     if settings.tool_tokens is not None and way.is_ours:
         budget = Budget(whole=settings.whole_tokens or settings.tool_tokens, parts=settings.tool_tokens)
@@ -309,24 +237,12 @@ def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
 
 
 def read_catalog(way: Way, case: Case, settings: Settings) -> Catalog:
-    """Return the tools that a reply may call: those of the case, and one of ours where those are shown in part.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-    """
+    """Return the tools that a reply may call: those of the case, and one of ours where those are shown in part."""
     return catalog_of(case) if settings.tool_tokens is None else offered_of(way, case, settings).catalog
 
 
 def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
-    """Return the messages of a case as a model is asked whether it needs a tool.
-
-    Args:
-        way: how tools are offered.
-        case: the question.
-        settings: of the run.
-    """
+    """Return the messages of a case as a model is asked whether it needs a tool."""
     return conversation(way, case, replace(settings, reminder=False), describes=False)
 
 
@@ -338,16 +254,7 @@ def catalog_of(case: Case) -> Catalog:
 def generation(
     way: Way, case: Case, messages: tuple[Message, ...], server: Capabilities, settings: Settings, begun: str = ""
 ) -> Machine[Generated]:
-    """Return what generates a reply.
-
-    Args:
-        way: how calls are read.
-        case: the question.
-        messages: the conversation so far.
-        server: what is known of it.
-        settings: of the run.
-        begun: how the reply begins, written for the model.
-    """
+    """Return what generates a reply."""
     catalog = read_catalog(way, case, settings)
     request = CompletionRequest(
         messages=messages,
@@ -368,10 +275,6 @@ def prompt_hash(way: Way, settings: Settings) -> str:
     """Hash the prompts of a way around a fixed tool, to tell whether two runs used the same.
 
     With a call threshold there are three: one for each decision, and the usual one where nothing is decided.
-
-    Args:
-        way: how tools are offered.
-        settings: of the run.
     """
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))

@@ -314,7 +314,6 @@ def wire_cases(count: int = 240, seed: int = 1) -> list[Case]:
     """Draw the cases, as evenly from all categories as they last.
 
     Args:
-        count: how many; of `long` there are never more than a few.
         seed: the same seed gives the same cases, and fewer of them with a smaller count.
     """
     places = sorted((index, category) for category in CATEGORIES for index in range(min(count, _MOST.get(category, count))))

@@ -15,13 +15,8 @@ _NEVER: Final = frozenset({"echo", "mentioned-call", "not-said", "truncated-call
 def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
     """Return a call that does not fit its tool's schema, with its arguments as they are.
 
-    Args:
-        call: whole, and nobody else's.
-        catalog: what was offered.
-
     Returns:
         None if its tool is not known, or if what it wrote is no list of arguments, a copy, or holds a made up
-        value: nobody may run those.
     """
     tool = catalog.get(catalog.meant_by(call.name) or "")
     codes = {issue.code for issue in call.issues}

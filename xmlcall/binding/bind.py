@@ -67,8 +67,6 @@ def bind_argument(argument: RawArgument, tool: Tool, tools: Tools) -> Any:
     """Type one argument by its own schema, as `bind` will in the whole call: for a call that is still being written.
 
     Args:
-        argument: complete, with the parameter's exact name.
-        tool: one of `tools`.
         tools: what was offered; a Catalog, so that the tool's validator is compiled once.
 
     Returns:

@@ -59,12 +59,7 @@ class Ambiguous:
 
 
 class Fitter:
-    """Mends values for one tool.
-
-    Args:
-        validator: of the tool's whole schema.
-        root: that schema, for `$ref`.
-    """
+    """Mends values for one tool."""
 
     def __init__(self, validator: Any, root: Mapping[str, Any]) -> None:
         self._validator = validator
@@ -73,17 +68,7 @@ class Fitter:
         self._entered: set[tuple[int, int]] = set()  # (value, schema) under way: a schema that leads back to itself ends here
 
     def fit(self, value: Any, schema: Any, path: str, depth: int = MAX_DEPTH) -> Fit | Ambiguous | None:
-        """Read a value as its schema asks.
-
-        Args:
-            value: JSON, or the text of it.
-            schema: a part of the root schema.
-            path: of the value, for repairs.
-            depth: levels that may still be entered.
-
-        Returns:
-            The reading with the fewest liberties; None if there is none.
-        """
+        """Read a value as its schema asks."""
         if isinstance(value, _UntypedText) and (other := other_than_string(value, schema, self._validator)) is not MISSING:
             return Fit(other)
         if is_valid(self._validator, value, schema):
@@ -296,10 +281,6 @@ def is_word_for_nothing(value: Any, kinds: frozenset[str] | None) -> bool:
     """Say whether a value that breaks its schema is a word for nothing, such as `N/A` for a number or outside of an enum.
 
     A list and an object have only the empty text: `None` for a list may mean that it is empty.
-
-    Args:
-        value: as written, or as JSON has it.
-        kinds: JSON types that the schema names.
     """
     if not isinstance(value, str):
         return False

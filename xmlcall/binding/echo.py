@@ -62,8 +62,6 @@ class Sources:
     """Texts by others that stand before the model.
 
     Args:
-        said: by people and by tools, in results.
-        described: by servers, about their tools.
         instructions: by the program that asks; it may show calls to be followed.
         offered: the tools that the prompt shows, callable or not; None if they are those that may be called.
         shown: what stands before the model of all these as it is shown, where a call may be made of several words.
@@ -81,7 +79,6 @@ class Sources:
         """Say whether a call stands in what people, tools or servers wrote, in whatever way it is written there.
 
         Args:
-            raw: the call.
             catalog: of the tools that may be called: all that their schemas name is shown to the model.
         """
         others, bare = self._others(catalog), self._bare(_signs_of(raw))
@@ -93,13 +90,7 @@ class Sources:
         return is_same and any(form in text for form in wordy for text in bare)
 
     def show(self, name: str, dialect: str, catalog: Catalog) -> bool:
-        """Say whether the beginning of a call of a tool stands in what others wrote.
-
-        Args:
-            name: of the tool.
-            dialect: in which the call is written.
-            catalog: of the tools that may be called.
-        """
+        """Say whether the beginning of a call of a tool stands in what others wrote."""
         others, bare = self._others(catalog), self._bare("")
         if any(skeleton(sign + name) in text for sign in "<>=" for text in others):
             return True
@@ -128,13 +119,7 @@ class Sources:
 
 
 def _forms(raw: RawCall, catalog: Catalog, bare: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Return how a call may stand in a text: skeletons of it, and its letters.
-
-    Args:
-        raw: the call.
-        catalog: of the tools that may be called.
-        bare: letters of the texts.
-    """
+    """Return how a call may stand in a text: skeletons of it, and its letters."""
     written = {skeleton(raw.text), skeleton(unquoted(raw.text))} - {""}
     if raw.dialect != "native":
         return written, set(_letters_of(raw))
@@ -198,14 +183,8 @@ def _on_offer(catalog: Catalog) -> str:
 def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) -> InvalidCall | None:
     """Find a call that the model copied.
 
-    Args:
-        call: what it wrote.
-        catalog: what was offered.
-        sources: what others wrote.
-
     Returns:
         The call as an InvalidCall with issues `echo`, at `$` if the call was somebody's, else at each value of our example; or
-        None.
     """
     if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
@@ -218,41 +197,23 @@ def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) ->
 
 
 def words_of(tool: Tool) -> str:
-    """Return what a server says in the description of a tool: its own and those of its parameters, from which no call is copied.
-
-    Args:
-        tool: as a server lists it.
-    """
+    """Return what a server says of a tool: its description and those of its parameters, from which no call is copied."""
     values = (value for node in nodes(tool.input_schema) for value in node.values())
     return "\n".join([tool.description, *(value for value in values if isinstance(value, str))])
 
 
 def may_be_placeholder(name: str, text: str) -> bool:
-    """Say whether a text that is still being written can become a placeholder, or is one.
-
-    Args:
-        name: of its parameter.
-        text: so far.
-    """
+    """Say whether a text that is still being written can become a placeholder, or is one."""
     return placeholder(name).startswith(text)
 
 
 def has_placeholder(name: str, value: Any) -> bool:
-    """Say whether a value holds a placeholder of its parameter, or of a field in it.
-
-    Args:
-        name: of the parameter.
-        value: as bound.
-    """
+    """Say whether a value holds a placeholder of its parameter, or of a field in it."""
     return any(_placeholders_in(name, value))
 
 
 def examples_of(tool: Tool) -> list[dict[str, Any]]:
-    """Return what the example of a tool invents, parameter -> value; none where that is no evidence.
-
-    Args:
-        tool: one that was offered.
-    """
+    """Return what the example of a tool invents, parameter -> value; none where that is no evidence."""
     shown = invented_arguments(tool)
     return [{name: value for name, (value, _) in shown.items()}] if _is_evidence(_values(shown)) else []
 

@@ -216,37 +216,17 @@ class Said:
 
 
 def said_before(texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = ()) -> Said:
-    """Return what was said before a call: the numbers of earlier turns count where the request points back.
-
-    Args:
-        texts: all of it but the model's own calls.
-        request: the person's last words.
-        results: of this turn.
-        own: calls that the model made in this turn.
-    """
+    """Return what was said before a call: the numbers of earlier turns count where the request points back."""
     return Said(texts, None if _POINTS_BACK.search(request) else (request, *results), own)
 
 
 def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
-    """Return the parameters whose values nobody said, in the order of the call.
-
-    Args:
-        arguments: of a call that fits the schema.
-        tool: that is called.
-        said: what was said before.
-    """
+    """Return the parameters whose values nobody said, in the order of the call."""
     return tuple(name for name, value in arguments.items() if _is_groundless(name, value, arguments, tool, said))
 
 
 def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
-    """Say whether a value was said, whatever the rest of its call will be: it counts as worked out from no number.
-
-    Args:
-        name: of the parameter.
-        value: of it.
-        tool: that is called.
-        said: what was said before.
-    """
+    """Say whether a value was said, whatever the rest of its call will be: it counts as worked out from no number."""
     return not _is_groundless(name, value, None, tool, said)
 
 
@@ -260,13 +240,6 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
 
     A tool that writes is called where the request asks to keep, send or change something. A call that was answered before is made
     again only where the request says so.
-
-    Args:
-        arguments: of a call, as bound or as written.
-        tool: that is called.
-        said: what was said before.
-        request: the person's last words.
-        earlier: calls of this conversation, whose results stand in it.
     """
     own, again = Said([request]), [each.arguments for each in earlier if each.name == tool.name]
     if (may_write(tool) and not _asks_to_change(request, own, tool)) or (arguments in again and not _ANEW.search(request)):
@@ -288,32 +261,18 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
 
 
 def speaks_of(request: str, tool: Tool) -> bool:
-    """Say whether a request has a word from the name of a tool that only reads, other than its verb: "What is the weather?".
-
-    Args:
-        request: the person's last words.
-        tool: that was called for it.
-    """
+    """Say whether a request has a word from the name of a tool that only reads, other than its verb: "What is the weather?"."""
     words = [word for word in words_of_name(tool.name) if word not in READING_VERBS]
     return only_reads(tool) and not Said([request]).stems.isdisjoint(Said([" ".join(words)]).stems)
 
 
 def asks_for_change(request: str) -> bool:
-    """Say whether a request has a word of keeping, sending or changing something.
-
-    Args:
-        request: the person's last words.
-    """
+    """Say whether a request has a word of keeping, sending or changing something."""
     return bool(_ASKS_TO_CHANGE.search(request))
 
 
 def only_asks_to_find(request: str, tool: Tool) -> bool:
-    """Say whether a request asks to find something out where a tool writes: it buys tickets for "Find out if there are events".
-
-    Args:
-        request: the person's last words.
-        tool: that is called for it.
-    """
+    """Say whether a request asks to find something out where a tool writes: tickets for "Find out if there are events"."""
     verb = writing_verb(tool)
     if not verb or verb in _DO_ANYTHING or not _ASKS_TO_FIND.search(request):
         return False
@@ -391,20 +350,12 @@ def _folded(text: str) -> str:
 
 
 def addresses(text: str) -> list[str]:
-    """Return the addresses of mail, hosts of the web and universal ids in a text: each is said as a whole or not at all.
-
-    Args:
-        text: of anybody.
-    """
+    """Return the addresses of mail, hosts of the web and universal ids in a text: each is said as a whole or not at all."""
     return [match[0] for pattern in _WHOLE for match in pattern.finditer(text)]
 
 
 def may_be_groundless(text: str) -> bool:
-    """Say whether a text that is still being written can become a value that counts as made up.
-
-    Args:
-        text: so far.
-    """
+    """Say whether a text that is still being written can become a value that counts as made up."""
     return len(text) <= _LONGEST and "\n" not in text
 
 
@@ -412,11 +363,6 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
     """Return the tools that may tell a value, which is an address or an id by its name: those that read what the called ones use.
 
     They share most words with them: `find_contact`, "the mail address of a person", with `send_mail`, "a mail to an address".
-
-    Args:
-        names: of the parameters.
-        called: the tools whose parameters they are.
-        catalog: what is offered.
 
     Returns:
         Names, of those that share equally many; none if no tool shares a word.
@@ -431,12 +377,7 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
 
 
 def names_somebody(request: str, values: Iterable[str]) -> bool:
-    """Say whether a value has a name from a request: a word that has a capital there, and is not the first ("Tell Tom by mail").
-
-    Args:
-        request: the person's last words.
-        values: of parameters, as written.
-    """
+    """Say whether a value has a name from a request: a word with a capital there that is not the first ("Tell Tom")."""
     names = {word.casefold() for word in _WORD.findall(request)[1:] if word[0].isupper() and len(word) > 1}
     words = {word.casefold() for value in values for word in _WORD.findall(value)}
     return not names.isdisjoint(words)
@@ -447,26 +388,14 @@ def _told_of(tools: Iterable[Tool]) -> frozenset[str]:
 
 
 def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
-    """Return a call that does not run because of its values.
-
-    Args:
-        call: as bound.
-        names: of the parameters whose values nobody said.
-    """
+    """Return a call that does not run because of its values."""
     values = {name: repr(call.arguments[name])[:80] for name in names}
     issues = [Issue(code="not-said", path=f"$.{name}", got=got, message=_NOT_SAID) for name, got in values.items()]
     return InvalidCall(id=call.id, name=call.name, issues=tuple(issues), raw=call.raw)
 
 
 def stands_for_another(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a text is no value: a placeholder, an address or id that stands nowhere, or what the schema says of it.
-
-    Args:
-        text: of an argument, as bound or as written.
-        name: of the parameter.
-        tool: that is called.
-        said: what was said before.
-    """
+    """Say whether a text is no value: a placeholder, an address or id that stands nowhere, or what the schema says of it."""
     if not may_be_groundless(text):
         return False
     found = [*placeholders(text), *addresses(text)]

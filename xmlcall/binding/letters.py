@@ -45,22 +45,12 @@ READINGS: Final = 6
 
 
 def letters(text: str, signs: str = "") -> str:
-    """Return the letters and digits of a text.
-
-    Args:
-        text: of a call, or of what somebody said.
-        signs: that count, too.
-    """
+    """Return the letters and digits of a text."""
     return _bare(plain(text), signs)
 
 
 def readings(text: str, signs: str = "") -> tuple[str, ...]:
-    """Return the letters of a text as it stands; without what stands before its lines or within words; without keys of JSON.
-
-    Args:
-        text: of a call, or of what somebody said.
-        signs: that count, too.
-    """
+    """Return the letters of a text as it stands; without what stands before its lines or within words; without keys of JSON."""
     undone = plain(text)
     as_it_is, tidy = _bare(undone, signs), _bare(_INSIDE.sub("", _LINE_START.sub("", undone)), signs)
     keyless = [letters(_without_keys(text, quote), signs) if _has_keys(text, quote) else as_it_is for quote in _STRINGS]
@@ -70,12 +60,7 @@ def readings(text: str, signs: str = "") -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=2)
 def of_keys(texts: tuple[str, ...], signs: str = "") -> tuple[str, ...]:
-    """Return the letters of all strings that stand under one key of JSON, or under none, joined, for each key.
-
-    Args:
-        texts: that somebody said.
-        signs: that count, too.
-    """
+    """Return the letters of all strings that stand under one key of JSON, or under none, joined, for each key."""
     found: dict[tuple[int, str, str], list[str]] = {}
     for text in texts:
         for quote in _STRINGS:

@@ -87,9 +87,6 @@ def provenance(call: ToolCall, conversation: Iterable[Message | Mapping[str, Any
 def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     """Yield the values of a call, each item of a list and each field of an object on its own, in order.
 
-    Args:
-        arguments: of the call.
-
     Yields:
         JSON path, name of the parameter, value; an object or list is yielded only if it is empty.
     """
@@ -105,12 +102,7 @@ def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def member_path(path: str, name: str) -> str:
-    """Return the path of a member, as in the issues of a call.
-
-    Args:
-        path: of the object.
-        name: of the member.
-    """
+    """Return the path of a member, as in the issues of a call."""
     return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{path}['{name}']"
 
 
@@ -124,12 +116,7 @@ class SaidIndex:
         self._calls = 0
 
     def add(self, text: str, source: ValueSource) -> None:
-        """Read a text.
-
-        Args:
-            text: by anyone.
-            source: what is told of a value that is found in it.
-        """
+        """Read a text."""
         place = len(self._sources)
         self._sources.append(source)
         for key in keys_of_text(text):
@@ -138,23 +125,12 @@ class SaidIndex:
                 places.append(place)
 
     def add_messages(self, conversation: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Read the messages of a conversation.
-
-        Args:
-            conversation: from its beginning.
-        """
+        """Read the messages of a conversation."""
         for place, role, tool, text in said_by_whom(map(as_message, conversation)):
             self.add_said(place, role, tool, text)
 
     def add_said(self, place: int, role: Role, tool: str | None, text: str) -> None:
-        """Read what somebody said in a conversation, as `said_by_whom` has it; in order.
-
-        Args:
-            place: of the message.
-            role: of the message.
-            tool: whose result it is; None for none.
-            text: what was said.
-        """
+        """Read what somebody said in a conversation, as `said_by_whom` has it; in order."""
         source = ValueSource(kind=_ROLES.get(role, "system"), message=place)
         if tool is not None:
             self._calls += 1
@@ -166,8 +142,6 @@ class SaidIndex:
 
         Args:
             value: a JSON value; of an object or list only whether it is empty counts.
-            tool: that it was given to.
-            parameter: in which it stands.
         """
         if value is None or isinstance(value, bool) or value in ("", [], {}):
             return _TRIVIAL
@@ -187,11 +161,7 @@ class SaidIndex:
         return known
 
     def find(self, value: Any) -> ValueSource | None:
-        """Return the text that has a value; None if none has enough of it.
-
-        Args:
-            value: a string or a number.
-        """
+        """Return the text that has a value; None if none has enough of it."""
         if isinstance(value, int | float):
             return self._first(self._places.get(number_key_of(value), ()))
         parts = atoms(value) if isinstance(value, str) else []
@@ -229,11 +199,7 @@ class SaidIndex:
 
 
 def number_key_of(value: float) -> str:
-    """Return the key of a number of JSON; "" for a whole number beyond what a float holds.
-
-    Args:
-        value: any.
-    """
+    """Return the key of a number of JSON; "" for a whole number beyond what a float holds."""
     try:
         return number_key(float(value))
     except OverflowError:
@@ -241,11 +207,7 @@ def number_key_of(value: float) -> str:
 
 
 def keys_of_text(text: str) -> set[str]:
-    """Return all keys under which something in a text is looked for.
-
-    Args:
-        text: by anyone.
-    """
+    """Return all keys under which something in a text is looked for."""
     keys: set[str] = set()
     before = ""
     for atom in atoms(text):

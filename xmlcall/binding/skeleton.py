@@ -34,20 +34,12 @@ _BETWEEN: Final = regex.compile(
 
 
 def skeleton(text: str) -> str:
-    """Strip a text of the ways in which it is written.
-
-    Args:
-        text: of a call, or of what somebody said.
-    """
+    """Strip a text of the ways in which it is written."""
     return _DROPPED.sub("", plain(text))
 
 
 def plain(text: str) -> str:
-    """Undo all escapes of a text, and leave out marks on letters and what nobody sees.
-
-    Args:
-        text: of a call, or of what somebody said.
-    """
+    """Undo all escapes of a text, and leave out marks on letters and what nobody sees."""
     for _ in range(_ROUNDS):
         before = text
         if "\\" in text:
@@ -70,20 +62,12 @@ def _narrow(text: str) -> str:
 
 
 def skeletons(text: str) -> tuple[str, ...]:
-    """Return the skeletons of a text, of its strings in JSON, put together, and of what it quotes.
-
-    Args:
-        text: that somebody said.
-    """
+    """Return the skeletons of a text, of its strings in JSON, put together, and of what it quotes."""
     return tuple(map(skeleton, dict.fromkeys((text, _BETWEEN.sub("", text), unquoted(text)))))
 
 
 def unquoted(text: str) -> str:
-    """Return a text without the marks of quoted lines, which stand before a server's instructions.
-
-    Args:
-        text: of a call, or of what somebody said.
-    """
+    """Return a text without the marks of quoted lines, which stand before a server's instructions."""
     return _QUOTED.sub("", text)
 
 

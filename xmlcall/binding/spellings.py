@@ -114,10 +114,8 @@ class Atom:
     """A word, a number, or a part of a date or time.
 
     Args:
-        key: the narrow one, for a value.
         others: further keys, for the text that a value is looked for in.
         weight: how much it says, in characters; 0 for words such as "the".
-        text: as it stands in the text.
     """
 
     key: str
@@ -127,11 +125,7 @@ class Atom:
 
 
 def atoms(text: str) -> list[Atom]:
-    """Cut a text into atoms.
-
-    Args:
-        text: of any length and by anyone.
-    """
+    """Cut a text into atoms."""
     text = _folded(text)
     lowered = text.lower()
     shown = text if len(lowered) == len(text) else lowered  # capitals are known where the places are the same
@@ -250,11 +244,7 @@ _READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
 
 
 def number_key(value: float) -> str:
-    """Return the key of a number: 12 digits of it, so that sums of decimals that differ by rounding are the same.
-
-    Args:
-        value: any.
-    """
+    """Return the key of a number: 12 digits of it, so that sums of decimals that differ by rounding are the same."""
     return f"#{value:.12g}"
 
 

@@ -29,20 +29,12 @@ _RESULT: Final = re.compile(
 
 
 def placeholders(text: str) -> Iterator[str]:
-    """Yield the placeholders of a text.
-
-    Args:
-        text: of an argument.
-    """
+    """Yield the placeholders of a text."""
     yield from (match[0] for match in _PLACEHOLDER.finditer(text))
     if _ALONE.fullmatch(text):
         yield text
 
 
 def describes_result(text: str) -> bool:
-    """Say whether a text speaks of a result in place of stating it.
-
-    Args:
-        text: of an argument.
-    """
+    """Say whether a text speaks of a result in place of stating it."""
     return _RESULT.search(text) is not None

@@ -17,13 +17,7 @@ __all__ = ["is_unsaid", "may_be_unsaid", "without_unsaid"]
 
 
 def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
-    """Return a call without the arguments that say nothing.
-
-    Args:
-        raw_call: as the parser read it.
-        catalog: what was offered.
-        word: that the prompt asked for; "" if it did not.
-    """
+    """Return a call without the arguments that say nothing."""
     name = catalog.meant_by(raw_call.name) if word else None
     tool = catalog.get(name) if name else None
     if tool is None:
@@ -35,25 +29,13 @@ def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
 
 
 def is_unsaid(argument: RawArgument, word: str) -> bool:
-    """Say whether an argument's value is the word, or JSON's null where the format tells types.
-
-    Args:
-        argument: as written.
-        word: that the prompt asked for.
-    """
+    """Say whether an argument's value is the word, or JSON's null where the format tells types."""
     value = argument.text if argument.value is MISSING else argument.value
     return value is None or (isinstance(value, str) and value.strip().casefold() == word)
 
 
 def may_be_unsaid(name: str, word: str, tool: Tool, catalog: Catalog) -> bool:
-    """Say whether a parameter may be left out and does not list the word among its own values.
-
-    Args:
-        name: of the parameter.
-        word: that the prompt asked for.
-        tool: that it belongs to.
-        catalog: that the tool is in.
-    """
+    """Say whether a parameter may be left out and does not list the word among its own values."""
     required = tool.input_schema.get("required")
     if name in (required if isinstance(required, list) else ()):
         return False

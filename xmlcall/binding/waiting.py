@@ -55,15 +55,7 @@ _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*
 def waiting_values(
     call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said: Callable[[], SaidIndex], text: Callable[[], str]
 ) -> tuple[str, ...]:
-    """Return the JSON paths of the values for which a call has to wait for the result of an earlier one.
-
-    Args:
-        call: as bound.
-        tool: that it calls.
-        earlier: calls of the same reply before it that can run.
-        said: gives the conversation; asked only where it matters.
-        text: gives the same as it was written, in lower case.
-    """
+    """Return the JSON paths of the values for which a call has to wait for the result of an earlier one."""
     if all(each.name == call.name for each in earlier):
         return ()
     known = {_folded(value) for each in earlier for _, _, value in values_in(each.arguments)}

@@ -31,12 +31,8 @@ class Node:
 def read(text: str) -> tuple[Node, ...] | None:
     """Read a value that is written as XML elements.
 
-    Args:
-        text: the value as written.
-
     Returns:
         The elements; None if the text is anything else: not well-formed, with a DTD, a comment or an attribute, with text between
-        elements, or nested too deeply.
     """
     stripped = text.strip()
     if not (stripped.startswith("<") and stripped.endswith(">")) or "<!" in text or "<?" in text:

@@ -48,14 +48,7 @@ _EPILOG = """examples:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command.
-
-    Args:
-        arguments: without the program's name; None takes those of the process.
-
-    Returns:
-        The exit code.
-    """
+    """Run a command."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     return guarded(lambda: _dispatch(given))

@@ -35,11 +35,7 @@ _ANSWERS: Final[dict[str, Choice]] = {
 
 
 class TerminalAsker:
-    """Asks on the terminal.
-
-    Args:
-        display: where to ask.
-    """
+    """Asks on the terminal."""
 
     def __init__(self, display: Display) -> None:
         self._display, self._say = display, display.say
@@ -50,14 +46,7 @@ class TerminalAsker:
         return is_interactive()
 
     async def ask(self, question: Question) -> PersonAnswer:
-        """Show a question, and wait for the answer.
-
-        Args:
-            question: about a call.
-
-        Raises:
-            Stopped: they end the run.
-        """
+        """Show a question, and wait for the answer."""
         await self._show(question)
         choice, why = await self._choice()
         if choice == "stop":
@@ -65,21 +54,11 @@ class TerminalAsker:
         return await self._edited(question.proposal) if choice == "edit" else PersonAnswer(choice=choice, reason=why)
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Tell that a rule denied a call.
-
-        Args:
-            proposal: the call.
-            rule: that denied it.
-        """
+        """Tell that a rule denied a call."""
         self._display.refused(proposal, self._say("denied_by", rule=visible(rule.name)))
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
-        """Say that nobody could be asked, and which line would allow the call.
-
-        Args:
-            proposal: the call.
-            ruling: why it would have been asked about.
-        """
+        """Say that nobody could be asked, and which line would allow the call."""
         say, target, rule = self._say, proposal.target, ruling.rule
         if ruling.unsaid:
             self._display.refused(proposal, say("nobody_unsaid", target=target, names=visible(", ".join(ruling.unsaid))))

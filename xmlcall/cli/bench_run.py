@@ -144,12 +144,6 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
 def _by_profile(options: argparse.Namespace, ways: list[Any], given: Any, backend: Any) -> tuple[list[Any], str]:
     """Take what was not given from the model's profile, where it is about a way that is measured.
 
-    Args:
-        options: of the run; what is taken is set there.
-        ways: that were asked for, or the usual one.
-        given: the call threshold as it was given.
-        backend: open.
-
     Returns:
         The ways, and which profile is used, with its settings; "" for none.
     """
@@ -181,15 +175,7 @@ def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) 
 
 
 def threshold_of(options: argparse.Namespace, ways: "Sequence[Way]") -> "Threshold | None":
-    """Return the call threshold of a run; by default one only for our own format, as in `xmlcall run`.
-
-    Args:
-        options: of the run.
-        ways: of the run.
-
-    Raises:
-        UsageError: one was asked for that nothing would come of.
-    """
+    """Return the call threshold of a run; by default one only for our own format, as in `xmlcall run`."""
     given, ours = options.call_threshold, {way.name for way in ways if way.is_ours}
     if given is None and ours != {"xml"}:
         return None
@@ -284,12 +270,7 @@ async def _keep_scores(run: Any) -> None:
 
 
 class Bar:
-    """The progress of a run on standard error: a bar with the time that is left, or a line a while where that is no terminal.
-
-    Args:
-        total: requests.
-        what: they bring.
-    """
+    """The progress of a run on standard error: a bar with the time that is left, or a line a while where that is no terminal."""
 
     def __init__(self, total: int, what: str = "replies") -> None:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn

@@ -32,15 +32,9 @@ class LoggedCall:
     """A call and what came of it.
 
     Args:
-        number: in the chat, from 1.
         call: as bound; with the arguments that the person changed, if they did.
-        target: `server.tool`, or the name alone where no server is known.
-        before: what was said before the reply with the call.
         outcome: `running`, `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`.
-        text: the result, or why there is none.
-        by: who or what allowed or denied it, as in `Decision`.
         began: when it started, in the seconds of `time.monotonic`; None if it did not run.
-        seconds: how long it ran.
     """
 
     number: int
@@ -114,14 +108,7 @@ class CallLog:
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:
-    """Write a call on one line of the terminal.
-
-    Args:
-        entry: of the log; it has ended.
-        say: gives the texts of a language.
-        width: cells of the line.
-        label_width: cells of what stands at its left.
-    """
+    """Write a call on one line of the terminal."""
     label = set_cell_size(f"{say('call')} {entry.number}", label_width)
     outcome = ", ".join([*([f"{entry.seconds:.1f} s"] if entry.seconds is not None else []), say(f"outcome_{entry.outcome}")])
     target = _fitted(entry.target, max(width // 2, 10))
@@ -141,8 +128,6 @@ def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str,
     """Yield all that is known of a call, as pairs of a label and a text that is safe to show.
 
     Args:
-        entry: of the log.
-        say: gives the texts of a language.
         tools: by their names; where a value came from a schema is found in them.
     """
     call = entry.call

@@ -83,12 +83,6 @@ async def _greeting(session: Session) -> str:
 class Chat:
     """A chat under way.
 
-    Args:
-        session: open.
-        start: the messages that every conversation begins with.
-        calls: that were made.
-        max_turns: replies to one question.
-
     Attributes:
         draft: stands in the line that is edited next: a question.
         draft_replaces: it takes the place of the last one.
@@ -160,15 +154,7 @@ class Chat:
             self.session.display.notice(self.say("stopped"))
 
     async def answer(self, question: str) -> None:
-        """Ask the model, and show what comes of it; however it ends, the conversation can go on.
-
-        Args:
-            question: the person's words.
-
-        Raises:
-            UsageError: they cannot be sent.
-            BackendError: the model server failed.
-        """
+        """Ask the model, and show what comes of it; however it ends, the conversation can go on."""
         messages = self.conversation.ask(checked_text(question, "a question"))
         display = self.session.display
         self.calls.ask(question)

@@ -36,10 +36,7 @@ class Command:
     """A row.
 
     Args:
-        name: with its slash.
-        run: does it; gets what was typed behind the name.
         takes: its argument as the help shows it; "" if it takes none.
-        words: what can be completed behind the name.
     """
 
     name: str
@@ -198,12 +195,7 @@ def is_command(line: str) -> bool:
 
 
 def completions(chat: "Chat", line: str) -> list[str]:
-    """Return how a line that begins a command may go on: whole lines.
-
-    Args:
-        chat: open.
-        line: as typed so far.
-    """
+    """Return how a line that begins a command may go on: whole lines."""
     if not is_command(line):
         return []
     name, space, rest = line.partition(" ")

@@ -29,11 +29,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
     """List the prompts, or make one the next question.
 
     Args:
-        chat: open.
         line: the name of a prompt and its `ARGUMENT=VALUE`s, quoted as in a shell; "" lists them.
-
-    Raises:
-        UsageError: no such prompt, or an argument is wrong or missing.
     """
     router = chat.session.loop.router
     listing = await router.prompts()

@@ -72,10 +72,7 @@ class Display:
     """Shows the events of a run as they happen; from the thread of a running event loop.
 
     Args:
-        live: write text to standard output as it comes.
         answers: write the answer to standard output; False where something else is printed there.
-        verbose: show repairs and tokens.
-        lang: language of everything but the messages of exceptions.
         calls: keeps the calls, each of which is a line then, to be opened later; None shows more of each at once.
     """
 
@@ -155,11 +152,7 @@ class Display:
             self._show_call(entry)
 
     def wait(self, key: str) -> None:
-        """Begin to wait for something, which is shown if it takes long.
-
-        Args:
-            key: of its text in `words`.
-        """
+        """Begin to wait for something, which is shown if it takes long."""
         self._status.start(self.say(key))
 
     def settle(self) -> None:
@@ -355,7 +348,6 @@ class _ShownStream:
     """Text in pieces, without escapes, and without white space at its edges.
 
     Args:
-        write: where to.
         wrapping: breaks the lines of a text, a new one for each; None leaves them as they are.
     """
 

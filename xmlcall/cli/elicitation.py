@@ -50,12 +50,7 @@ class _Left(Exception):
 
 
 class Elicitation:
-    """Asks the person on the terminal, one question after the other.
-
-    Args:
-        display: where to ask.
-        terminal: held while somebody is asked.
-    """
+    """Asks the person on the terminal, one question after the other."""
 
     def __init__(self, display: Display, terminal: asyncio.Lock) -> None:
         self._display, self._say = display, display.say

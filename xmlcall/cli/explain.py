@@ -33,8 +33,6 @@ class Piece:
     Args:
         kind: `text`, `reasoning`, `markup`, `call`, `value`, `end of call`, `repair` or `lost call`.
         about: what is known of it: the kind of markup, the tool, the parameter, the code.
-        text: as the model wrote it; "" for a remark.
-        span: where, in characters.
     """
 
     kind: str
@@ -57,15 +55,7 @@ _REMARKS: Final = (Repaired, CallInReasoning)
 
 
 def explained(text: str, events: Iterable[Event]) -> Iterator[Piece]:
-    """Name each piece of a reply.
-
-    Args:
-        text: the reply.
-        events: the parser's, joined by `coalesce`.
-
-    Yields:
-        The pieces in the order of the text.
-    """
+    """Name each piece of a reply."""
     for event in events:
         kind, about = _KINDS[type(event)]
         piece = "" if isinstance(event, _REMARKS) else text[slice(*event.span)]
@@ -78,11 +68,7 @@ def _end(event: ToolCallEnd) -> str:
 
 
 def lines(pieces: Iterable[Piece]) -> Iterator[str]:
-    """Write a line for each piece.
-
-    Args:
-        pieces: of `explained`.
-    """
+    """Write a line for each piece."""
     for piece in pieces:
         start, end = piece.span
         shown = _shown(piece.text) if piece.text else ""

@@ -22,15 +22,7 @@ _SHAPES = '{"tools": [...]}, {"result": {"tools": [...]}} or a list of tools'
 
 
 def read_bytes(path: str, what: str) -> bytes:
-    """Read a file, or standard input for `-`.
-
-    Args:
-        path: of the file.
-        what: what it should hold, for messages.
-
-    Raises:
-        UsageError: it cannot be read, or it is too large.
-    """
+    """Read a file, or standard input for `-`."""
     try:
         if path == "-":
             data = sys.stdin.buffer.read(_MAX_BYTES + 1)
@@ -45,11 +37,7 @@ def read_bytes(path: str, what: str) -> bytes:
 
 
 def read_text(path: str, what: str) -> str:
-    """Read a file, or standard input for `-`, as UTF-8.
-
-    Raises:
-        UsageError: as `read_bytes`, or it is not UTF-8.
-    """
+    """Read a file, or standard input for `-`, as UTF-8."""
     try:
         return read_bytes(path, what).decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -58,9 +46,6 @@ def read_text(path: str, what: str) -> str:
 
 def read_tools(path: str) -> Catalog:
     """Read a list of tools: MCP's `list`, whole or in part, or the `tools` of an OpenAI request.
-
-    Args:
-        path: of the JSON file, `-` for standard input.
 
     Raises:
         UsageError: it cannot be read, is not such a list, or a tool in it cannot be used.

@@ -19,9 +19,6 @@ _UNSAFE = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 def to_json(value: Any) -> Any:
     """Turn a reply, an event or a part of one into a JSON value.
 
-    Args:
-        value: a dataclass of xmlcall, or what its fields hold.
-
     Returns:
         Objects, lists and plain values; a field that is MISSING is left out, a number that JSON cannot hold becomes its name.
     """
@@ -38,15 +35,7 @@ def to_json(value: Any) -> Any:
 
 
 def json_text(value: Any, *, indent: int | None = 2) -> str:
-    """Write a value as JSON for people and programs: every script readable, nothing in it that a terminal would act on.
-
-    Args:
-        value: as for `to_json`.
-        indent: None puts it on one line.
-
-    Raises:
-        XmlcallError: it is nested too deeply.
-    """
+    """Write a value as JSON for people and programs: every script readable, nothing in it that a terminal would act on."""
     try:
         text = json.dumps(to_json(value), ensure_ascii=False, indent=indent)
     except RecursionError as error:

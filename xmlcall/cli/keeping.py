@@ -20,12 +20,7 @@ _CHOICES: Final = 10  # conversations to choose from
 
 
 def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False) -> None:
-    """Declare what is kept, and with what a conversation goes on.
-
-    Args:
-        parser: of the command.
-        resumes: whether it goes on with conversations.
-    """
+    """Declare what is kept, and with what a conversation goes on."""
     records = parser.add_argument_group("records")
     which = records.add_mutually_exclusive_group()
     which.add_argument(
@@ -50,14 +45,7 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
 
 @contextmanager
 def kept(options: argparse.Namespace) -> Iterator[Keeper]:
-    """Open what a command keeps.
-
-    Args:
-        options: from `add_record_options`.
-
-    Raises:
-        XmlcallError: it cannot be written.
-    """
+    """Open what a command keeps."""
     with ExitStack() as stack:
         store = None if options.no_record else stack.enter_context(Store(store_path()))
         path = options.audit or (None if options.no_record else audit_path())
@@ -65,16 +53,7 @@ def kept(options: argparse.Namespace) -> Iterator[Keeper]:
 
 
 async def chosen(keeper: Keeper, options: argparse.Namespace, display: Display) -> None:
-    """Take the conversation that is to be gone on with, if one is; the person is asked where they named none.
-
-    Args:
-        keeper: with a store.
-        options: from `add_record_options`.
-        display: where to ask.
-
-    Raises:
-        UsageError: there is none, or it is open elsewhere.
-    """
+    """Take the conversation that is to be gone on with, if one is; the person is asked where they named none."""
     asked_for = getattr(options, "resume", None)
     if keeper.store is None or (asked_for is None and not getattr(options, "continues", False)):
         return

@@ -16,11 +16,7 @@ _MAX_LINE = 1 << 20
 
 
 class LineReader:
-    """Reads lines from a descriptor; nothing else may read from it meanwhile.
-
-    Args:
-        descriptor: of a terminal, a pipe or a file.
-    """
+    """Reads lines from a descriptor; nothing else may read from it meanwhile."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -32,9 +28,6 @@ class LineReader:
 
         Returns:
             The line without its end; bytes that are not UTF-8 are replaced.
-
-        Raises:
-            UsageError: the line is longer than a mebibyte.
         """
         while b"\n" not in self._read and not self._ended:
             if len(self._read) > _MAX_LINE:

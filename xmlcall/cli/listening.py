@@ -24,15 +24,7 @@ TELL_SECONDS: Final = 2  # for telling their callers that they end
 
 @contextlib.contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """Take a port, before the model loads, so that a port in use is reported at once.
-
-    Args:
-        host: name or address.
-        port: of it; 0 takes a free one.
-
-    Raises:
-        UsageError: it cannot be had.
-    """
+    """Take a port, before the model loads, so that a port in use is reported at once."""
     try:
         address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
@@ -49,11 +41,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the address of a port.
-
-    Args:
-        listener: from `listening`.
-    """
+    """Return the address of a port."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -66,15 +54,7 @@ async def serve_app(
     grace: float = STOP_SECONDS,
     on_over: Callable[[], None] | None = None,
 ) -> None:
-    """Serve until a signal; a second one does not wait for the answers under way.
-
-    Args:
-        app: for the port.
-        listener: of the port.
-        on_stop: told of the signal, to end what would else go on.
-        grace: seconds that answers under way have after the signal.
-        on_over: told when these are over: ends what is still under way.
-    """
+    """Serve until a signal; a second one does not wait for the answers under way."""
     server = _server(app, listener, grace)
 
     def stop() -> None:

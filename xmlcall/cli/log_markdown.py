@@ -35,8 +35,6 @@ def markdown(found: ConversationSummary, turns: Sequence[TurnRecord], *, lines: 
     """Write a conversation as Markdown.
 
     Args:
-        found: the conversation.
-        turns: of it, in order.
         lines: the most that are shown of arguments and results; None for all.
     """
     parts = [f"# {_inline(found.title)}", f"{found.id}, begun {found.begun}, {_inline(found.model)}"]

@@ -25,10 +25,6 @@ __all__ = ["replayed"]
 def replayed(store: Store, events: Sequence[KeptEvent]) -> Iterator[dict[str, Any]]:
     """Read the replies of a conversation again.
 
-    Args:
-        store: has the tools.
-        events: of the conversation, in order.
-
     Yields:
         For each reply its number in the conversation, from 1, and what differs: `was` and `is` of each call.
     """

@@ -35,14 +35,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def chosen_server(options: argparse.Namespace) -> HttpServer:
-    """Return the server that is meant.
-
-    Args:
-        options: with `server` and `mcp`.
-
-    Raises:
-        UsageError: none or several can be meant.
-    """
+    """Return the server that is meant."""
     if not options.mcp:
         raise UsageError("expected --mcp SERVERS, where the server is configured")
     servers = {server.name: server for server in servers_given(options.mcp) if isinstance(server, HttpServer)}

@@ -61,7 +61,6 @@ class MarkdownStream:
     """Shows Markdown in pieces; from the thread of a running event loop.
 
     Args:
-        console: of a terminal that `shows_markdown`.
         waiting: says that the text has not gone on for a number of seconds; it stands below the text then.
     """
 
@@ -174,11 +173,7 @@ class MarkdownStream:
 
 
 class _Code:
-    """The lines of a fence.
-
-    Args:
-        opening: its first line.
-    """
+    """The lines of a fence."""
 
     def __init__(self, opening: str) -> None:
         match = _FENCE.fullmatch(opening)

@@ -37,9 +37,6 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 def servers_given(arguments: Iterable[str]) -> tuple[ServerConfig, ...]:
     """Return the servers that the arguments of `--mcp` mean, in their order.
 
-    Args:
-        arguments: one for each time that the option was given.
-
     Raises:
         UsageError: one of them means no server, or a file cannot be used.
     """

@@ -10,13 +10,7 @@ __all__ = ["model_notices"]
 
 
 def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:
-    """Yield what is likely to go wrong with a model, and what to do about it.
-
-    Args:
-        backend: open.
-        mode: of `--mode`.
-        say: gives the texts of a language.
-    """
+    """Yield what is likely to go wrong with a model, and what to do about it."""
     if backend.capabilities.chat_template is False:
         yield say("no_template", model=visible(backend.model))
     if mode == "native" and backend.capabilities.native_tools is False:

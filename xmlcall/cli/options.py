@@ -84,12 +84,7 @@ def add_server_options(parser: argparse._ActionsContainer) -> None:
 
 
 def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare `--mcp`.
-
-    Args:
-        parser: of the command.
-        what: the servers are for, or what happens without them.
-    """
+    """Declare `--mcp`."""
     parser.add_argument(
         "--mcp",
         action="append",
@@ -278,11 +273,7 @@ def add_family_option(parser: argparse._ActionsContainer) -> None:
 
 
 def family_of(options: argparse.Namespace) -> str:
-    """Return the family of prompts that was asked for, else the usual one.
-
-    Args:
-        options: of the command.
-    """
+    """Return the family of prompts that was asked for, else the usual one."""
     return options.family or _OWN_FAMILY
 
 
@@ -321,11 +312,7 @@ def add_tool_tokens(parser: argparse._ActionsContainer) -> None:
 
 
 def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
-    """Return the threshold that was asked for, else `auto`.
-
-    Raises:
-        UsageError: one was asked for that nothing would come of.
-    """
+    """Return the threshold that was asked for, else `auto`."""
     given, is_native = options.call_threshold, getattr(options, "mode", "xml") == "native"
     if given == "off" or (given is None and (is_native or not options.reminder)):
         return None
@@ -339,15 +326,7 @@ def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
 
 
 def asking_of(options: argparse.Namespace, mode: str) -> dict[str, Any]:
-    """Return how a model is asked for calls, as `ask_by` of a loop or an engine takes it.
-
-    Args:
-        options: of the command.
-        mode: where none was asked for.
-
-    Raises:
-        UsageError: options that do not go together.
-    """
+    """Return how a model is asked for calls, as `ask_by` of a loop or an engine takes it."""
     return {
         "mode": options.mode or mode,
         "dialect": dialect_of(options),
@@ -362,13 +341,7 @@ def _threshold(text: str) -> float | str:
 
 
 def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:
-    """Make an argument type: a finite number within a limit.
-
-    Args:
-        kind: whole numbers or all.
-        least: the smallest.
-        above: what it has to be greater than.
-    """
+    """Make an argument type: a finite number within a limit."""
     limit = f" at least {least:g}" if math.isfinite(least) else f" above {above:g}" if math.isfinite(above) else ""
     words = f"a {'whole ' if kind is int else ''}number{limit}"
 

@@ -31,18 +31,7 @@ __all__ = ["open_room"]
 
 @asynccontextmanager
 async def open_room(options: argparse.Namespace, display: Display, recorder: Recorder) -> AsyncIterator[ChatRoom]:
-    """Open the model and the servers for chats in a page.
-
-    Args:
-        options: from `add_model_options` and `add_record_options`.
-        display: where it is told what there is to know of them.
-        recorder: of turns.
-
-    Raises:
-        UsageError: an option that cannot be.
-        ToolHostError, BackendError: a server or the model did not open.
-        XmlcallError: conversations cannot be kept.
-    """
+    """Open the model and the servers for chats in a page."""
     await sign_in_where_wanted(servers_of(options))
     async with AsyncExitStack() as stack:
         store = stack.enter_context(Store(None if options.no_record else store_path()))

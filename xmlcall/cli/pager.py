@@ -13,11 +13,7 @@ __all__ = ["page"]
 
 
 async def page(text: str) -> None:
-    """Print a text; on a terminal, Enter shows the next page and any other line ends it.
-
-    Args:
-        text: safe to show.
-    """
+    """Print a text; on a terminal, Enter shows the next page and any other line ends it."""
     columns, rows = shutil.get_terminal_size()
     if not (is_interactive() and sys.stdout.isatty()):
         print(text, flush=True)

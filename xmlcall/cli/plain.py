@@ -26,11 +26,7 @@ _HELD = 256  # characters of an unfinished escape that a stream waits for
 
 
 def plain(text: str) -> str:
-    """Drop terminal escapes and control characters; line feeds and tabs stay.
-
-    Args:
-        text: by anyone.
-    """
+    """Drop terminal escapes and control characters; line feeds and tabs stay."""
     return _CONTROL.sub("", _ESCAPE.sub("", text.replace("\r\n", "\n")))
 
 
@@ -55,11 +51,7 @@ class PlainStream:
 
 
 def visible(text: str) -> str:
-    """Write a text on one line, with JSON escapes for all that has no glyph of its own; nothing is dropped.
-
-    Args:
-        text: by anyone.
-    """
+    """Write a text on one line, with JSON escapes for all that has no glyph of its own; nothing is dropped."""
     if text.isprintable() and not INVISIBLE.search(text):
         return text
     return "".join(char if char.isprintable() and not INVISIBLE.match(char) else _escaped(char) for char in text)
@@ -80,13 +72,7 @@ def title_of(tool: Tool) -> str:
 
 
 def shortened(text: str, *, lines: int, width: int) -> str:
-    """Make a text fit into a few lines of the terminal; what is left out is counted.
-
-    Args:
-        text: made `plain` here.
-        lines: the most to show.
-        width: characters of each.
-    """
+    """Make a text fit into a few lines of the terminal; what is left out is counted."""
     rows = plain(text).strip().splitlines() or [""]
     kept = [row if len(row) <= width else f"{row[:width]}... ({len(row)} characters)" for row in rows[:lines]]
     more = len(rows) - lines

@@ -20,10 +20,6 @@ __all__ = ["profile_json", "profile_of", "profile_words", "use_profile"]
 def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
     """Return the profile that is to be used.
 
-    Args:
-        options: of the command.
-        fingerprints: of the model.
-
     Raises:
         UsageError: one was asked for that there is not, or that cannot be read.
     """
@@ -37,13 +33,6 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
 
     Args:
         options: of the command; `mode`, `dialect`, `family` and `call_threshold` are None where they were not given.
-        fingerprints: of the model.
-
-    Returns:
-        The profile; None if there is none.
-
-    Raises:
-        UsageError: from `profile_of`.
     """
     found = profile_of(options, fingerprints)
     if found is None or found.profile is None:
@@ -62,12 +51,7 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
 
 
 def profile_words(options: argparse.Namespace, found: "FoundProfile") -> str:
-    """Say which profile is used, and how the model is asked with it: `NAME (SOURCE): xml, list, threshold auto`.
-
-    Args:
-        options: filled in.
-        found: the profile.
-    """
+    """Say which profile is used, and how the model is asked with it: `NAME (SOURCE): xml, list, threshold auto`."""
     from ..profiles.profile import way_in_words
 
     threshold = call_threshold_of(options)
@@ -78,12 +62,7 @@ def profile_words(options: argparse.Namespace, found: "FoundProfile") -> str:
 
 
 def profile_json(options: argparse.Namespace, found: "FoundProfile | None") -> dict[str, str] | None:
-    """Return which profile is used, for `--json`.
-
-    Args:
-        options: filled in.
-        found: the profile, if there is one.
-    """
+    """Return which profile is used, for `--json`."""
     if found is None:
         return None
     return {"name": found.name, "source": found.source, "settings": profile_words(options, found).partition(": ")[2]}

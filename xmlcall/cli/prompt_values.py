@@ -47,9 +47,6 @@ class _Typed:
 class PromptValues:
     """Values for the line that is being typed.
 
-    Args:
-        router: open.
-
     Attributes:
         listed: the prompts as they were listed last, each with its server's name.
     """
@@ -61,19 +58,11 @@ class PromptValues:
         self._rests_until = 0.0
 
     def known(self, line: str) -> list[str]:
-        """Return how a line may go on, as whole lines, by what the server said last.
-
-        Args:
-            line: as typed so far.
-        """
+        """Return how a line may go on, as whole lines, by what the server said last."""
         return [each for each in self._lines if line == self._line or each.startswith(line)]
 
     async def rest(self, line: str) -> str:
-        """Ask the server; return what could follow a line, "" for nothing.
-
-        Args:
-            line: as typed so far.
-        """
+        """Ask the server; return what could follow a line, "" for nothing."""
         typed = _typed(line)
         if typed is None or time.monotonic() < self._rests_until:
             return ""

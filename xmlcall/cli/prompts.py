@@ -41,14 +41,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def arguments_of(given: Sequence[str]) -> dict[str, str]:
-    """Read the arguments of a prompt.
-
-    Args:
-        given: `NAME=VALUE` each.
-
-    Raises:
-        UsageError: one is not of this form.
-    """
+    """Read the arguments of a prompt."""
     pairs = [each.partition("=") for each in given]
     for each, (name, sign, _) in zip(given, pairs, strict=True):
         if not name or not sign:
@@ -75,15 +68,7 @@ def prompt_words(message: PromptMessage) -> str:
 
 
 async def prompt_server(router: Router, name: str) -> Served:
-    """Return the server that has a prompt; of several the person has to choose.
-
-    Args:
-        router: open.
-        name: of the prompt.
-
-    Raises:
-        UsageError: none has it, or several have.
-    """
+    """Return the server that has a prompt; of several the person has to choose."""
     found = [server for server, prompt in (await router.prompts()).items if prompt.name == name]
     if len(found) != 1:
         several = f"--server {'|'.join(found)}: several have this prompt"

@@ -28,11 +28,7 @@ class Questions(Protocol):
     """Gives what a person types."""
 
     async def next(self, draft: str = "") -> str | None:
-        """Wait for the next question or command; None when the person leaves.
-
-        Args:
-            draft: what already stands in the line, where it can be edited.
-        """
+        """Wait for the next question or command; None when the person leaves."""
 
 
 Suggest = Callable[[str], Awaitable[str]]
@@ -43,7 +39,6 @@ def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]
     """Return what gives questions, line by line, until the person leaves.
 
     Args:
-        status: gives the line below the prompt.
         complete: gives the ways in which a line may go on, as whole lines.
         suggest: is asked when the typing pauses; what it finds stands behind the line, and the right arrow takes it.
     """
@@ -146,10 +141,6 @@ def _keys() -> "KeyBindings":
 
 async def edited(prompt: str, text: str) -> str:
     """Let the person change a line on the terminal.
-
-    Args:
-        prompt: what stands before it.
-        text: the line.
 
     Returns:
         The line as they leave it; "" where they leave with Ctrl-C or Ctrl-D.

@@ -14,11 +14,7 @@ __all__ = ["Record"]
 
 
 class Record:
-    """Gathers the events of a run.
-
-    Args:
-        router: knows which server a tool belongs to.
-    """
+    """Gathers the events of a run."""
 
     def __init__(self, router: Router) -> None:
         self.answer: Answer | None = None

@@ -27,16 +27,7 @@ _REFUSED = {  # method -> key of what is said
 
 
 def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
-    """Return what is declared to servers: nothing that needs a person where there is none.
-
-    Args:
-        options: of `run` or `chat`.
-        display: where to ask, and to tell.
-        backend: gives the model, once it is open.
-
-    Raises:
-        UsageError: a root is no folder.
-    """
+    """Return what is declared to servers: nothing that needs a person where there is none."""
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
     sampling = SamplingRequests(display, terminal if is_asked else None, backend, options.max_tokens)
@@ -62,15 +53,7 @@ def page_features(
     """Return what is declared to servers where a page is asked, and not the terminal.
 
     Args:
-        options: as of `chat`.
-        display: where the log is shown, and what was refused.
-        elicit: asks the person.
-        sample: asks the model; None if servers may not.
         sign_in: asks the person to sign in while a call waits for that.
-        notice: told of what was refused, too.
-
-    Raises:
-        UsageError: a root is no folder.
     """
     return ClientFeatures(
         elicit=elicit,

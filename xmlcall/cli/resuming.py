@@ -19,12 +19,7 @@ _WIDTH: Final = 200  # characters of a result that are shown
 
 
 async def taken_up(session: Session, start: list[Message]) -> list[Message]:
-    """Return the messages that a chat begins with, and tell the person what is known of a turn that was cut off.
-
-    Args:
-        session: open; its keeper has the conversation.
-        start: what a new conversation begins with.
-    """
+    """Return the messages that a chat begins with, and tell the person what is known of a turn that was cut off."""
     keeper, display = session.keeper, session.display
     if keeper.store is None or not keeper.is_resumed:
         return list(start)

@@ -25,14 +25,7 @@ _NO: Final = frozenset({"n", "no", "否"})
 
 
 class SamplingRequests:
-    """Answers requests for completions.
-
-    Args:
-        display: where to ask.
-        terminal: held while somebody is asked; None to answer without asking.
-        backend: gives the model, once it is open.
-        max_tokens: of one completion, at most.
-    """
+    """Answers requests for completions."""
 
     def __init__(
         self, display: Display, terminal: asyncio.Lock | None, backend: Callable[[], Backend], max_tokens: int | None

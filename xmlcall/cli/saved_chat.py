@@ -20,12 +20,7 @@ def written(conversation: Conversation, model: str, suffix: str) -> str:
     """Write a conversation.
 
     Args:
-        conversation: of the chat.
-        model: its name.
         suffix: `.md`, with the person's own words, or `.json`, with the messages as they are sent to the model.
-
-    Raises:
-        UsageError: another suffix.
     """
     if suffix == ".json":
         return json_text({"model": model, "messages": [_object(message) for message in conversation.messages]}) + "\n"
@@ -43,16 +38,7 @@ def path_of(name: str) -> Path:
 
 
 def save(path: Path, text: str, *, replace: bool) -> bool:
-    """Write a file whole or not at all; return False if it is there already and is not to be replaced.
-
-    Args:
-        path: of the file.
-        text: for it.
-        replace: put it in the place of a file of this name.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Write a file whole or not at all; return False if it is there already and is not to be replaced."""
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
             part = Path(file.name)

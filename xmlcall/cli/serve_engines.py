@@ -35,14 +35,7 @@ COLLECT_OBJECTS: Final = 50_000  # that are new before the garbage collector loo
 
 
 async def serve(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[str], None]) -> int:
-    """Open the models and serve them.
-
-    Args:
-        options: of the command.
-        serving: what was decided of them.
-        listener: of the port.
-        ready: called with the names of the models when requests are answered.
-    """
+    """Open the models and serve them."""
     from ..proxy.app import app_of
     from ..proxy.engine.own_rounds import RoundsKept
     from ..proxy.http.ending import Ending
@@ -163,12 +156,7 @@ async def _offered(engine: "Engine") -> list[str]:
 
 
 def announce(listener: socket.socket, names: str) -> None:
-    """Tell the address.
-
-    Args:
-        listener: of the port.
-        names: of the models.
-    """
+    """Tell the address."""
     url = url_of(listener)
     complain(f"serving {visible(names)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
     print(url, flush=True)

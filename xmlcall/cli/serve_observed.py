@@ -24,11 +24,7 @@ END_SECONDS: Final = 3.0  # for the last spans, where nobody takes them
 
 
 def add_observed_options(seen: argparse._ArgumentGroup) -> None:
-    """Declare the arguments.
-
-    Args:
-        seen: their group.
-    """
+    """Declare the arguments."""
     seen.add_argument(
         "--log-format",
         choices=("text", "json"),
@@ -71,11 +67,7 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 
 
 class _LogLines(io.TextIOBase):
-    """A stream whose lines go into the log.
-
-    Args:
-        log: takes them.
-    """
+    """A stream whose lines go into the log."""
 
     def __init__(self, log: logging.Logger) -> None:
         self._log, self._rest = log, ""
@@ -90,15 +82,7 @@ class _LogLines(io.TextIOBase):
 
 @contextlib.asynccontextmanager
 async def observing(*, traces: bool, open_metrics: bool) -> AsyncIterator["Observer"]:
-    """Make what counts and traces the requests; at its end, the last spans are sent.
-
-    Args:
-        traces: whether they are traced.
-        open_metrics: whether metrics are read without a key.
-
-    Raises:
-        UsageError: traces are asked for, and what makes them is not installed.
-    """
+    """Make what counts and traces the requests; at its end, the last spans are sent."""
     from ..proxy.observed.observer import Observer
 
     if not traces:

@@ -27,11 +27,7 @@ _KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables who
 
 
 def add_page_options(page: argparse._ArgumentGroup) -> None:
-    """Declare the arguments.
-
-    Args:
-        page: their group.
-    """
+    """Declare the arguments."""
     page.add_argument(
         "--ui",
         action="store_true",
@@ -48,15 +44,7 @@ def add_page_options(page: argparse._ArgumentGroup) -> None:
 
 @contextlib.asynccontextmanager
 async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIterator["Recorder | None"]:
-    """Make what records the requests; None if nothing is to be recorded. At its end, what waits is written.
-
-    Args:
-        options: of the command.
-        keys: that are in no record, besides those of the environment.
-
-    Raises:
-        UsageError: nothing can be written into the folder.
-    """
+    """Make what records the requests; None if nothing is to be recorded. At its end, what waits is written."""
     if not options.ui and not options.record:
         yield None
         return
@@ -87,13 +75,7 @@ def _lines_in(folder: Path) -> "LineThread":
 
 
 def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRoute"]:
-    """Return the routes of the page, and tell the person its address.
-
-    Args:
-        engine: open; its recorder has what is shown.
-        guard: of the proxy: the page is under the same names.
-        url: of the server.
-    """
+    """Return the routes of the page, and tell the person its address."""
     from ..records.folder import private_folder
     from ..ui.app import page_routes
     from ..ui.entry import kept_secret

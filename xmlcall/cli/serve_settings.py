@@ -26,21 +26,7 @@ _OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "context"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Serving:
-    """What was decided.
-
-    Args:
-        host: to listen on.
-        port: of it.
-        grace: seconds for the answers under way at the end.
-        wait: seconds for a model's server to come.
-        models: of the settings; without any, `--model` says which.
-        guard: who may call.
-        config: the file.
-        log_format: `text` or `json`.
-        open_metrics: whether metrics are read without a key.
-        traces: whether requests are traced.
-        secrets: that are in no record.
-    """
+    """What was decided."""
 
     host: str
     port: int
@@ -56,14 +42,7 @@ class Serving:
 
 
 def serving_of(options: argparse.Namespace) -> Serving:
-    """Decide how to serve.
-
-    Args:
-        options: of the command.
-
-    Raises:
-        UsageError: what was said does not go together.
-    """
+    """Decide how to serve."""
     settings = _settings(options)
     said = settings.serve if settings else None
     host = _first(options.host, said and said.host, HOST)

@@ -24,11 +24,7 @@ _CONNECT_SECONDS = 30.0
 
 
 def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
-    """Return the configured servers, or the demo server where none are configured.
-
-    Raises:
-        UsageError: `--mcp` means no server, or is given beside `--no-tools`.
-    """
+    """Return the configured servers, or the demo server where none are configured."""
     if getattr(options, "no_tools", False):
         if options.mcp:
             raise UsageError("--no-tools leaves out every server: it does not go with --mcp")
@@ -66,16 +62,7 @@ async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
 
 
 def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: str | None) -> Served:
-    """Return the server that a person means.
-
-    Args:
-        router: open.
-        kind: what it has to have.
-        name: as configured; None for the only one.
-
-    Raises:
-        UsageError: there is no such server, or there are several.
-    """
+    """Return the server that a person means."""
     servers = router.having(kind)
     if name is None and len(servers) == 1:
         return next(iter(servers.values()))

@@ -46,12 +46,6 @@ _DEMO_ONLY = ("demo.*",)
 class Session:
     """An open loop and its display.
 
-    Args:
-        loop: open.
-        display: of its events.
-        options: of the command.
-        keeper: of the conversation.
-
     Attributes:
         mode: in which the model is asked: `xml` or `native`.
         profile: by which it is asked, as JSON; None for none.
@@ -64,11 +58,7 @@ class Session:
         self.ask_by_profile()
 
     def ask_by_profile(self) -> None:
-        """Ask the model as its profile says, where the options do not, and tell what is known of it.
-
-        Raises:
-            UsageError: there is no profile of the name that was given.
-        """
+        """Ask the model as its profile says, where the options do not, and tell what is known of it."""
         options, backend, display = copy.copy(self._given), self.loop.backend, self.display
         found = use_profile(options, backend.capabilities.fingerprints)
         self.loop.ask_by(**asking_of(options, "xml"))
@@ -88,15 +78,7 @@ class Session:
             self.display.notice(notice)
 
     async def change_model(self, name: str) -> None:
-        """Go on with another model; if it does not open, the one before stays.
-
-        Args:
-            name: as `--model` takes it.
-
-        Raises:
-            UsageError: no such form of model.
-            BackendError: it did not open.
-        """
+        """Go on with another model; if it does not open, the one before stays."""
         opening = OpeningStatus(self.display.console, self.display.say)
         backend = connect(name, context_length=self._given.context, progress=opening.progress)
         opening.model = backend.model or opening.model
@@ -114,11 +96,7 @@ class Session:
             self._tell_grade(await self.loop.tool_prompt())
 
     async def asked(self, messages: Sequence[Message]) -> None:
-        """Keep what the person asks, with the tools that are on offer, before the model is asked.
-
-        Args:
-            messages: the conversation, the person's last.
-        """
+        """Keep what the person asks, with the tools that are on offer, before the model is asked."""
         await keep_question(self.keeper, self.loop, messages)
 
     def _tell_grade(self, offered: ToolPrompt) -> None:
@@ -133,17 +111,7 @@ class Session:
 async def open_session(
     options: argparse.Namespace, *, answers: bool = True, calls: CallLog | None = None
 ) -> AsyncIterator[Session]:
-    """Open the model and the servers.
-
-    Args:
-        options: from `add_model_options`.
-        answers: whether answers go to standard output.
-        calls: keeps the calls that are shown; None for none.
-
-    Raises:
-        UsageError: an option that cannot be.
-        ToolHostError, BackendError: a server or the model did not open.
-    """
+    """Open the model and the servers."""
     display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang, calls=calls)
     opening = OpeningStatus(display.console, display.say)
     await sign_in_where_wanted(servers_of(options))
@@ -174,19 +142,7 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
 def loop_of(
     options: argparse.Namespace, display: Display, backend: Backend, hosts: list[Host], *, asker: Asker, audit: Audit | None
 ) -> ToolLoop:
-    """Make a loop as the options say.
-
-    Args:
-        options: from `add_model_options`.
-        display: where the person is told of rules that count for nothing.
-        backend: not yet open.
-        hosts: not yet open.
-        asker: where the person is asked about calls.
-        audit: is told of each call; None for nobody.
-
-    Raises:
-        UsageError: an option that cannot be.
-    """
+    """Make a loop as the options say."""
     free = {"may_flow": options.flow == "allow", "repaired": options.repaired == "allow"}
     rules = _rules(options, display).freed(**free)
     return ToolLoop(
@@ -239,13 +195,7 @@ _TEXT_OF = ("invalid_calls", "tool_errors", "invented_results", "own_words", "re
 
 
 def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
-    """Say why a run did not end in a whole answer, and what to do; empty if it did.
-
-    Args:
-        answer: the end of the run.
-        max_turns: the limit that it ran under.
-        say: gives the texts of a language.
-    """
+    """Say why a run did not end in a whole answer, and what to do; empty if it did."""
     if answer.stop_reason == "end":
         return "" if answer.text.strip() else say("empty")
     if answer.stop_reason in _TEXT_OF:

@@ -25,11 +25,7 @@ _OPEN, _BY_HAND, _STOP = ("y", "yes", "是"), ("",), ("n", "no", "否")
 
 
 async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
-    """Let the person sign in to those servers that want it; does nothing without a terminal.
-
-    Args:
-        servers: of a session that is about to begin.
-    """
+    """Let the person sign in to those servers that want it; does nothing without a terminal."""
     over_http = [server for server in servers if isinstance(server, HttpServer)]
     if not over_http or not is_interactive():
         return
@@ -44,15 +40,7 @@ async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
 
 
 async def sign_in(server: HttpServer) -> bool:
-    """Sign in to a server; gives whether a person was asked.
-
-    Args:
-        server: which one.
-
-    Raises:
-        ToolHostError: the sign-in failed, or the server cannot be used.
-        UsageError: there is no terminal.
-    """
+    """Sign in to a server; gives whether a person was asked."""
     if not is_interactive():
         raise UsageError("signing in needs a terminal: a person has to agree")
     from ..hosts.mcp.host import McpHost
@@ -70,12 +58,7 @@ async def sign_in(server: HttpServer) -> bool:
 
 
 async def ask_to_sign_in(name: str, url: str) -> bool:
-    """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine.
-
-    Args:
-        name: of the server.
-        url: where to sign in; a server's text.
-    """
+    """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine."""
     print(f"\n{visible(name)} wants you to sign in, at this address:\n\n  {visible(url)}\n", file=sys.stderr)
     lines = LineReader(sys.stdin.fileno())
     for _ in range(5):

@@ -21,11 +21,7 @@ _LEAST_TOKENS, _LEAST_SECONDS = 5, 0.05  # of a reply whose speed says something
 
 
 class StatusLine:
-    """Gathers what the line tells.
-
-    Args:
-        say: gives the texts of a language.
-    """
+    """Gathers what the line tells."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -58,15 +54,7 @@ class StatusLine:
             self._speed = tokens / seconds
 
     def text(self, model: str, way: str, context: int | None, hosts: Iterable[HostState], width: int) -> str:
-        """Write the line.
-
-        Args:
-            model: its name.
-            way: of calling, `xml` or `native`.
-            context: tokens that the model's context holds, if that is known.
-            hosts: the servers.
-            width: cells of the line.
-        """
+        """Write the line."""
         states = [state for state in hosts if state.kind != "off"]
         answering = sum(state.kind == "answers" for state in states)
         parts = [visible(model), way, self._say("status_servers", count=answering, all=len(states)), *self._counts(context)]

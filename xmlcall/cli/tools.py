@@ -53,12 +53,7 @@ def _described(tool: Tool, router: Router) -> dict[str, Any]:
 
 
 def tool_lines(tools: Iterable[Tool], router: Router) -> list[str]:
-    """Describe tools for people, two lines each.
-
-    Args:
-        tools: as the router lists them.
-        router: knows where they live.
-    """
+    """Describe tools for people, two lines each."""
     return [line for tool in tools for line in _lines(tool, router)]
 
 
@@ -74,13 +69,7 @@ def _lines(tool: Tool, router: Router) -> list[str]:
 
 
 def found(name: str, tools: Iterable[Tool], router: Router) -> Tool | None:
-    """Find a tool by the name that the model gets, by its own, or by `server.tool`.
-
-    Args:
-        name: as a person writes it.
-        tools: as the router lists them.
-        router: knows where they live.
-    """
+    """Find a tool by the name that the model gets, by its own, or by `server.tool`."""
     for tool in tools:
         host, own_name = router.origin(tool.name)
         if name in (tool.name, own_name, f"{host.name}.{own_name}"):
@@ -89,13 +78,7 @@ def found(name: str, tools: Iterable[Tool], router: Router) -> Tool | None:
 
 
 def parameter_lines(tool: Tool, router: Router, say: Say) -> list[str]:
-    """Describe one tool for people: its whole description, and each parameter.
-
-    Args:
-        tool: as the router lists it.
-        router: knows where it lives.
-        say: gives the texts of a language.
-    """
+    """Describe one tool for people: its whole description, and each parameter."""
     description = [f"    {line}".rstrip() for line in plain(tool.description).strip().splitlines()]
     return [_lines(tool, router)[0], *description, *_rows(parameters_of(tool), say, "    ")]
 

@@ -11,16 +11,7 @@ __all__ = ["causes_told", "show_turns"]
 
 
 def show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
-    """Print the turns of a conversation, or one of them.
-
-    Args:
-        verdicts: of the way, on the turns of all conversations.
-        asked: the id of the conversation, or `CONVERSATION#NUMBER`.
-        way: of calling.
-
-    Raises:
-        UsageError: the conversation has no such turn.
-    """
+    """Print the turns of a conversation, or one of them."""
     turns = [verdict for verdict in verdicts if asked in (verdict.case.id, verdict.case.id.rpartition("#")[0])]
     if not turns and "#" in asked:
         raise UsageError(f"expected CONVERSATION or CONVERSATION#NUMBER with a number of its turns from 1 on, got {asked!r}")
@@ -45,11 +36,7 @@ def _show_turn(verdict: Any, way: str) -> None:
 
 
 def causes_told(verdict: Any) -> str:
-    """Return what stands behind a verdict: its causes, the main one first.
-
-    Args:
-        verdict: on a reply or a turn.
-    """
+    """Return what stands behind a verdict: its causes, the main one first."""
     from ..bench.failures import causes_of
 
     try:

@@ -34,12 +34,7 @@ def error_console() -> Console:
 
 
 class DownloadBar:
-    """Shows a download's progress; it is the callback. It appears with the first step and leaves nothing behind.
-
-    Args:
-        console: on standard error.
-        name: what is fetched.
-    """
+    """Shows a download's progress; it is the callback. It appears with the first step and leaves nothing behind."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, visible(name)
@@ -103,13 +98,7 @@ class DownloadBar:
 
 
 class SlowStatus:
-    """A status line that appears once something has taken two seconds; from the thread of a running event loop.
-
-    Args:
-        console: on standard error.
-        say: gives the texts of a language.
-        line: whether to print one line instead where that is no terminal.
-    """
+    """A status line that appears once something has taken two seconds; from the thread of a running event loop."""
 
     def __init__(self, console: Console, say: Say, *, line: bool = False) -> None:
         self._console, self._say, self._line = console, say, line
@@ -153,11 +142,7 @@ class SlowStatus:
 
 
 class _Renewed:
-    """Something that is made anew each time that it is drawn.
-
-    Args:
-        make: it.
-    """
+    """Something that is made anew each time that it is drawn."""
 
     def __init__(self, make: Callable[[], Text]) -> None:
         self._make = make
@@ -168,10 +153,6 @@ class _Renewed:
 
 class OpeningStatus:
     """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`.
-
-    Args:
-        console: on standard error.
-        say: gives the texts of a language.
 
     Attributes:
         model: its name; to be set before this is entered.

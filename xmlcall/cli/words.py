@@ -390,10 +390,6 @@ TEXTS = {"en": EN, "zh": ZH}
 
 
 def speaker(lang: str) -> Say:
-    """Return what gives the texts of a language.
-
-    Args:
-        lang: `en` or `zh`.
-    """
+    """Return what gives the texts of a language."""
     texts = TEXTS[lang]
     return lambda key, **values: texts[key].format(**values)

@@ -20,11 +20,7 @@ _MAX_WORD: Final = 400  # characters that are held back; a longer word is shown 
 
 
 class Wrapping:
-    """Breaks lines between words, whatever the cuts.
-
-    Args:
-        width: cells of a line.
-    """
+    """Breaks lines between words, whatever the cuts."""
 
     def __init__(self, width: int) -> None:
         self._width = max(width, 20)
@@ -85,13 +81,7 @@ class Wrapping:
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> str:
-    """Break a whole text between words.
-
-    Args:
-        text: without escapes.
-        width: cells of a line.
-        indent: cells that stand before every line, the first excepted: its label.
-    """
+    """Break a whole text between words."""
     rows = []
     for line in text.split("\n"):
         wrapping = Wrapping(width - indent)

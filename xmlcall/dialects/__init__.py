@@ -41,14 +41,7 @@ BUILT_IN = frozenset(DIALECTS)
 
 
 def add(row: Dialect) -> None:
-    """Read and write one more format from now on, in this process.
-
-    Args:
-        row: of a name, and with tags, that no other has.
-
-    Raises:
-        UsageError: it shadows another.
-    """
+    """Read and write one more format from now on, in this process."""
     if DIALECTS.get(row.name) == row:
         return
     if problem := shadowed(row, DIALECTS.values()):
@@ -72,11 +65,7 @@ _add_installed()
 
 
 def result_form_of(text: str) -> ResultForm | None:
-    """Return the form of a message of role `user` that holds results; None if it holds a person's words.
-
-    Args:
-        text: of the message.
-    """
+    """Return the form of a message of role `user` that holds results; None if it holds a person's words."""
     if not text.startswith(("<", "[")):  # as every form begins; most messages are a person's
         return None
     return next((form for opener, form in result_openers().items() if text.startswith(opener)), None)
@@ -98,9 +87,6 @@ def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
 
     Args:
         dialect: a name of `DIALECTS`, `auto` for all of them, the path of a row (`my_format.toml`), or a Dialect.
-
-    Raises:
-        UsageError: there is none of this name, or the file holds none.
     """
     if isinstance(dialect, Dialect):
         return (dialect,)
@@ -112,14 +98,7 @@ def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
 
 
 def known(dialect: str) -> tuple[Dialect, ...]:
-    """Return the dialects of a name that may come from anybody: no file is read for it.
-
-    Args:
-        dialect: a name of `DIALECTS`, or `auto` for all of them.
-
-    Raises:
-        UsageError: there is none of this name.
-    """
+    """Return the dialects of a name that may come from anybody: no file is read for it."""
     if dialect == "auto":
         return tuple(DIALECTS.values())
     if dialect in DIALECTS:

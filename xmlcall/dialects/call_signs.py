@@ -40,7 +40,6 @@ def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Ca
     begins with; no place of them is told.
 
     Args:
-        dialects: the formats, for example `select("auto")`.
         names: of the tools, for formats in which a tool's name is a tag.
     """
     rows, known = tuple(dialects), tuple(names)
@@ -56,8 +55,6 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
     """Say whether a text holds a fragment of a call, whole or broken: looser than the parser, nothing may run because of it.
 
     Args:
-        text: what a model said, without its thoughts.
-        dialects: the formats, for example `select("auto")`.
         names: of the tools, for formats in which a tool's name is a tag.
     """
     rows = tuple(dialects)
@@ -76,7 +73,6 @@ def call_marks(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> str:
     """Return a pattern of the marks of formats that mean a call for certain.
 
     Args:
-        dialects: the formats.
         names: of the tools, for formats in which a tool's name is a tag.
     """
     return "|".join(dict.fromkeys(_fragments(dialects, tuple(names), without=_EVERYDAY)))

@@ -32,14 +32,7 @@ class Body(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeMark:
-    """How the opener of a parameter says the type of its value.
-
-    Args:
-        written: the opener; `{name}` stands for the parameter's.
-        attribute: that it carries.
-        value: of the attribute.
-        also: other values of the attribute that mean the same.
-    """
+    """How the opener of a parameter says the type of its value."""
 
     written: str
     attribute: str
@@ -170,12 +163,7 @@ _HTML = frozenset(
 
 
 def element_tags(names: Iterable[str], before: str = "") -> tuple[tuple[str, str], ...]:
-    """Return token kinds and patterns of parameters as elements.
-
-    Args:
-        names: the declared parameters.
-        before: what stands before every tag.
-    """
+    """Return token kinds and patterns of parameters as elements."""
     pattern = alternation(_usable(names, _STRUCTURE))
     if not pattern:
         return ()
@@ -187,10 +175,6 @@ def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
     """Return the dialect with the tags in which the names of these tools stand.
 
     The scanner tries elements of names first: a finished `<name>` is taken at once, whatever longer tag begins like it.
-
-    Args:
-        dialect: any.
-        names: of the tools; without any, no element is a call.
     """
     is_first = dialect.lost_mark.startswith("{tools}")  # its first letter is looked for in all of a text, an ASCII one fast
     if dialect.lost_mark and (named := alternation(name for name in names if not is_first or name[:1].isascii())):
@@ -334,7 +318,6 @@ def length_of_tag(pattern: str, text: str) -> int:
 
     Args:
         pattern: of the tag; it may look ahead at the value that follows.
-        text: any.
     """
     matches = (regex.match(pattern, text + after) for after in ("", "{", "[", "<"))
     return next((match.end() for match in matches if match and 0 < match.end() <= len(text)), 0)

@@ -91,7 +91,6 @@ def inert_frame(text: str, form: ResultForm = OWN_RESULTS) -> str:
     """Make the tags of our own prompt inert in somebody else's words, the marks of results, and those of chat templates.
 
     Args:
-        text: shown to a model.
         form: in which results go back, if that is of no wire format known here.
     """
     return _frames(form).sub(_entity, _CONTROL.sub(_entity, text))
@@ -101,9 +100,6 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, i
     """Make everything inert that could be read as a call, in any wire format, and what `inert_frame` does.
 
     Args:
-        text: of a tool, a server or a person.
-        catalog: what is offered.
-        form: in which results go back.
         is_whole: nobody else's words follow, in which a call could go on: a JSON schema of `arguments` stays as it is.
     """
     text = _completed().sub("&amp;lt;", _written(text, _openers(tuple(DIALECTS), _names_for_others(catalog))(text)))

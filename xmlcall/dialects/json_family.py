@@ -30,21 +30,7 @@ def _marked(
     name_in_tag: str = "",
     **marks: str,
 ) -> Dialect:
-    """Return a format of JSON behind a mark.
-
-    Args:
-        name: as people type it.
-        opener: pattern of the mark.
-        closer: pattern of the closing mark; "" where there is none.
-        written: both, as they are written.
-        keys: how name and arguments are called.
-        body: the notation.
-        one_list: several calls are one list.
-        results: how results go back.
-        lost_mark: how a call begins whose mark was taken out.
-        name_in_tag: where the tool's name stands in that.
-        marks: more token kinds and patterns.
-    """
+    """Return a format of JSON behind a mark."""
     tags = {"block_open": opener, "block_close": closer, **marks}
     texts = {"block_open": written[0], "block_close": written[1]}
     return Dialect(

@@ -66,7 +66,6 @@ def family_of(template: str, name: str) -> str:
 
     Args:
         template: the text of its chat template; "" if it is not known.
-        name: of the model or of its file.
     """
     fitting = [(length, row.name) for row in DIALECTS.values() if (length := _length_of_tags(row, template))]
     if fitting:

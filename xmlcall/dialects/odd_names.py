@@ -35,12 +35,7 @@ class OddTag:
 
 
 def odd_tags(row: Dialect, names: Iterable[str]) -> tuple[OddTag, ...]:
-    """Return the tags of the names that a format's own patterns do not read.
-
-    Args:
-        row: the wire format.
-        names: of all parameters of a tool.
-    """
+    """Return the tags of the names that a format's own patterns do not read."""
     if row.body is not Body.TAGS or row.json_body:
         return ()
     declared = frozenset(names)

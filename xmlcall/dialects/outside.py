@@ -113,10 +113,6 @@ def shadowed(row: Dialect, rows: Iterable[Dialect]) -> str:
     """Say why a row must not stand beside others: it has a name of theirs, or reads their calls. "" if it may.
 
     Several rows may share a wrapper, if what follows it tells them apart; so a wrapper is shared only in another notation.
-
-    Args:
-        row: a new one.
-        rows: those that are read already.
     """
     for other in rows:
         if other.name == row.name:
@@ -136,11 +132,7 @@ def _takes(row: Dialect, other: Dialect, kind: str) -> bool:
 
 
 def installed_rows(points: Iterable[EntryPoint] | None = None) -> tuple[list[Dialect], list[str]]:
-    """Return the rows that installed packages declare, and why others are refused.
-
-    Args:
-        points: the entry points; None for those of the installed packages.
-    """
+    """Return the rows that installed packages declare, and why others are refused."""
     rows, problems = list[Dialect](), list[str]()
     for point in entry_points(group=GROUP) if points is None else points:
         try:

@@ -37,11 +37,7 @@ class ResultForm:
     """How results are written.
 
     Args:
-        result_open: before the text of each; `{name}` stands for the tool's.
-        result_close: behind it.
         error_open: before the text of a call that failed; "" where a word in the text says it.
-        frame_open: before all of them; "" where nothing stands there.
-        frame_close: behind all of them.
     """
 
     result_open: str

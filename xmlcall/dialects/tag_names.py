@@ -15,21 +15,13 @@ _CALL: Final = ("block_open", "call_open", "parameter_open")
 
 
 def first_tag(row: Dialect) -> str:
-    """Return the tag with which a call begins; "" where it begins with no tag of fixed text.
-
-    Args:
-        row: the wire format.
-    """
+    """Return the tag with which a call begins; "" where it begins with no tag of fixed text."""
     first = next(iter(row.written.values()), "").partition("{name}")[0].partition("\n")[0]
     return first if first.endswith((">", ";")) else ""
 
 
 def example_tag(row: Dialect) -> str:
-    """Return a tag that is markup of a format, as an example of what a value may hold.
-
-    Args:
-        row: the wire format.
-    """
+    """Return a tag that is markup of a format, as an example of what a value may hold."""
     tag = _TAG_NAME.match(row.written.get("parameter_open", ""))
     return f"{tag[0]}>" if tag else "<b>"
 
@@ -38,7 +30,6 @@ def block_closer(dialect: str, opener: str) -> str:
     """Return what closes a wrapper of calls, behind the last of them.
 
     Args:
-        dialect: the name of a wire format, as in `RawCall`.
         opener: the tag that opened it, as the model wrote it; a format may have wrappers of several names.
 
     Returns:
@@ -53,19 +44,11 @@ def block_closer(dialect: str, opener: str) -> str:
 
 
 def ends_with_calls(row: Dialect) -> bool:
-    """Say whether a wrapper has no closing tag, so that it ends with its calls.
-
-    Args:
-        row: the wire format.
-    """
+    """Say whether a wrapper has no closing tag, so that it ends with its calls."""
     return "block_open" in row.written and not (row.fence or "block_close" in row.tags)
 
 
 def tag_names(row: Dialect) -> frozenset[str]:
-    """Return the names of a format's wrapper, calls and parameters, without prefix; those of declared names are none.
-
-    Args:
-        row: the wire format.
-    """
+    """Return the names of a format's wrapper, calls and parameters, without prefix; those of declared names are none."""
     found = (_NAME.match(row.written.get(kind, "")) for kind in _CALL)
     return frozenset(name[1] for name in found if name)

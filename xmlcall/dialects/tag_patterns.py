@@ -57,8 +57,6 @@ def tag(pattern: str, rest: str = SPACE, end: str = ">") -> str:
 
     Args:
         pattern: everything up to the attributes, for example `</invoke`; a slash is kept apart from what follows.
-        rest: pattern of what stands before the end.
-        end: pattern of the end.
     """
     start = "</" if pattern.startswith("</") else "<"
     name = pattern[len(start) :]
@@ -75,9 +73,6 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
 
     The name comes first, or after `id` and `type`, or in `function` (OpenAI's form); arguments may come first, too, and then the
     name is known at the end only.
-
-    Args:
-        wrappers: elements that may stand around it.
     """
     quote = r"[\"']"
     string = r"(?:\"[^\"\\<>]{1,128}\"|'[^'\\<>]{1,128}')"
@@ -111,12 +106,7 @@ _READ_ATTRIBUTE = regex.compile(
 
 
 def attributes_of(tag: str, name_in_tag: str) -> dict[str, str]:
-    """Return the attributes of an opener, in lower case; of a repeated one the first.
-
-    Args:
-        tag: without characters of no width.
-        name_in_tag: pattern whose group is the name, where no attribute has it.
-    """
+    """Return the attributes of an opener, in lower case; of a repeated one the first."""
     found: dict[str, str] = {}
     if name_in_tag:
         name = regex.search(name_in_tag, tag)
@@ -140,9 +130,6 @@ def first_characters(source: str) -> list[str]:
     """Return the characters with which a match of a pattern may begin, in their order.
 
     Characters beyond ASCII are found if the pattern names them.
-
-    Args:
-        source: the pattern.
     """
     pattern = regex.compile(source)
     return [each for each in _known(source) if pattern.match(each, partial=True)]
@@ -152,7 +139,6 @@ def second_characters(source: str, first: str) -> frozenset[str]:
     """Return the characters that may follow the first of a match; if the pattern admits any others, `OTHER` stands for them.
 
     Args:
-        source: the pattern.
         first: one of its first characters, or several that a match begins with.
     """
     pattern = regex.compile(source)
@@ -176,8 +162,6 @@ def going_on(source: str, start: str, more: int) -> str:
     Words of every day begin with such letters, too, so that more than one of them has to be looked at.
 
     Args:
-        source: the pattern.
-        start: the letters.
         more: how many letters to look ahead; fewer where any character may follow.
     """
     pattern = regex.compile(source)
@@ -190,11 +174,7 @@ def going_on(source: str, start: str, more: int) -> str:
 
 
 def certain_part(source: str) -> str:
-    """Return the longest text that stands in every match of a pattern, as far as its outermost level tells; "" if it has none.
-
-    Args:
-        source: the pattern.
-    """
+    """Return the longest text that stands in every match of a pattern, as far as its outermost level tells; "" if it has none."""
     parts, depth = [""], 0
     for token in _TOKEN.findall(source):
         depth += (token == "(") - (token == ")")

@@ -24,13 +24,7 @@ _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `
 
 
 def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dialect: Dialect) -> str:
-    """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas.
-
-    Args:
-        calls: name and arguments of each.
-        catalog: the tools they belong to.
-        dialect: the wire format.
-    """
+    """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas."""
     texts = [_WRITERS[dialect.body](name, arguments, catalog, dialect) for name, arguments in calls]
     opener, closer = dialect.written.get("block_open", ""), dialect.written.get("block_close", "")
     if dialect.one_list:
@@ -46,7 +40,6 @@ def beginning(dialect: Dialect, name: str = "") -> str:
     """Write how a reply with a call begins, up to the tool's name: for a model that is to go on from there.
 
     Args:
-        dialect: the wire format.
         name: of the tool that is to be called, if that is settled.
     """
     block = dialect.written.get("block_open", "") + "[" * dialect.one_list

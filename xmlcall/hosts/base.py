@@ -87,11 +87,7 @@ class TaskHost(Protocol):
         """Run one tool (see `Host`).
 
         Args:
-            name: as listed by `tools()`.
-            arguments: valid for the tool's schema.
-            timeout: seconds; None takes the host's own limit.
             progress: called while the tool runs, if it tells how far it is.
-            on_task: called as soon as the call is a task.
         """
 
     async def task_result(
@@ -100,9 +96,6 @@ class TaskHost(Protocol):
         """Wait for what becomes of a task that another program, or an earlier connection, has started.
 
         Args:
-            name: of the tool.
-            task: its id.
-            timeout: seconds; None takes the host's own limit.
             progress: called while the tool runs, if it tells how far it is.
 
         Raises:

@@ -59,17 +59,7 @@ def load_servers(
 def parse_servers(
     text: str, environ: Mapping[str, str], source: str = "configuration", tell: Callable[[str], None] = log.warning
 ) -> dict[str, ServerConfig]:
-    """Read the text of a file.
-
-    Args:
-        text: as in `load_servers`.
-        environ: where `${VAR}` is looked up.
-        source: what messages call it; what it ends in tells the format.
-        tell: as in `load_servers`.
-
-    Raises:
-        UsageError: as in `load_servers`.
-    """
+    """Read the text of a file."""
     variables = Variables(environ, source)
     found: dict[str, ServerConfig] = {}
     failed: list[UsageError] = []

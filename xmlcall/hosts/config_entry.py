@@ -83,17 +83,8 @@ _SPACE: Final = re.compile(r"\s")
 class EntryReader:
     """Reads one server's entry.
 
-    Args:
-        name: of the server.
-        entry: as it stands in the file.
-        variables: that may stand in it.
-        source: the file, for messages.
-
     Attributes:
         notes: what of the entry is not obeyed, a sentence each.
-
-    Raises:
-        UsageError: it is no entry, or says one thing twice.
     """
 
     def __init__(self, name: str, entry: Any, variables: Variables, source: str) -> None:
@@ -118,11 +109,7 @@ class EntryReader:
         return self._flag("enabled", default=True) and not self._flag("disabled", default=False)
 
     def server(self) -> ServerConfig:
-        """Return the server.
-
-        Raises:
-            UsageError: something is missing, wrong, or a variable that is not set.
-        """
+        """Return the server."""
         transport = self._transport()
         common: dict[str, Any] = {
             "name": self.name,

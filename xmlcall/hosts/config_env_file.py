@@ -15,15 +15,7 @@ _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_env_file(path: str, where: str) -> dict[str, str]:
-    """Read the variables of a file.
-
-    Args:
-        path: of the file.
-        where: for messages.
-
-    Raises:
-        UsageError: it cannot be read, or a line is no assignment.
-    """
+    """Read the variables of a file."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_MOST_BYTES + 1)

@@ -45,15 +45,7 @@ _MOST_VALUES: Final = 100_000
 
 
 def entries_in(text: str, source: str) -> dict[str, Any]:
-    """Return the entries of servers, by name, in the order of the file.
-
-    Args:
-        text: of the file.
-        source: its path; what it ends in tells the format.
-
-    Raises:
-        UsageError: it cannot be read, or holds no servers.
-    """
+    """Return the entries of servers, by name, in the order of the file."""
     suffix = PurePath(source).suffix.lower()
     document = _PARSERS.get(suffix, _parse_json)(text, source)
     entries = _root(document, _YAML_ROOTS if suffix in (".yaml", ".yml") else _ROOTS)
@@ -67,11 +59,7 @@ def entries_in(text: str, source: str) -> dict[str, Any]:
 
 
 def outline(value: Any) -> str:
-    """Name the shape of a value; the text of strings is not shown, as it may be a secret.
-
-    Args:
-        value: of a file.
-    """
+    """Name the shape of a value; the text of strings is not shown, as it may be a secret."""
     if isinstance(value, dict):
         return f"an object with the keys {', '.join(map(repr, list(value)[:8])) or '(none)'}"
     return _SHAPES[type(value)] if type(value) in _SHAPES else json.dumps(value, default=lambda other: type(other).__name__)[:20]

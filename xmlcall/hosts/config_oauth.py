@@ -35,15 +35,6 @@ def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: l
 
     Args:
         value: as it stands in the file; null or "" in it say that nothing is given, keys that are not known are passed over.
-        where: for messages.
-        variables: that may stand in it.
-        notes: gets a sentence about what was passed over.
-
-    Returns:
-        What is known; None where it is switched off.
-
-    Raises:
-        UsageError: a value is wrong, or one is missing that another needs.
     """
     enabled = value.get("enabled")
     if enabled is not None and not isinstance(enabled, bool):

@@ -32,7 +32,6 @@ class Variables:
     """What can be written in a configuration for something else.
 
     Args:
-        environ: the environment.
         source: path of the file; a name that is no path counts as one in the working directory.
     """
 
@@ -40,16 +39,7 @@ class Variables:
         self._environ, self._file = environ, Path(source)
 
     def expand(self, text: str, where: str, *, may_be_bare: bool = False) -> str:
-        """Replace each variable.
-
-        Args:
-            text: as written.
-            where: for messages.
-            may_be_bare: whether `$NAME` is one, too.
-
-        Raises:
-            UsageError: a variable is not set, or is none that is known.
-        """
+        """Replace each variable."""
 
         def value(match: re.Match[str]) -> str:
             if match["secret"]:
@@ -61,12 +51,7 @@ class Variables:
         return _VARIABLE.sub(value, text)
 
     def shown(self, text: str, where: str) -> str:
-        """Replace the variables that editors know; those of the environment stay as they are written, as they may be secrets.
-
-        Args:
-            text: as written; all of its variables are set.
-            where: for messages.
-        """
+        """Replace the variables that editors know; those of the environment stay as they are written, as they may be secrets."""
 
         def value(match: re.Match[str]) -> str:
             alternatives = (match["braced"] or "").split(" | ")
@@ -76,15 +61,7 @@ class Variables:
         return _VARIABLE.sub(value, text)
 
     def variable(self, name: str, where: str) -> str:
-        """Return a variable of the environment.
-
-        Args:
-            name: of it.
-            where: for messages.
-
-        Raises:
-            UsageError: it is not set.
-        """
+        """Return a variable of the environment."""
         if name not in self._environ:
             raise UsageError(f"{where}: the variable {name[:80]!r} is not set; set it, or write ${{NAME:-default}}")
         return self._environ[name]

@@ -23,10 +23,6 @@ PAUSES: Final = (5.0, 15.0, 60.0)
 class Member:
     """One host and its state.
 
-    Args:
-        host: not yet open.
-        changed: set whenever its tools may be others than before.
-
     Attributes:
         settled: set while nothing is being asked of the host.
         tools: as it listed them last; none while it has failed.

@@ -44,9 +44,6 @@ class HostState:
     """How a host is doing.
 
     Args:
-        name: of the host.
-        kind: `off` if a person has left its tools out.
-        tools: how many it has listed.
         problem: why it failed, when it was tried last; "" if it has not.
     """
 
@@ -62,9 +59,6 @@ class Router:
     Args:
         hosts: not yet open, each with a name of its own. They are entered and left in tasks of the router's.
         patience: seconds that those which have answered wait for the others; None waits until each has answered or failed.
-
-    Raises:
-        UsageError: two hosts have one name.
     """
 
     def __init__(self, hosts: Iterable[Host], *, patience: float | None = PATIENCE) -> None:
@@ -111,11 +105,7 @@ class Router:
         return [_state(member, is_off=member.host.name in self._off) for member in self._members]
 
     def switch(self, name: str, *, on: bool) -> None:
-        """Leave the tools of a host out of the next list, or take them in again; the host itself stays as it is.
-
-        Raises:
-            UsageError: there is no such host.
-        """
+        """Leave the tools of a host out of the next list, or take them in again; the host itself stays as it is."""
         names = [host.name for host in self.hosts]
         if name not in names:
             raise UsageError(f"expected the name of a server ({', '.join(names)}), got {name[:80]!r}")
@@ -123,16 +113,7 @@ class Router:
         self._changed.set()
 
     def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
-        """Leave one tool out of the next list, or take it in again.
-
-        Args:
-            name: of its host.
-            tool: its own name there.
-            on: take it in.
-
-        Raises:
-            UsageError: the host has no such tool.
-        """
+        """Leave one tool out of the next list, or take it in again."""
         if not any(name == host and tool == each.name for host, each, _ in self.all_tools()):
             raise UsageError(f"expected a tool as server.tool, got {f'{name}.{tool}'[:80]!r}")
         (self._tools_off.discard if on else self._tools_off.add)((name, tool))
@@ -149,14 +130,7 @@ class Router:
         return [(host.name, host.instructions) for host in answered if host.instructions]
 
     def having(self, kind: Literal["resources", "prompts"]) -> dict[str, Served]:
-        """Return what the servers have beside tools that answer and say that they have any.
-
-        Args:
-            kind: of what.
-
-        Returns:
-            Name of the server -> its resources and prompts.
-        """
+        """Return what the servers have beside tools that answer and say that they have any."""
         hosts = (member.host for member in self._members if member.answered)
         served = {host.name: host.served for host in hosts if isinstance(host, ServingHost)}
         return {name: each for name, each in served.items() if getattr(each, f"has_{kind}")}
@@ -174,11 +148,7 @@ class Router:
         return await from_all(self.having("prompts"), lambda served: served.prompts())
 
     async def __aenter__(self) -> Self:
-        """Open all hosts at once; those that have answered do not wait long for the others.
-
-        Raises:
-            ToolHostError: none has answered; why the first one has not.
-        """
+        """Open all hosts at once; those that have answered do not wait long for the others."""
         try:
             for member in self._members:
                 member.start()
@@ -214,11 +184,7 @@ class Router:
         return tuple(replace(tool, name=name) for name, (_, tool) in zip(names, found, strict=True))
 
     def origin(self, name: str) -> tuple[Host, str]:
-        """Return the host of a tool and the name that it has there.
-
-        Raises:
-            UsageError: the last `tools()` did not offer it.
-        """
+        """Return the host of a tool and the name that it has there."""
         if name not in self._origins:
             raise UsageError(f"no tool named {name!r} was listed; call `tools()` first")
         return self._origins[name]
@@ -235,9 +201,6 @@ class Router:
         """Return a tool whose server describes it otherwise by now than when `tools()` offered it; None if it does not.
 
         If its server has said that its tools changed, it is asked for them; what `tools()` offered stays as it is.
-
-        Args:
-            name: as listed by `tools()`.
         """
         host, own_name = self.origin(name)
         member = next(each for each in self._members if each.host is host)
@@ -260,15 +223,7 @@ class Router:
         """Run a tool where it lives.
 
         Args:
-            name: as listed by `tools()`.
-            arguments: valid for the tool's schema.
-            timeout: seconds; None takes the host's own limit.
             progress: called while the tool runs, if it tells how far it is.
-            on_task: called if the server makes a task of the call.
-
-        Raises:
-            UsageError: the last `tools()` did not offer it.
-            ToolHostError: from its host.
         """
         host, own_name = self.origin(name)
         if on_task is not None and isinstance(host, TaskHost):
@@ -276,17 +231,7 @@ class Router:
         return await host.call(own_name, arguments, timeout, progress=progress)
 
     async def task_result(self, server: str, name: str, task: str, timeout: float | None = None) -> TaskResult:
-        """Wait for what becomes of a task (see `TaskHost`); a server that is still starting is waited for.
-
-        Args:
-            server: its name.
-            name: of the tool there.
-            task: its id.
-            timeout: seconds; None takes the host's own limit.
-
-        Raises:
-            ToolHostError: from the host.
-        """
+        """Wait for what becomes of a task (see `TaskHost`); a server that is still starting is waited for."""
         member = next((member for member in self._members if member.host.name == server), None)
         if member is None or not isinstance(member.host, TaskHost):
             return "unknown"

@@ -33,41 +33,21 @@ class Served(Protocol):
         """List the templates of further resources' addresses."""
 
     async def read_resource(self, uri: str) -> ToolResult:
-        """Read a resource: `EmbeddedResource` blocks, bounded as a tool's result.
-
-        Args:
-            uri: as listed, or made from a template.
-        """
+        """Read a resource: `EmbeddedResource` blocks, bounded as a tool's result."""
 
     def resource_updates(self, uri: str) -> AsyncGenerator[None]:
-        """Be told when a resource may have changed, for as long as the generator is open; a lost connection counts as a change.
-
-        Args:
-            uri: as for `read_resource`.
-        """
+        """Yield when a resource may have changed, as long as the generator is open; a lost connection counts as a change."""
 
     async def prompts(self) -> Listing[Prompt]:
         """List the prompts."""
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] = NO_ARGUMENTS) -> PromptText:
-        """Fill in a prompt.
-
-        Args:
-            name: as listed.
-            arguments: by name.
-        """
+        """Fill in a prompt."""
 
     async def complete(
         self, of: Prompt | ResourceTemplate, argument: str, typed: str, given: Mapping[str, str] = NO_ARGUMENTS
     ) -> Completion:
-        """Ask what an argument could be; nothing if the server cannot tell.
-
-        Args:
-            of: whose argument.
-            argument: its name.
-            typed: what a person has typed of it.
-            given: the other arguments so far.
-        """
+        """Ask what an argument could be; nothing if the server cannot tell."""
 
 
 @runtime_checkable
@@ -81,10 +61,6 @@ class ServingHost(Protocol):
 
 async def from_all(servers: Mapping[str, Served], request: Callable[[Served], Awaitable[Listing[T]]]) -> Listing[tuple[str, T]]:
     """Ask several servers for a list, side by side; one that fails is told as a notice.
-
-    Args:
-        servers: by their names.
-        request: of one of them.
 
     Returns:
         Each item with the name of its server, in the order of the servers.

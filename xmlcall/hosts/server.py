@@ -33,19 +33,10 @@ class StdioServer(_Server):
     """A server that is started as a child process and spoken to over its standard input and output.
 
     Args:
-        name: for people and for `server__tool` names.
-        command: the program; found on the PATH.
-        args: its arguments.
         shown: command and arguments as a message may have them; () if that is how they are.
         env: added to HOME, LOGNAME, PATH, SHELL, TERM and USER; nothing else of our environment reaches the child.
-        cwd: working directory, ours if None.
-        timeout: seconds for one request.
-        include_tools: names or globs of the tools to offer.
-        exclude_tools: names or globs of tools to leave out all the same.
-        auto_approve: names or globs of tools that run without asking.
         roots: absolute paths of the folders that are named to the server if it asks where it may work.
         trust: whether to believe the server which of its tools may run twice; nothing runs unasked because of it.
-        extra: keys that xmlcall does not know, as they were.
     """
 
     command: str = field(repr=False)
@@ -71,14 +62,10 @@ class OAuth:
 
     Args:
         client_id: of a client that was registered at the authorization server; without it one is registered.
-        client_secret: that belongs to it.
         client_metadata_url: of a document that describes the client, which a server may take in place of a registration.
         callback_port: of 127.0.0.1, to which the browser returns; 0 takes a free one.
-        scopes: to ask for beside those that the server names.
         issuer: of the authorization server that the credentials belong to; they are sent nowhere else.
         grant: `authorization_code`, where a person signs in, or `client_credentials`, where the credentials are enough.
-        private_key: in PEM, in place of a secret; only with `client_credentials`.
-        signing_algorithm: that fits the key, such as `ES256`.
     """
 
     client_id: str = ""
@@ -97,8 +84,6 @@ class HttpServer(_Server):
     """A server that is reached over HTTP.
 
     Args:
-        url: its endpoint.
-        headers: sent with each request.
         transport: `http` is Streamable HTTP, `sse` the older HTTP+SSE, `either` tries them in this order.
         oauth: how to sign in if the server wants it; None never signs in. Not used beside an `Authorization` header.
 

@@ -47,14 +47,7 @@ class GemmaObject:
 
 
 def read_gemma(text: str) -> GemmaObject:
-    """Read one object.
-
-    Args:
-        text: with its brackets, and nothing around it.
-
-    Raises:
-        Refused: it is something else.
-    """
+    """Read one object."""
     return _GemmaReader(text).run()
 
 

@@ -67,12 +67,7 @@ class _Frame:
 
 
 class JsonMachine:
-    """Read one text. Each action takes the span of its token; where the token is longer, it moves the position on.
-
-    Args:
-        text: what strict reading refused.
-        complete: brackets that are missing at the end may be added.
-    """
+    """Read one text. Each action takes the span of its token; where the token is longer, it moves the position on."""
 
     def __init__(self, text: str, complete: bool) -> None:
         self.repairs: list[Repair] = []
@@ -86,11 +81,7 @@ class JsonMachine:
         self._value: Any = MISSING
 
     def run(self) -> Any:
-        """Return the value; `repairs` then says what it took.
-
-        Raises:
-            Refused: there is no reading, or more than one.
-        """
+        """Return the value; `repairs` then says what it took."""
         self._unwrap()
         self._tail = len(self._text[: self._end].rstrip(" \t\r\n}])"))
         while True:
@@ -271,11 +262,7 @@ class JsonMachine:
 
 
 def finite(digits: str) -> float:
-    """Read a number with a fraction or an exponent.
-
-    Raises:
-        ValueError: it is beyond a double.
-    """
+    """Read a number with a fraction or an exponent."""
     number = float(digits)
     if math.isinf(number):
         raise ValueError(f"{digits} is beyond a double")

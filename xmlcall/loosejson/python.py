@@ -84,9 +84,6 @@ class _PythonFrame:
 class PythonReader:
     """Reads one text of calls.
 
-    Args:
-        text: the calls, with nothing around them.
-
     Attributes:
         repairs: codes of what was tolerated.
     """
@@ -100,11 +97,7 @@ class PythonReader:
         self._advance()
 
     def calls(self) -> list[PythonCall]:
-        """Return all calls.
-
-        Raises:
-            Refused: it is something else, or has no one reading.
-        """
+        """Return all calls."""
         found: list[PythonCall] = []
         while self._kind != "end":
             if found and (self._is(";") or self._is(",")):

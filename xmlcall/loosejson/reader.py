@@ -35,9 +35,6 @@ class Unreadable:
     """Why a text has no reading, for the model's feedback.
 
     Args:
-        position: offset in the text.
-        expected: what could have stood there.
-        got: what stands there, shortened.
         code: `malformed-value`, or `ambiguous` where there are two readings (a code of `errors.ISSUES`).
     """
 
@@ -51,13 +48,9 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
     """Read JSON as language models write it.
 
     Args:
-        text: the text of one value.
         kinds: the JSON Schema types that are wanted. A string that holds JSON of such a kind is read as that, unless `string`
             is among them. None: strings stay as they are.
         complete: the text is known not to be cut, so brackets that are missing at its end may be added.
-
-    Returns:
-        The value with the repairs, or the failure.
     """
     value = strict(text)
     found = JsonReading(value=value) if value is not MISSING else _tolerant(text, complete)

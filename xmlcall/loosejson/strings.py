@@ -97,12 +97,6 @@ class StringToken:
 def read_string(text: str, start: int, end: int, context: Context) -> StringToken:
     """Read the string that opens at `start`.
 
-    Args:
-        text: the whole text.
-        start: offset of the opening quote.
-        end: where the text ends.
-        context: what the string is part of.
-
     Raises:
         Refused: it does not end, or it can be read in two ways.
     """

@@ -52,8 +52,6 @@ class Progress:
 
     Args:
         done: bytes here so far; may fall back when a source has to start again.
-        total: bytes of the whole file.
-        note: one line for people, where something happened; else empty.
     """
 
     done: int
@@ -67,14 +65,7 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A file on its way.
-
-    Args:
-        target: where it will be.
-        size: bytes that it must have.
-        sha256: hash that it must have, in hex.
-        progress: told of each step.
-    """
+    """A file on its way."""
 
     target: Path
     size: int
@@ -134,11 +125,6 @@ def fetch(download: Download, sources: Sequence[Source]) -> None:
 
     Args:
         download: what to fetch and where to; its folder exists and the caller alone writes there.
-        sources: tried in order.
-
-    Raises:
-        BackendUnavailable: no source delivered the file, or the disk is full.
-        UsageError: the folder cannot be written to.
     """
     failures = []
     for source in sources:
@@ -175,15 +161,7 @@ def sha256_of(file: Path) -> str:
 
 
 def check_space(download: Download, *, extra: int = 0) -> None:
-    """Refuse a download that the disk has no space for.
-
-    Args:
-        download: what is to be fetched.
-        extra: bytes needed beside the file itself.
-
-    Raises:
-        BackendUnavailable: the disk has not enough room.
-    """
+    """Refuse a download that the disk has no space for."""
     needed = download.size - download.done + extra
     free = shutil.disk_usage(download.target.parent).free
     if free < needed:
@@ -194,11 +172,7 @@ def check_space(download: Download, *, extra: int = 0) -> None:
 
 
 def append(chunks: Iterable[bytes], start: int, download: Download) -> None:
-    """Write chunks into the part file from an offset on, never past the expected size.
-
-    Raises:
-        SourceFailed: there were more bytes than expected, or they came too slowly.
-    """
+    """Write chunks into the part file from an offset on, never past the expected size."""
     deadline = deadline_for(download.size - start)
     done = start
     with open(download.part, "rb+" if start else "wb") as stream:

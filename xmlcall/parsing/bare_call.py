@@ -36,12 +36,7 @@ class BareCall:
     """Reads one object, array, or list of Python calls.
 
     Args:
-        index: the first call's number in the reply.
         opener: the text up to the name, in a wrapper of its own or not.
-        dialect: the wire format.
-        declared: says whether a tool of a name was offered.
-        positional: gives names to values without one.
-        unread: gives text back to the scanner.
     """
 
     def __init__(
@@ -146,11 +141,7 @@ class BareCall:
         return calls if any(self._declared(call.name) for call in calls) else []
 
     def events(self, calls: list[RawCall]) -> Iterator[Event]:
-        """Yield the events of the calls.
-
-        Args:
-            calls: those of `calls`.
-        """
+        """Yield the events of the calls."""
         if not self._name:
             yield from events_of(calls)
             return

@@ -48,16 +48,7 @@ class _Value:
 
 
 class BodyCall:
-    """Reads one body.
-
-    Args:
-        index: number of its first call in the reply.
-        row: the wire format.
-        positional: gives names to values without one.
-        opener: the tag that names the tool; None in a wrapper.
-        body: the notation, where the body's beginning says another than the row.
-        plain_closers: a closing tag ends the body even in a string.
-    """
+    """Reads one body."""
 
     def __init__(
         self,
@@ -214,11 +205,7 @@ class BodyCall:
         return replace(call, name=name, text=text, span=span, repairs=(*named, *call.repairs))
 
     def events(self, calls: list[RawCall]) -> Iterator[Event]:
-        """Yield the events of the body, in the order of the text.
-
-        Args:
-            calls: those of `calls`.
-        """
+        """Yield the events of the body, in the order of the text."""
         yield from self._named_events(calls[0]) if self.opener is not None else self._wrapped_events(calls)
         if first := next((token for token in self._between if token.text.strip(f"{_WHITE},;`")), None):
             yield Repaired(code="json-extra-closer", span=(first.start, first.start + 1))  # others may come in other pieces

@@ -20,15 +20,7 @@ _ATTRIBUTES = frozenset({"name", "id", "call_id", "tool_call_id", "type", "index
 
 
 class CallDraft:
-    """What is known of a call so far.
-
-    Args:
-        index: the call's number in the reply.
-        opener: its opening tag.
-        dialect: the wire format.
-        declared: the tool's parameter names; None if any name is possible.
-        emit: where events go.
-    """
+    """What is known of a call so far."""
 
     def __init__(
         self,
@@ -61,10 +53,6 @@ class CallDraft:
 
     def keep_body(self, body: RawArgument, *, closed: bool = True) -> bool:
         """Add all parameters, given as one JSON object.
-
-        Args:
-            body: the object's text.
-            closed: whether a tag ended it, so that brackets may be missing.
 
         Returns:
             False if nothing ended it, neither a tag nor its own last bracket.
@@ -186,8 +174,6 @@ class CallDraft:
 
         Args:
             source: the texts of the tokens after the opener, at least up to the call's end.
-            stray: text that stood between the parameters.
-            closer: span of the closing tag.
         """
         if stray:
             message = f"Only <parameter> elements may stand in a call, found text: {_tail(stray)}"

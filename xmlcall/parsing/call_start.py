@@ -221,7 +221,6 @@ def _name_dialect(reply: ReplyState, following: Token | None = None) -> Dialect 
     """Return the dialect in which a tool's name follows the wrapper's opener that is held.
 
     Args:
-        reply: only looked at.
         following: the tag after the name, which tells formats with the same wrapper apart.
     """
     if _holds(reply.held, "call_open"):
@@ -497,12 +496,7 @@ def _name_call(held: list[Token], dialect: str, text: Token | None = None) -> To
     """Make the wrapper's opener and the name after it the opener of a call.
 
     Args:
-        held: changed.
-        dialect: of the call.
         text: the rest of the name and what follows it, if it is not held.
-
-    Returns:
-        What follows the name.
     """
     head, brace, tail = text.text.partition("{") if text else ("", "", "")
     at = _block_at(held)

@@ -57,9 +57,6 @@ class Runaway:
     def feed(self, chunk: str) -> bool:
         """Take more text.
 
-        Args:
-            chunk: any piece of it.
-
         Returns:
             Whether the text repeats without end; once it does, nothing more is read.
         """

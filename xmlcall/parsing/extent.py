@@ -25,9 +25,6 @@ _BEGIN: Final = frozenset("{[(,:=")  # before a value
 class Extent:
     """Counts brackets.
 
-    Args:
-        body: the notation.
-
     Attributes:
         done: the value has ended.
         depth: brackets that are open.

@@ -37,10 +37,7 @@ class Found:
 
     Args:
         name: of the tool, as written; "" where the tag before the body names it.
-        arguments: name -> value.
         texts: name -> the text of a value that stands without quotes, for a schema that asks for a string.
-        positional: values that stand without a name.
-        repairs: codes of tolerances.
     """
 
     name: str
@@ -60,12 +57,7 @@ def name_in(text: str) -> str:
 
 
 def unreadable(read: jsonish.Unreadable, notation: str = "JSON") -> Issue:
-    """Return the issue of a call whose body has two readings or none.
-
-    Args:
-        read: what was expected, and what came.
-        notation: in which it should be.
-    """
+    """Return the issue of a call whose body has two readings or none."""
     message = f"The call is no {notation}: at character {read.position} {read.expected} was expected, {read.got} came."
     return Issue(code=read.code, message=message)
 
@@ -74,9 +66,7 @@ def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str]
     """Yield the arguments of an object.
 
     Args:
-        values: name -> JSON value.
         span: of the whole object; the places of its members are not known.
-        texts: name -> the text of a value that stands without quotes.
     """
     for name, value in values.items():
         text = value if isinstance(value, str) else (texts or {}).get(name) or json.dumps(value, ensure_ascii=False)
@@ -88,10 +78,6 @@ def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str]
 
 def read_body(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
     """Read a body.
-
-    Args:
-        text: with nothing around it, and known to be whole.
-        body: the notation that the format asks for.
 
     Returns:
         The calls; none if it is a value, but not that of a call.
@@ -211,14 +197,7 @@ def calls_of(
     """Read the calls in a body.
 
     Args:
-        text: the body, with nothing around it.
         span: where it stands; every call has it, because the places of an array's members are not known.
-        index: number of the first call in the reply.
-        dialect: the wire format.
-        complete: False if the reply ended inside.
-        body: the notation.
-        head: the tool's name where the tag before the body says it.
-        positional: gives names to values without one.
 
     Returns:
         A RawCall for each; what cannot be read is one call with an issue.

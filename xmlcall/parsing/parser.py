@@ -136,12 +136,7 @@ class Parser:
 
 
 def call_meant(reasoning: str, tools: Tools) -> str:
-    """Return the tool of a call that stands in reasoning, where it is none; "" if no offered tool is called there.
-
-    Args:
-        reasoning: which never ended; only its end is looked at.
-        tools: what was offered.
-    """
+    """Return the tool of a call that stands in reasoning, where it is none; "" if no offered tool is called there."""
     catalog = Catalog.of(tools)
     parser = Parser(catalog)
     parser._reply.looks_into_thoughts = False  # thoughts in thoughts would be read again and again

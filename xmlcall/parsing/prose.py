@@ -223,12 +223,7 @@ def _is_quoted(reply: ReplyState) -> bool:
 
 
 def end_call(reply: ReplyState, first: int) -> None:
-    """Note the end of calls: in quotes they are an example, and in a sentence they wait for what follows.
-
-    Args:
-        reply: the state.
-        first: of the events that tell them.
-    """
+    """Note the end of calls: in quotes they are an example, and in a sentence they wait for what follows."""
     if _is_quoted(reply):
         _mention(reply, first)
     elif reply.in_sentence and reply.doubt_from is None:

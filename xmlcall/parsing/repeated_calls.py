@@ -33,23 +33,14 @@ _NUMBER = regex.compile(
 
 
 def identity(call: ToolCall | InvalidCall) -> Hashable:
-    """Return what two calls share if they are the same: tool and arguments, or their text if they cannot run.
-
-    Args:
-        call: as bound.
-    """
+    """Return what two calls share if they are the same: tool and arguments, or their text if they cannot run."""
     if isinstance(call, InvalidCall):
         return call.raw.text, call.raw.span if not call.raw.text else ()
     return call.name, json.dumps(call.arguments, sort_keys=True, default=str)
 
 
 def is_asked_for(times: int, request: str) -> bool:
-    """Say whether a person's words hold a number.
-
-    Args:
-        times: the number, at least 2.
-        request: the words.
-    """
+    """Say whether a person's words hold a number."""
     found = (match[0].lower() for match in _NUMBER.finditer(request))
     return any(_WORDS.get(word) == times or (word.isdecimal() and word.isascii() and int(word) == times) for word in found)
 
@@ -57,13 +48,8 @@ def is_asked_for(times: int, request: str) -> bool:
 def once(reply: Reply, request: str) -> tuple[Reply, frozenset[str]]:
     """Leave out calls that stand in a reply before.
 
-    Args:
-        reply: with its calls.
-        request: the person's last words.
-
     Returns:
         The reply with each call once, or as often as the request says, a repair for each that was left out; and the ids of the
-        calls that stand for several.
     """
     counts = Counter(map(identity, reply.calls))
     first: dict[Hashable, str] = {}

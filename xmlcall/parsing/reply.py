@@ -48,13 +48,7 @@ def parse(
 
 
 def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str = "stop") -> Reply:
-    """Gather a parser's events into a Reply; calls that are not bound yet are bound now.
-
-    Args:
-        events: all events of one reply.
-        tools: what was offered.
-        finish_reason: the server's.
-    """
+    """Gather a parser's events into a Reply; calls that are not bound yet are bound now."""
     catalog = Catalog.of(tools)
     events = list(events)
     calls = tuple(event.call or bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))

@@ -102,11 +102,7 @@ _VISIBLE = {ord(character): None for character in ZERO_WIDTH}
 
 
 class Scanner:
-    """A pull scanner over the tags of some dialects.
-
-    Args:
-        dialects: whose tags are tokens.
-    """
+    """A pull scanner over the tags of some dialects."""
 
     def __init__(self, dialects: Iterable[Dialect]) -> None:
         self._dialects = {dialect.name: dialect for dialect in dialects}
@@ -131,14 +127,7 @@ class Scanner:
         self._closed = True
 
     def only(self, *dialects: str, elements: Iterable[str] = (), names: Iterable[str] = (), own: str = "") -> None:
-        """Take the tags of these dialects alone for tags, as inside a call.
-
-        Args:
-            dialects: names, the call's own first; none goes back to all.
-            elements: parameters that may be written as elements of their names.
-            names: all parameters of the call's tool.
-            own: the call's dialect, where that is not the first.
-        """
+        """Take the tags of these dialects alone for tags, as inside a call."""
         rows = tuple(self._dialects[name] for name in dialects)
         self._odd = self._odd_tags(own or dialects[0], frozenset(names)) if rows else ()
         named = tuple((f"odd__{own or dialects[0]}", tag.pattern) for tag in self._odd)
@@ -235,12 +224,7 @@ class Scanner:
 
 
 def has_hidden_in_name(opener: Token, dialect: Dialect) -> bool:
-    """Say whether characters of no width were taken out of the name that a tag has.
-
-    Args:
-        opener: a tag that names a tool or a parameter.
-        dialect: its own.
-    """
+    """Say whether characters of no width were taken out of the name that a tag has."""
     if opener.text.isascii() or opener.text.translate(_VISIBLE) == opener.text:
         return False
     return attributes_of(opener.text, dialect.name_in_tag).get("name") != opener.attributes["name"]
@@ -254,9 +238,6 @@ class _Lost:
 
     Elsewhere its first letters are words of every day, and a stream would wait at each of them. A long text is looked at only
     where it holds a certain part of such a call, and at its end, where that may come.
-
-    Args:
-        sources: patterns of such calls.
     """
 
     def __init__(self, sources: tuple[str, ...]) -> None:
@@ -270,9 +251,6 @@ class _Lost:
         """Return the place of the first, or the end.
 
         Args:
-            text: with more before and after.
-            start: from where on.
-            end: until where.
             line: the last character before on the same line, "" if that is blank so far.
         """
         if end - start > self._reach and not any(text.find(part, start) >= 0 for part in self._parts):
@@ -289,9 +267,6 @@ class _Alternatives:
 
     Nearly all begin with `<`, and a stream tries them again with each piece of a tag, so that the second character saves a
     quarter of the time of a call.
-
-    Args:
-        groups: names and patterns, none of which looks back.
     """
 
     def __init__(self, groups: _Groups) -> None:
@@ -309,13 +284,7 @@ class _Alternatives:
 
 
 class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[_Alternatives, ...]]]):
-    """Mode -> what finds the places to try, and the patterns to try there, in this order; compiled when it is first asked for.
-
-    Args:
-        groups: the tags of some dialects.
-        of_tools: those that depend on the tools; they are tried first.
-        odd: tags that are known as a whole; these before all others.
-    """
+    """Mode -> what finds the places to try, and the patterns to try there, in this order; compiled when it is first asked for."""
 
     def __init__(self, groups: _Groups, of_tools: _Groups, odd: _Groups) -> None:
         self._groups = groups

@@ -53,7 +53,6 @@ class CallReader(Protocol):
         """End the call at the end of the reply; return the tokens that are still to be read.
 
         Args:
-            offset: length of the reply.
             cut: whether the reply was cut, so that an open call must not run.
         """
         ...
@@ -114,11 +113,6 @@ class ReplyState:
     def positional(self, name: str, named: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Any] | None:
         """Name the values of a call that stand without a name, by the order in which the tool declares its parameters.
 
-        Args:
-            name: of the tool, as written.
-            named: the values that have a name.
-            values: the others, which stand before them.
-
         Returns:
             All with names; None where more than one reading is left. One is left if there are as many values as parameters that
             were not given, or as many as required ones, and these are declared first.
@@ -150,7 +144,6 @@ class ReplyState:
 
         Args:
             rest: tokens after it; they are read again, as prose and not as a value.
-            found: whether it was a call, and not text after all.
         """
         self.reader = None
         self.scanner.only()

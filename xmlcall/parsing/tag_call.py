@@ -18,16 +18,7 @@ __all__ = ["TagCall", "self_closing"]
 
 
 class TagCall:
-    """Reads one call.
-
-    Args:
-        index: the call's number in the reply.
-        opener: its opening tag.
-        dialect: the wire format.
-        declared: the tool's parameter names; None if any name is possible.
-        wrapped: whether a wrapper was opened around it.
-        emit: where events go.
-    """
+    """Reads one call."""
 
     def __init__(
         self,
@@ -64,7 +55,6 @@ class TagCall:
         """End the call at the end of the reply; return the tokens that are still to be read.
 
         Args:
-            offset: length of the reply.
             cut: whether the reply was cut, so that an open call must not run.
         """
         self.call.cut = cut

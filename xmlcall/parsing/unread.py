@@ -48,10 +48,6 @@ def unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialec
 
     Args:
         text: the last of what a reply says outside of code and after its calls.
-        end: where it ends in the reply.
-        catalog: what was offered; without any tools nothing is certain.
-        dialects: the formats that are read.
-        index: of the call in the reply.
     """
     body, rows, offered = text.rstrip(_BLANK_END), tuple(dialects), catalog.names()
     if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):

@@ -85,12 +85,7 @@ def open_body(call: CallState, token: Token) -> None:
 
 
 def store(call: CallState, *, has_closer: bool = True) -> None:
-    """Keep the value; it has ended.
-
-    Args:
-        call: changed.
-        has_closer: whether a tag of its own ended it.
-    """
+    """Keep the value; it has ended."""
     argument = call.value.close(has_closer=has_closer)
     if (mark := call.draft.dialect.before_tags) and not call.value.verbatim:
         # Of an element's tag, or of a closer that was lost.

@@ -29,14 +29,7 @@ _ONE_LINE = regex.compile(r"([ \t]+)(\S(?:[^\n]*\S)?)[ \t]*\r?\n([ \t]+)")
 
 
 class Value:
-    """The value between a parameter's opener and its closer.
-
-    Args:
-        index: number of the call.
-        opener: the parameter's opening tag.
-        dialect: the wire format.
-        emit: where events go.
-    """
+    """The value between a parameter's opener and its closer."""
 
     def __init__(self, *, index: int, opener: Token, dialect: Dialect, emit: Callable[[Event], None]) -> None:
         self.name = opener.attributes.get("name", "")
@@ -186,11 +179,7 @@ class Value:
 
 
 def may_lose_indentation(text: str) -> bool:
-    """Say whether the beginning of a value, or all of it, may be the line of a pretty-printed element.
-
-    Args:
-        text: so far.
-    """
+    """Say whether the beginning of a value, or all of it, may be the line of a pretty-printed element."""
     if len(text) > _MAX_INDENTED or not text.startswith((" ", "\t")):
         return False
     _, newline, after = text.lstrip(" \t").partition("\n")

@@ -31,11 +31,7 @@ class FoundProfile:
     """A profile and where it comes from.
 
     Args:
-        name: of the file, without its ending.
         source: `yours`, `shipped`, or `file` for one that was given by its path.
-        path: of the file.
-        profile: what it says; None if it cannot be read.
-        problem: why it cannot; "" if it can.
     """
 
     name: str
@@ -90,10 +86,6 @@ def _read(path: Path, source: Source) -> FoundProfile:
 def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda problem: None) -> FoundProfile | None:
     """Find the profile of a model.
 
-    Args:
-        fingerprints: of the model; with none there is no profile.
-        refused: told of each file that cannot be read.
-
     Returns:
         The first with a fingerprint in common; None if there is none.
     """
@@ -112,7 +104,6 @@ def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]
 
     Args:
         name: of it, or its file; `auto` for the one that was measured with the model, `off` for none.
-        fingerprints: of the model.
         tell: told of files that cannot be read, and of a profile that was measured with another model.
 
     Raises:
@@ -130,11 +121,7 @@ def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]
 
 
 def shipped(fingerprints: Collection[str]) -> Profile | None:
-    """Return the profile that ships for a model, whatever the person has; None if none does.
-
-    Args:
-        fingerprints: of the model.
-    """
+    """Return the profile that ships for a model, whatever the person has; None if none does."""
     ours = (_read(path, "shipped").profile for path in sorted(shipped_folder().glob("*.toml")))
     return next((profile for profile in ours if profile and {*profile.fingerprints} & {*fingerprints}), None)
 
@@ -144,9 +131,6 @@ def named(name: str) -> FoundProfile:
 
     Args:
         name: as `xmlcall profiles list` shows it, or a path that ends in `.toml`.
-
-    Raises:
-        UsageError: there is none, or it cannot be read.
     """
     if name.endswith(".toml"):
         path = Path(name).expanduser()

@@ -24,10 +24,7 @@ class Rate:
     """How many of some questions were answered rightly.
 
     Args:
-        right: how many.
-        total: of how many.
         low: lower end of the 95 % interval, a share from 0 to 1.
-        high: its upper end.
     """
 
     right: int
@@ -41,9 +38,7 @@ class Figure:
     """What one way of asking reached.
 
     Args:
-        way: in words, as in `way_in_words`.
         calls: of questions that need a call, those with exactly the right calls.
-        none: of questions that need none, those without.
     """
 
     way: str
@@ -53,14 +48,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a profile rests on.
-
-    Args:
-        on: the day, as YYYY-MM-DD.
-        version: of xmlcall.
-        cases: which questions, and how many.
-        figures: of the ways that were compared, the chosen one first.
-    """
+    """What a profile rests on."""
 
     on: str
     version: str
@@ -108,14 +96,7 @@ class Profile:
 
 
 def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThreshold) -> str:
-    """Say how a model is asked: `xml, list, threshold auto`; our own wire format goes without its name.
-
-    Args:
-        way: of `WAYS`.
-        dialect: as in `Profile`.
-        family: as in `Profile`.
-        call_threshold: as in `Profile`.
-    """
+    """Say how a model is asked: `xml, list, threshold auto`; our own wire format goes without its name."""
     if way == "native":
         return "native"
     threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"

@@ -48,9 +48,6 @@ _SCHEMA: Final = _object(
 def read_profile(file: Path) -> Profile:
     """Read a profile.
 
-    Args:
-        file: TOML.
-
     Raises:
         UsageError: it cannot be read, or it is no profile; says the file, the key or line, and what was expected there.
     """
@@ -87,15 +84,7 @@ def _profile(data: Mapping[str, Any]) -> Profile:
 
 
 def write_profile(profile: Profile, file: Path) -> None:
-    """Write a profile; readers see the old file or the new one, never a part.
-
-    Args:
-        profile: what is written.
-        file: replaced if it exists; its folder is made.
-
-    Raises:
-        UsageError: it cannot be written.
-    """
+    """Write a profile; readers see the old file or the new one, never a part."""
     import tomli_w
 
     part = file.with_name(f"{file.name}.part")

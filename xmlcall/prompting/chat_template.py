@@ -60,8 +60,6 @@ def chat_template(format: PromptFormat, base: str = CHATML, *, with_reminder: bo
     """Write a chat template that offers tools.
 
     Args:
-        format: how the model is spoken to.
-        base: the model's own template; it gets plain messages and no tools.
         with_reminder: whether each message of the person's ends in a reminder of the tools.
 
     Raises:
@@ -174,14 +172,7 @@ def _entity(head: str) -> str:
 
 
 def read_base(path: Path) -> str:
-    """Read a model's own template.
-
-    Args:
-        path: of a Jinja file.
-
-    Raises:
-        UsageError: it cannot be read, or is no template.
-    """
+    """Read a model's own template."""
     from jinja2 import Environment, TemplateSyntaxError
 
     try:

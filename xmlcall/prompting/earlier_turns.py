@@ -52,24 +52,14 @@ _QUOTES: Final = str.maketrans({'"': "'", "“": "'", "”": "'"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A turn in a line.
-
-    Args:
-        text: the line.
-        is_standing: it holds a standing instruction of the person's.
-    """
+    """A turn in a line."""
 
     text: str
     is_standing: bool
 
 
 def line_of(turn: Sequence[Message], lang: str) -> Line:
-    """Tell a turn in a line.
-
-    Args:
-        turn: the person's message and all that follows it; not empty.
-        lang: of the words around what was said, `en` or `zh`.
-    """
+    """Tell a turn in a line."""
     asked = "" if turn[0].role == "assistant" else turn[0].content
     standing = _standing(asked)
     parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked.strip() else ["-"]
@@ -84,13 +74,7 @@ def line_of(turn: Sequence[Message], lang: str) -> Line:
 
 
 def block(lines: Sequence[Line], count: int, lang: str) -> str:
-    """Write what stands in the place of messages that are left out.
-
-    Args:
-        lines: of their turns, as far as they are kept.
-        count: of the messages.
-        lang: of the words, `en` or `zh`.
-    """
+    """Write what stands in the place of messages that are left out."""
     begin = _part(lang, "begin").format(count=f"{count:,}")
     return "\n".join([begin, *(line.text for line in lines), _part(lang, "end")])
 

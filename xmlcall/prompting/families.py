@@ -15,8 +15,6 @@ class Family:
     """How a system prompt shows tools.
 
     Args:
-        name: what people type.
-        about: the same in words, for a help text.
         parameters: of a tool: as a `list` in words, or as its JSON `schema`.
         unsaid: the word that stands for an optional parameter of which the request says nothing, so that a call has every
             parameter; "" if such parameters are left out.

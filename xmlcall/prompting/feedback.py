@@ -50,10 +50,8 @@ def results(
     Args:
         answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
         tools: the catalog, for feedback, and to know what in a result could be read as a call.
-        format: how the model is spoken to.
         again: ids of calls that the model had written before, although it was told what is wrong with them.
         repeated: ids of calls that the model wrote more than once and that ran once.
-        request: the person's words, said again if there is feedback.
         waiting: a call that waited for these results, and the JSON paths of the values that it has to take from them.
     """
     catalog, answered = Catalog.of(tools), list(answered)
@@ -116,11 +114,7 @@ def feedback(
     """Render what is wrong with a call, and how it should be written.
 
     Args:
-        call: the call that did not run.
-        tools: the catalog; the tool's parameters are shown again.
-        format: how the model is spoken to.
         again: whether the model wrote the same call before; then the tool's description is shown, too.
-        request: the person's words.
         is_native: the server writes calls as the model knows them, so that nothing of a wire format of ours is shown.
     """
     catalog = Catalog.of(tools)

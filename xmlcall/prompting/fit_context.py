@@ -62,13 +62,7 @@ TOKENS_A_NOTE: Final = 60
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cut:
-    """A result that was shortened.
-
-    Args:
-        name: the tool's.
-        characters: of the whole result.
-        left_out: characters that are missing.
-    """
+    """A result that was shortened."""
 
     name: str
     characters: int
@@ -80,10 +74,7 @@ class Fitted:
     """A conversation as it is sent.
 
     Args:
-        messages: the conversation.
-        cuts: results that were shortened.
         left_out: messages that are missing, or told in a line for their turn.
-        fits: False if even this is too much, by the estimate.
     """
 
     messages: tuple[Message, ...]
@@ -117,12 +108,7 @@ class Scale:
         return (0.8, 1.1) if self.rate is None else (self.rate, self.rate)
 
     def learn(self, told: int, estimated: float) -> None:
-        """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts.
-
-        Args:
-            told: tokens, the cached part included.
-            estimated: tokens.
-        """
+        """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts."""
         if estimated < 256 or told < estimated / 2:  # the template's words count too much; or what was cached is not counted
             return
         measured = min(told / estimated, 8.0)  # a server may say anything
@@ -130,16 +116,7 @@ class Scale:
             self.rate = measured * 1.1
 
     def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
-        """Take a refusal; what it does not tell is guessed so that less is sent the next time.
-
-        Args:
-            estimated: tokens that were sent.
-            told: how many the server counted.
-            context_length: what the context holds, as far as it is known.
-
-        Returns:
-            False: the rate is corrected, too (see `RequestScale`).
-        """
+        """Take a refusal; what it does not tell is guessed so that less is sent the next time."""
         if told:
             self.learn(told, estimated)
         least = self.bounds[0]
@@ -150,11 +127,7 @@ class Scale:
 
 
 def estimate(messages: Iterable[Message]) -> int:
-    """Estimate how many tokens messages have.
-
-    Args:
-        messages: with their calls and pictures.
-    """
+    """Estimate how many tokens messages have."""
     return sum(map(_size, messages))  # of whole numbers: sums are the same in any order
 
 
@@ -164,11 +137,7 @@ def _size(message: Message) -> int:
 
 
 def estimate_tools(tools: Iterable[Tool]) -> float:
-    """Estimate how many tokens tools have that a server's own function calling is given.
-
-    Args:
-        tools: of the request.
-    """
+    """Estimate how many tokens tools have that a server's own function calling is given."""
     return sum(tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
 
 
@@ -183,13 +152,8 @@ def fit(messages: Sequence[Message], limit: float, *, lang: str = "en", more: st
     """Return the conversation as it fits.
 
     Args:
-        messages: system messages first.
-        limit: tokens that it may have, by `estimate`.
         lang: of the notes in the places of what is missing, `en` or `zh`.
         more: name of the tool that gives the rest of a result; "" for none.
-
-    Returns:
-        The same messages where they fit.
     """
     if estimate(messages) <= limit:
         return Fitted(messages=tuple(messages))
@@ -229,13 +193,7 @@ class _TurnPart:
 
 
 class _View:
-    """What is sent of a conversation that grows; sizes are kept up to date as parts change.
-
-    Args:
-        room: tokens.
-        lang: of notes.
-        more: name of the tool that gives the rest of a result.
-    """
+    """What is sent of a conversation that grows; sizes are kept up to date as parts change."""
 
     def __init__(self, room: float, lang: str, more: str) -> None:
         self._room, self._lang, self._shorter = room, lang, _Shorter(lang, more)
@@ -383,7 +341,6 @@ class _Shorter:
     """Shortens results.
 
     Args:
-        lang: of the notes in the places of what is missing.
         more: name of the tool that gives the rest of a result; "" for none.
     """
 

@@ -20,12 +20,6 @@ __all__ = ["ENGLISH", "PromptFormat"]
 class PromptFormat:
     """What all texts for one model have in common.
 
-    Args:
-        dialect: name of the wire format of calls, one of `DIALECTS`.
-        lang: of the words, `en` or `zh`.
-        parallel: whether one block may hold several calls.
-        family: how the system prompt shows tools, one of `FAMILIES`.
-
     Raises:
         UsageError: unknown dialect, language or family; or `auto`, which can be read but not written.
     """
@@ -90,20 +84,11 @@ class PromptFormat:
         return not (self.notation or self.row.entities)
 
     def speaking(self, lang: str) -> Self:
-        """Return the same in another language.
-
-        Args:
-            lang: `en` or `zh`.
-        """
+        """Return the same in another language."""
         return self if lang == self.lang else replace(self, lang=lang)
 
     def render(self, name: str, /, **values: Any) -> str:
-        """Render a template, which knows this object as `form`.
-
-        Args:
-            name: of a file in `prompts/en` and `prompts/zh`, without its ending.
-            values: what else it shows.
-        """
+        """Render a template, which knows this object as `form`."""
         return render(self.lang, name, form=self, **values)
 
 

@@ -60,24 +60,14 @@ _SENTENCE = regex.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How many tokens the description of tools may take, with what is added to it for one request.
-
-    Args:
-        whole: up to which all tools are shown whole.
-        parts: for tools that are more than that.
-    """
+    """How many tokens the description of tools may take, with what is added to it for one request."""
 
     whole: int
     parts: int
 
 
 def budget_for(context_length: int | None, asked: int | None = None) -> Budget:
-    """Choose how many tokens the description of tools may take: at most half of the context.
-
-    Args:
-        context_length: of the model, in tokens; None if it is not known.
-        asked: what a person asked for; None if nobody did.
-    """
+    """Choose how many tokens the description of tools may take: at most half of the context."""
     if asked is not None:
         return Budget(whole=asked, parts=asked)
     if context_length is None:
@@ -92,10 +82,6 @@ class ToolPrompt:
 
     Args:
         catalog: what may be called; our own tool is the last one, if there is one.
-        grade: how much is shown of each tool.
-        system: the tool prompt.
-        format: how the model is spoken to.
-        room: tokens for what is added.
         own: name of the tool that describes tools; "" if all are shown whole.
         listed: what the prompt shows of tools and of their servers' words, without our example; "" where `f()` names a tool.
     """
@@ -117,7 +103,6 @@ class ToolPrompt:
         """Render what stands behind a person's words: the tools that fit them best; "" if all are shown whole, or none fits.
 
         Args:
-            request: the person's words.
             first: names of tools that are described before others, such as one that has to be called.
         """
         if not self.own:
@@ -137,11 +122,7 @@ class ToolPrompt:
         return self._rendered("fitting", whole, lines=brief).strip() if whole or brief else ""
 
     def describe(self, arguments: Mapping[str, Any]) -> str:
-        """Answer a call of our own tool: whole descriptions of tools by their names, or of those that words fit best.
-
-        Args:
-            arguments: as the model wrote them, valid for the tool's schema.
-        """
+        """Answer a call of our own tool: whole descriptions of tools by their names, or of those that words fit best."""
         wanted = list(dict.fromkeys(arguments["names"]))[:DESCRIBED]
         known = [self.catalog.get(name) or self.catalog.get(self.catalog.meant_by(name) or "") for name in wanted]
         unknown = [name for name, tool in zip(wanted, known, strict=True) if tool is None]
@@ -167,9 +148,6 @@ def tool_prompt_within(
 
     Args:
         budget: by our estimate. The frame of the prompt and the servers' instructions are always whole.
-        catalog: the tools, in the order to show.
-        format: how the model is spoken to.
-        instructions: server name -> what that server says about its tools.
     """
     if not _is_too_long(catalog, budget.whole):
         system = tool_prompt(catalog, format, instructions=instructions)
@@ -279,7 +257,6 @@ def free_name(name: str, catalog: Catalog) -> str:
 
     Args:
         name: as it is called where it is free; else it gets a number.
-        catalog: of the others.
     """
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain([name], numbered) if catalog.meant_by(each) is None)

@@ -66,9 +66,6 @@ _SENTENCE_END = regex.compile(r"(?<=[.:!?])\s+|(?<=[。：！？；])\s*")
 class Leaks:
     """Takes out of a reply's text what is not to be shown.
 
-    Args:
-        results: texts of results that the model was given, stripped.
-
     Attributes:
         found: what was taken out, the gravest of it.
         stopped: whether nothing more is wanted of this reply.
@@ -91,11 +88,7 @@ class Leaks:
         self._said = False  # something was passed on that is more than white space
 
     def pass_on(self, event: Event) -> list[Event]:
-        """Take an event; return what may be shown by now.
-
-        Args:
-            event: of the parser, in order.
-        """
+        """Take an event; return what may be shown by now."""
         if self.stopped:
             return []
         if not isinstance(event, TextDelta):
@@ -107,11 +100,7 @@ class Leaks:
         return self._read()
 
     def close(self) -> list[Event]:
-        """Decide on what is held: nothing more follows it on its line.
-
-        Returns:
-            What may be shown of it.
-        """
+        """Decide on what is held: nothing more follows it on its line."""
         if self._frame and not self.stopped:
             return self._end_frame(self._frame)
         return self._end_line(len(self._held)) if self._held else []
@@ -209,12 +198,7 @@ class Leaks:
         return [Repaired(code="results-frame", span=span), *shown]
 
     def kept(self, text: str, end: int) -> str:
-        """Return a reply's text without what was taken out of it.
-
-        Args:
-            text: as it came.
-            end: offset at which it ends.
-        """
+        """Return a reply's text without what was taken out of it."""
         parts, at = [], 0
         for (start, stop), instead in self.replaced:
             if start >= end:
@@ -225,22 +209,12 @@ class Leaks:
 
 
 def refusal(kind: Refusal, format: PromptFormat = ENGLISH, values: Sequence[str] = ()) -> str:
-    """Say to a model why its last reply is no answer, and what to do.
-
-    Args:
-        kind: what was found in it.
-        format: how the model is spoken to.
-        values: of an answer, that nobody said.
-    """
+    """Say to a model why its last reply is no answer, and what to do."""
     return format.render("no_answer", kind=kind, values=values).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:
-    """Return the texts of the results that a model was given, as it was given them; errors and feedback are none.
-
-    Args:
-        messages: the conversation.
-    """
+    """Return the texts of the results that a model was given, as it was given them; errors and feedback are none."""
     told = ((message.content, reply) for message in messages if message.role == "user" for reply in replies_of(message))
     return frozenset(reply.text_in(content).strip() for content, reply in told if reply.is_ended and not reply.is_error)
 

@@ -22,51 +22,28 @@ _NEAR: Final = 4  # a line end counts in the last quarter of what is kept, no mo
 
 
 def handle_of(text: str) -> str:
-    """Return the short name of a result.
-
-    Args:
-        text: the whole of it, as it stands in the conversation.
-    """
+    """Return the short name of a result."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_DIGITS]
 
 
 def texts_of(messages: Iterable[Message]) -> list[str]:
-    """Return the texts of all results in a conversation.
-
-    Args:
-        messages: whole.
-    """
+    """Return the texts of all results in a conversation."""
     return [text for message in messages for _, text in named_results(message)]
 
 
 def result_with(handle: str, messages: Sequence[Message]) -> str | None:
-    """Find a result by its handle, the newest first.
-
-    Args:
-        handle: as a note told it.
-        messages: the whole conversation.
-    """
+    """Find a result by its handle, the newest first."""
     texts = (text for text in reversed(texts_of(messages)) if len(text) > _DIGITS)
     return next((text for text in texts if handle_of(text) == handle.strip().lower()), None)
 
 
 def piece_tokens(context_length: int | None) -> int:
-    """Return how long a piece may be, in tokens: an eighth of the context.
-
-    Args:
-        context_length: of the model, in tokens; None if it is not known.
-    """
+    """Return how long a piece may be, in tokens: an eighth of the context."""
     return 1024 if context_length is None else max(context_length // 8, 128)
 
 
 def piece(text: str, start: int, tokens: int) -> str:
-    """Return as much of a text as is allowed, up to a line end where one is near.
-
-    Args:
-        text: the whole.
-        start: the first character.
-        tokens: the most, by our estimate.
-    """
+    """Return as much of a text as is allowed, up to a line end where one is near."""
     found = text[start : start + round(tokens * CHARACTERS_A_TOKEN)]
     while (size := tokens_of(found)) > tokens and len(found) > 1:
         found = found[: max(int(len(found) * tokens / size), 1)]
@@ -75,22 +52,12 @@ def piece(text: str, start: int, tokens: int) -> str:
 
 
 def line_end(text: str, end: int) -> int:
-    """Return where to end a beginning of a text: behind the last line end before `end`, if one is near; else there.
-
-    Args:
-        text: the whole.
-        end: where at the latest.
-    """
+    """Return where to end a beginning of a text: behind the last line end before `end`, if one is near; else there."""
     found = text.rfind("\n", end - end // _NEAR, end)
     return end if found < 0 else found + 1
 
 
 def line_start(text: str, start: int) -> int:
-    """Return where to begin an end of a text: behind the first line end from `start`, if one is near; else there.
-
-    Args:
-        text: the whole.
-        start: where at the earliest.
-    """
+    """Return where to begin an end of a text: behind the first line end from `start`, if one is near; else there."""
     found = text.find("\n", start, start + (len(text) - start) // _NEAR)
     return start if found < 0 else found + 1

@@ -22,11 +22,7 @@ PICTURES: Final = {
 
 
 def pictures(results: Iterable[ToolResult]) -> tuple[str, ...]:
-    """Return the pictures of results for a model that sees, as `data:` URLs; those for the person alone are not among them.
-
-    Args:
-        results: of tools.
-    """
+    """Return the pictures of results for a model that sees, as `data:` URLs; those for the person alone are not among them."""
     blocks = [block for result in results for block in result.content if isinstance(block, ImageContent)]
     shown = (block for block in blocks if not block.audience or "assistant" in block.audience)
     urls = [f"data:{block.mime_type};base64,{block.data}" for block in shown if _is_picture(block)]

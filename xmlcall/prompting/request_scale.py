@@ -42,11 +42,7 @@ class ServerFacts:
 
 @dataclass(slots=True)
 class RequestScale:
-    """The lengths of one request (see `Scale`).
-
-    Args:
-        facts: of the model server.
-    """
+    """The lengths of one request (see `Scale`)."""
 
     facts: ServerFacts
     _corrected: float | None = field(init=False, default=None)
@@ -72,11 +68,6 @@ class RequestScale:
 
     def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
         """Take a refusal.
-
-        Args:
-            estimated: tokens that were sent.
-            told: how many the server counted.
-            context_length: what the context holds, as far as the refusal tells it.
 
         Returns:
             Whether it told what the context holds, which was not known, and so corrects nothing yet.

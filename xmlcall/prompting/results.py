@@ -30,14 +30,11 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: R
     """Write a result as text.
 
     Args:
-        result: the tool's answer.
-        format: how the model is spoken to.
         reader: the model (`assistant`) or the person (`user`); what is for the other one alone is left out (MCP 2025-11-25,
             annotations).
 
     Returns:
         Its blocks, a line or more each, and the structured content, unless a text says the same: servers should repeat it there
-        (MCP 2025-11-25, tools).
     """
     blocks = [block for block in result.content if not block.audience or reader in block.audience]
     parts = [_WRITERS[type(block)](block, format) for block in blocks]
@@ -74,21 +71,12 @@ def _json_of(text: str) -> Any:
 
 
 def mismatch(problem: str, format: PromptFormat) -> str:
-    """Say that a structured result is not what its tool promises.
-
-    Args:
-        problem: what is wrong, in a sentence.
-        format: how the model is spoken to.
-    """
+    """Say that a structured result is not what its tool promises."""
     return _named("mismatch", format, problem=problem)
 
 
 def unchecked(format: PromptFormat) -> str:
-    """Say that nobody knows whether a structured result is what its tool promises, since its schema cannot be used.
-
-    Args:
-        format: how the model is spoken to.
-    """
+    """Say that nobody knows whether a structured result is what its tool promises, since its schema cannot be used."""
     return _named("unchecked", format)
 
 
@@ -100,15 +88,7 @@ def resource_list(
     *,
     limit: int,
 ) -> str:
-    """List resources for a model, a line each.
-
-    Args:
-        resources: of a server.
-        templates: of addresses of others.
-        notices: about what could not be listed.
-        format: how the model is spoken to.
-        limit: how many are listed of each.
-    """
+    """List resources for a model, a line each."""
 
     def words(part: str, **values: Any) -> str:
         return format.render("own_tools", part=part, **values).strip()
@@ -136,8 +116,6 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
     Args:
         kind: `not_allowed`, `said_no` (the person), `no_answer` (of the person), `nobody` (to ask), `nobody_rule` (a rule
             asks), `unsaid` (values, and nobody to ask), `repeated` or `gone` (the tool).
-        format: how the model is spoken to.
-        count: how often a repeated call came.
         why: the person's reason for a no, in their words; where nobody can be asked, the line that would allow it, the rule,
             or the parameters.
     """
@@ -145,23 +123,12 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
 
 
 def failure(kind: FailureReason, format: PromptFormat, *, said: str = "") -> str:
-    """Say in place of a result that a tool's server failed, in words that hold nothing of what it printed.
-
-    Args:
-        kind: why there is no result.
-        format: how the model is spoken to.
-        said: the server's own words, where it answered with an error.
-    """
+    """Say in place of a result that a tool's server failed, in words that hold nothing of what it printed."""
     return format.render("failed_call", kind=kind, said=said).strip()
 
 
 def not_run(reason: str, format: PromptFormat) -> str:
-    """Say in place of a result that a call did not run.
-
-    Args:
-        reason: a sentence, of `denial` or of a policy.
-        format: how the model is spoken to.
-    """
+    """Say in place of a result that a call did not run."""
     return format.render("not_run", reason=reason).strip()
 
 
@@ -170,7 +137,6 @@ def stopped(kind: str, format: PromptFormat) -> str:
 
     Args:
         kind: `running` (a call that had started), `cancelled` (one, by its server), `not_begun` (one) or `answer`.
-        format: how the model is spoken to.
     """
     return format.render("stopped", kind=kind).strip()
 

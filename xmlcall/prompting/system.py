@@ -71,7 +71,6 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
 
     Args:
         tools: the catalog, in the order to show; it may be empty, and the prompt then says so.
-        format: how the model is spoken to.
         instructions: server name -> what that server says about its tools; shown as the server's words.
     """
     catalog = Catalog.of(tools)
@@ -81,21 +80,12 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
 
 
 def described(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """Return what templates show of tools.
-
-    Args:
-        tools: in the order to show.
-    """
+    """Return what templates show of tools."""
     return [{"tool": tool, "parameters": parameters_of(tool), "rules": rules_for(tool)} for tool in tools]
 
 
 def example_call(catalog: Catalog, format: PromptFormat) -> str:
-    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked.
-
-    Args:
-        catalog: the tools.
-        format: how the model is spoken to.
-    """
+    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
     unsaid = format.shows.unsaid
     calls = [(tool.name, _inert(example_arguments(tool, unsaid=unsaid), catalog)) for tool in list(catalog)[:1]]
     return write(calls, catalog, format.row)
@@ -115,10 +105,6 @@ def language_of(text: str, otherwise: str) -> str:
 
     The model answers in the language that it reads last, whatever the person wrote. Names of files and addresses, which are
     Latin in any language, do not count; Japanese, which shares its characters with Chinese, is none of ours.
-
-    Args:
-        text: the person's words.
-        otherwise: where these do not tell.
     """
     words = _NAME.sub(" ", text)
     chinese, latin = len(_CHINESE.findall(words)), len(_LATIN.findall(words))
@@ -139,11 +125,8 @@ def reminder(
     """Render the short text that stands last in the prompt, after the person's words; empty without tools.
 
     Args:
-        tools: the catalog.
-        format: how the model is spoken to.
         needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
         unsaid: parameters of a call that was taken back because nobody said their values: the person may have to be asked.
-        step: what comes next for these.
         has_failed: whether calls could not run, however often the model was told why.
     """
     told = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
@@ -152,50 +135,27 @@ def reminder(
 
 
 def question(format: PromptFormat) -> str:
-    """Render how a question for what nobody said begins: left to itself, a small model repeats the request, or answers it.
-
-    Args:
-        format: how the model is spoken to.
-    """
+    """Render how a question for what nobody said begins: left to itself, a small model repeats the request, or answers it."""
     return format.render("question").strip()
 
 
 def demand(format: PromptFormat, name: str = "") -> str:
-    """Render what a model is told that has to call a tool and did not.
-
-    Args:
-        format: how the model is spoken to.
-        name: of the tool, if only one may be called.
-    """
+    """Render what a model is told that has to call a tool and did not."""
     return format.render("must_call", name=name).strip()
 
 
 def after_empty(format: PromptFormat = ENGLISH) -> str:
-    """Render what a model is told whose reply had neither text nor a call.
-
-    Args:
-        format: how the model is spoken to.
-    """
+    """Render what a model is told whose reply had neither text nor a call."""
     return format.render("empty").strip()
 
 
 def json_answer(schema: Mapping[str, Any], format: PromptFormat = ENGLISH) -> str:
-    """Render what asks for an answer in JSON, where tools are on offer, too.
-
-    Args:
-        schema: that the answer has to fit.
-        format: how the model is spoken to.
-    """
+    """Render what asks for an answer in JSON, where tools are on offer, too."""
     return format.render("json_answer", schema=json.dumps(schema, ensure_ascii=False)).strip()
 
 
 def begin(begun: str, format: PromptFormat = ENGLISH) -> str:
-    """Render what asks for a reply that begins with words of the caller's.
-
-    Args:
-        begun: how it begins.
-        format: how the model is spoken to.
-    """
+    """Render what asks for a reply that begins with words of the caller's."""
     return format.render("prefill", begun=begun).strip()
 
 

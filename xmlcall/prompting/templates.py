@@ -22,42 +22,23 @@ LANGUAGES = ("en", "zh")
 
 
 def render(lang: str, name: str, /, **values: Any) -> str:
-    """Render a template.
-
-    Args:
-        lang: one of `LANGUAGES`.
-        name: of a file in `prompts/en` and `prompts/zh`, without its ending.
-        values: what it shows.
-    """
+    """Render a template."""
     return _environment().get_template(f"{lang}/{name}.j2").render(values)
 
 
 def source(lang: str, name: str) -> str:
-    """Return the text of a template as it is written.
-
-    Args:
-        lang: one of `LANGUAGES`.
-        name: as for `render`.
-    """
+    """Return the text of a template as it is written."""
     return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
 
 
 def words_of(lang: str) -> dict[str, Any]:
-    """Return the words between and around alternatives of parameters.
-
-    Args:
-        lang: one of `LANGUAGES`.
-    """
+    """Return the words between and around alternatives of parameters."""
     words = vars(_environment().get_template(f"{lang}/words.j2").module)["words"]
     return {"or": words["or"], "rules": words["rules"]}
 
 
 def plain_source(name: str) -> str:
-    """Return the text of a file in `prompts/` that is the same in every language.
-
-    Args:
-        name: with its ending.
-    """
+    """Return the text of a file in `prompts/` that is the same in every language."""
     return (_prompts() / name).read_text(encoding="utf-8")
 
 

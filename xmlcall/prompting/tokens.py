@@ -12,11 +12,7 @@ _NOT_ASCII: Final = bytes(range(128, 256))
 
 
 def tokens_of(text: str) -> float:
-    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one.
-
-    Args:
-        text: of a prompt.
-    """
+    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one."""
     data = text.encode("utf-8", "surrogatepass")
     ascii_length = len(data.translate(None, _NOT_ASCII))
     digits = len(data) - len(data.translate(None, _DIGITS))

@@ -166,9 +166,7 @@ class OwnRounds:
 
     Args:
         before: messages between the caller's last one and the reply: rounds in which the proxy ran tools itself.
-        shown: text of these replies, which the caller was shown.
         calls: all calls of the reply in order, with the results of those that the proxy ran; the caller's have none yet.
-        results: texts of all results of tools that the proxy ran.
     """
 
     before: tuple[Message, ...]
@@ -214,10 +212,7 @@ def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat,
     """Write the calls and the results of a conversation as text.
 
     Args:
-        messages: of a conversation.
         catalog: what is offered; of calls whose tool is not among it, the arguments are written as their values are.
-        format: in which calls and results are written.
-        known: rounds of tools that whoever keeps the conversation does not know.
     """
     written: list[Message] = []
     open_calls: Answered = []
@@ -323,10 +318,8 @@ class Forms:
     """One conversation in the forms in which a model may get it, the person's words last.
 
     Args:
-        reminded: after the tool prompt, with the usual reminder.
         bare: after the tool prompt, without a reminder and without descriptions of tools at the end; None where nothing is to be
             decided.
-        shown: the same with those descriptions; None if there are none.
         unoffered: without the tool prompt and without earlier calls; None where nothing is to be decided.
     """
 
@@ -341,8 +334,6 @@ class PromptWriter:
     """Writes the messages of requests, from a conversation, the tools on offer and how the model is asked.
 
     Args:
-        offered: how the tools are described to the model.
-        reminder: of them, for the person's messages; "" for none.
         stands: where it does: at the end of the conversation, behind the last question, or behind each.
         first: names of tools that are described behind the person's words before others, such as one that has to be called.
         in_text: writes what calls and results a conversation has as data; one of ours has none.
@@ -358,9 +349,7 @@ class PromptWriter:
         """Write the messages of a request.
 
         Args:
-            conversation: what was said so far; not empty.
             fits: whether tools that fit the person's last words are described behind them, where tools are shown in part.
-            reminds: whether the reminder stands.
         """
         if fits:
             conversation = with_fitting(partial(self.offered.fitting, first=self.first), conversation)
@@ -369,13 +358,7 @@ class PromptWriter:
         return with_system(self.offered.system, self.in_text(conversation))
 
     def forms(self, conversation: Sequence[Message], sampling: CompletionRequest, *, is_asked: bool = True) -> Forms:
-        """Write the forms of a request between which is decided.
-
-        Args:
-            conversation: what was said so far; not empty.
-            sampling: what each request asks of the server, without messages.
-            is_asked: whether anything is to be decided.
-        """
+        """Write the forms of a request between which is decided."""
 
         def form(*, fits: bool, reminds: bool) -> CompletionRequest:
             return replace(sampling, messages=self.messages(conversation, fits=fits, reminds=reminds))

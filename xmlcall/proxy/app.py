@@ -98,12 +98,8 @@ def app_of(
     """Make the app of open models.
 
     Args:
-        served: the models, open while the app answers.
-        guard: who may call.
-        lifespan: opens the models; None if the caller does.
         beside: routes of others, under paths of their own; they see to it themselves who may call.
         ending: begun when the server is stopped and the answers under way have had their time; they end with an error then.
-        observer: counts and traces the requests; None counts them and traces none.
     """
     ending, observer = ending or Ending(), observer or Observer()
 

@@ -39,16 +39,7 @@ log = logging.getLogger("xmlcall.proxy")
 
 
 def models_of(rows: Sequence[ModelSettings], own: OwnTools, **options: Any) -> tuple[ServedModel, ...]:
-    """Make the models of a proxy; they are not open.
-
-    Args:
-        rows: what the settings say of each.
-        own: tools that the proxy runs itself, for all of them.
-        options: further arguments of `Engine`.
-
-    Raises:
-        UsageError: no such form of model.
-    """
+    """Make the models of a proxy; they are not open."""
     return tuple(_model(row, own, options) for row in rows)
 
 
@@ -68,15 +59,7 @@ async def opened(
     """Open models, and have each asked as its profile says.
 
     Args:
-        models: not open.
-        rows: what the settings say of each.
         wait: seconds for a model's server to come, if it is not there.
-        tell: told which profiles are used.
-
-    Raises:
-        BackendError: a model did not open.
-        ToolHostError: none of the servers of tools answered.
-        UsageError: a profile that there is not.
     """
     async with AsyncExitStack() as stack:
         for model, row in zip(models, rows, strict=True):
@@ -86,17 +69,7 @@ async def opened(
 
 
 async def enter(stack: AsyncExitStack, engine: Engine, *, wait: float) -> None:
-    """Open a model.
-
-    Args:
-        stack: closes it.
-        engine: of the model.
-        wait: seconds for its server to come, if it is not there.
-
-    Raises:
-        BackendError: it did not open.
-        ToolHostError: none of the servers of tools answered.
-    """
+    """Open a model."""
     until = time.monotonic() + wait
     while True:
         try:

@@ -49,17 +49,7 @@ Name = Field(min_length=1, max_length=200)
 
 
 class ModelSettings(BaseModel):
-    """A `[[model]]`.
-
-    Args:
-        name: under which callers know it.
-        address: of the model, as `--model` takes it.
-        way: as `--mode`; None leaves it to the profile.
-        profile: as `--profile`.
-        context: as `--context`.
-        api_key: for the model's server.
-        aliases: globs over other names that mean it.
-    """
+    """A `[[model]]`."""
 
     model_config = _STRICT
 
@@ -73,15 +63,7 @@ class ModelSettings(BaseModel):
 
 
 class KeySettings(BaseModel):
-    """A `[[key]]`; the key itself is said in one of three ways.
-
-    Args:
-        name: for logs.
-        key: the key.
-        key_file: a file that holds it.
-        sha256: of it, 64 hexadecimal digits.
-        models: names of the only models that it may use.
-    """
+    """A `[[key]]`; the key itself is said in one of three ways."""
 
     model_config = _STRICT
 
@@ -121,8 +103,6 @@ class ProxySettings(BaseSettings):
     """All of a file.
 
     Args:
-        serve: how it is served.
-        model: the models; without one `--model` says which.
         key: the keys; without one everybody may call who can reach the port.
     """
 
@@ -161,10 +141,6 @@ class ProxySettings(BaseSettings):
 
 def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> ProxySettings:
     """Read the settings of a file and of the environment.
-
-    Args:
-        file: TOML; None reads the environment alone.
-        environ: where `${NAME}` is looked up.
 
     Raises:
         UsageError: it cannot be read; says the file, the line, what was expected and what came.
@@ -228,7 +204,6 @@ def line_of(text: str, place: Sequence[int | str]) -> int:
     """Return the line of a file in which a value stands; that of its table if the value is not found; 0 for neither.
 
     Args:
-        text: TOML.
         place: names and numbers of tables on the way to it, such as `("model", 1, "name")`.
     """
     if not place:
@@ -253,14 +228,7 @@ def line_of(text: str, place: Sequence[int | str]) -> int:
 
 
 def keys_of(settings: ProxySettings) -> tuple[Key, ...]:
-    """Make the keys of a proxy.
-
-    Args:
-        settings: of it.
-
-    Raises:
-        UsageError: a file that should hold a key cannot be read.
-    """
+    """Make the keys of a proxy."""
     return tuple(_key(row) for row in settings.key)
 
 

@@ -20,11 +20,7 @@ _WRITTEN: Final = {"replies": ToolReply, "calls": WrittenCall}  # fields of `Wri
 
 
 def message_to_json(message: Message) -> dict[str, Any]:
-    """Return a message as a JSON object; fields without a value are left out.
-
-    Args:
-        message: of a conversation.
-    """
+    """Return a message as a JSON object; fields without a value are left out."""
     told: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
         told["tool_calls"] = [call_to_json(call) for call in message.tool_calls]
@@ -39,9 +35,6 @@ def message_to_json(message: Message) -> dict[str, Any]:
 def message_from_json(told: Mapping[str, Any]) -> Message:
     """Read what `message_to_json` wrote.
 
-    Args:
-        told: the object.
-
     Raises:
         ValueError: it is none of ours; so may other errors of types and keys say.
     """
@@ -55,29 +48,17 @@ def message_from_json(told: Mapping[str, Any]) -> Message:
 
 
 def call_to_json(call: ToolCall) -> dict[str, Any]:
-    """Return a call as a JSON object, with what the model wrote.
-
-    Args:
-        call: as bound.
-    """
+    """Return a call as a JSON object, with what the model wrote."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments, "raw": raw_to_json(call.raw)}
 
 
 def call_from_json(told: Mapping[str, Any]) -> ToolCall:
-    """Read a call; one that could not be read has no arguments.
-
-    Args:
-        told: as `call_to_json` wrote it.
-    """
+    """Read a call; one that could not be read has no arguments."""
     return ToolCall(id=told["id"], name=told["name"], arguments=told.get("arguments") or {}, raw=raw_from_json(told["raw"]))
 
 
 def raw_to_json(raw: RawCall) -> dict[str, Any]:
-    """Return a call as the model wrote it, as a JSON object.
-
-    Args:
-        raw: not yet bound.
-    """
+    """Return a call as the model wrote it, as a JSON object."""
     arguments = [
         {"name": each.name, "text": each.text} | ({} if each.value is MISSING else {"value": each.value})
         for each in raw.arguments
@@ -86,11 +67,7 @@ def raw_to_json(raw: RawCall) -> dict[str, Any]:
 
 
 def raw_from_json(told: Mapping[str, Any]) -> RawCall:
-    """Read a call as the model wrote it.
-
-    Args:
-        told: the object.
-    """
+    """Read a call as the model wrote it."""
     arguments = tuple(
         RawArgument(name=each["name"], text=each["text"], value=each.get("value", MISSING)) for each in told["arguments"]
     )
@@ -98,11 +75,7 @@ def raw_from_json(told: Mapping[str, Any]) -> RawCall:
 
 
 def tool_to_json(tool: Tool) -> dict[str, Any]:
-    """Return a tool as `Tool.from_mcp` reads it.
-
-    Args:
-        tool: as offered.
-    """
+    """Return a tool as `Tool.from_mcp` reads it."""
     told = {"name": tool.name, "title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
     told |= {"outputSchema": tool.output_schema, "annotations": tool.annotations}
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in told.items() if value is not None}

@@ -66,12 +66,7 @@ class AuditFile:
 
 
 def audit_line(note: CallNote, conversation: str = "") -> dict[str, Any]:
-    """Return a note as a JSON object, with secrets masked by the names of their parameters.
-
-    Args:
-        note: of a call.
-        conversation: its id.
-    """
+    """Return a note as a JSON object, with secrets masked by the names of their parameters."""
     call = note.call
     line: dict[str, Any] = {
         "time": datetime.now(UTC).isoformat(timespec="milliseconds"),

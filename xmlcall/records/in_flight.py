@@ -16,13 +16,7 @@ _MARKS: Final = _WHOLE | {"asked", "step"}  # behind these the messages are thos
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTask:
-    """A call that its server runs as a task.
-
-    Args:
-        server: its name.
-        tool: the tool's own name there.
-        task: the server's id of it.
-    """
+    """A call that its server runs as a task."""
 
     server: str
     tool: str
@@ -37,7 +31,6 @@ class InFlight:
         reply: as it stands in the conversation; None if it was not complete, or not kept.
         calls: of that reply, also those that could not be read: without arguments.
         ended: id of a call -> its result; None for one that had started and has none.
-        unknown: `server.tool` of those.
         tasks: id of such a call -> the task that its server has made of it.
     """
 
@@ -49,15 +42,7 @@ class InFlight:
 
 
 def in_flight(events: Sequence[KeptEvent], conversation: str = "") -> InFlight | None:
-    """Return what was cut off; None if the last turn had ended.
-
-    Args:
-        events: of a conversation, in order.
-        conversation: its id, for the error.
-
-    Raises:
-        XmlcallError: an event is not as it was written.
-    """
+    """Return what was cut off; None if the last turn had ended."""
     with undamaged(conversation):
         return _in_flight(events)
 

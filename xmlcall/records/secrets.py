@@ -49,22 +49,13 @@ _KEY: Final = re.compile(r"""(?<![\w-])[\w-]++(?=["'>\\]*\s*[=:>])|(?<=["'=<>])[
 
 
 def is_secret(name: str) -> bool:
-    """Say whether a parameter of this name holds a secret.
-
-    Args:
-        name: of a parameter or of a field of an object.
-    """
+    """Say whether a parameter of this name holds a secret."""
     plain = _SEPARATORS.sub("", name).lower()
     return plain in _NAMES or plain.endswith(_ENDINGS)
 
 
 def masked(value: Any, name: str = "") -> Any:
-    """Return a JSON value with a mask in place of each secret.
-
-    Args:
-        value: an argument, or all of them.
-        name: of the parameter that it is given to.
-    """
+    """Return a JSON value with a mask in place of each secret."""
     if name and is_secret(name):
         return MASK
     if isinstance(value, Mapping):
@@ -74,10 +65,6 @@ def masked(value: Any, name: str = "") -> Any:
 
 def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
     """Return a call as the model wrote it, with a mask in place of each secret.
-
-    Args:
-        raw: the call.
-        arguments: as bound; empty if it was not.
 
     Returns:
         The text; None if it has a secret that cannot be told from the rest.
@@ -97,22 +84,13 @@ def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
 
 
 def shows_secret(text: str) -> bool:
-    """Say whether the name of a secret stands in a call, or in what may be one, and no mask behind it.
-
-    Args:
-        text: in which secrets were masked.
-    """
+    """Say whether the name of a secret stands in a call, or in what may be one, and no mask behind it."""
     named = (found for found in _KEY.finditer(text) if is_secret(found[0]) and text[found.start() - 1 : found.start()] != "/")
     return any(MASK not in text[found.end() : found.end() + _NEAR] for found in named)
 
 
 def secret_places(text: str, known: Iterable[str] = ()) -> list[Span]:
-    """Return where secrets stand in any text, in order and apart: those that are known, and what is given to a secret's name.
-
-    Args:
-        text: by anyone.
-        known: secrets, as values.
-    """
+    """Return where secrets stand in any text, in order and apart: those that are known, and what is given to a secret's name."""
     written = {each for value in known for each in _spellings(value) if len(each) >= _SHORTEST}
     places = [found.span(2) for given in _GIVEN for found in given.finditer(text) if is_secret(found[1])]
     for each in written:
@@ -127,12 +105,7 @@ def secret_places(text: str, known: Iterable[str] = ()) -> list[Span]:
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the texts of all secrets in a value.
-
-    Args:
-        value: a JSON value.
-        name: of the parameter that it is given to.
-    """
+    """Yield the texts of all secrets in a value."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from secrets_in(part, str(key) if not (name and is_secret(name)) else name)

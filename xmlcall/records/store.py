@@ -52,16 +52,7 @@ _WAIT: Final = 10.0  # seconds for another program that writes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSummary:
-    """A conversation in a line.
-
-    Args:
-        id: eight hexadecimal digits.
-        begun: when, in UTC.
-        changed: when, in UTC.
-        model: that was last asked.
-        title: the beginning of the person's first words.
-        messages: how many it has.
-    """
+    """A conversation in a line."""
 
     id: str
     begun: str
@@ -73,13 +64,7 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEvent:
-    """Something that happened in a conversation.
-
-    Args:
-        time: in UTC.
-        kind: `asked`, `reply`, `started`, `task`, `ended`, `step`, `answer`, `kept`, `recovered` or `branched`.
-        body: a JSON object, by the kind.
-    """
+    """Something that happened in a conversation."""
 
     time: str
     kind: str
@@ -88,14 +73,7 @@ class KeptEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A conversation that began as another was before one of its turns.
-
-    Args:
-        id: of the conversation.
-        parent: id of the other.
-        turn: of the other, from 1.
-        title: of the conversation.
-    """
+    """A conversation that began as another was before one of its turns."""
 
     id: str
     parent: str
@@ -115,15 +93,7 @@ def _make(path: Path) -> None:
 
 @contextmanager
 def undamaged(conversation: str, what: str = "") -> Iterator[None]:
-    """Tell of what was read and is not as it was written; other conversations are as they were.
-
-    Args:
-        conversation: its id.
-        what: is damaged; "" for the conversation.
-
-    Raises:
-        XmlcallError: it could not be read.
-    """
+    """Tell of what was read and is not as it was written; other conversations are as they were."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -170,20 +140,12 @@ class Store:
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def listed(self, most: int = -1) -> list[ConversationSummary]:
-        """Return conversations, the one that was changed last first.
-
-        Args:
-            most: how many; all, if it is negative.
-        """
+        """Return conversations, the one that was changed last first."""
         rows = self._rows(f"{_LINES} GROUP BY id ORDER BY changed DESC, begun DESC, conversation.rowid DESC LIMIT ?", most)
         return [_conversation(row) for row in rows]
 
     def find(self, start: str) -> ConversationSummary:
-        """Return the conversation whose id begins so.
-
-        Raises:
-            UsageError: none does, or several.
-        """
+        """Return the conversation whose id begins so."""
         rows = self._rows(f"{_LINES} WHERE substr(id, 1, ?) = ? GROUP BY id LIMIT 2", len(start), start.lower())
         if len(rows) != 1 or not start:
             what = "begins several ids" if rows and start else "is the beginning of none"
@@ -211,14 +173,8 @@ class Store:
     def search(self, words: Sequence[str]) -> Iterator[tuple[ConversationSummary, int, Message]]:
         """Find messages that have all of some words, whatever their case.
 
-        Args:
-            words: texts that each have to stand in the message.
-
         Yields:
             Conversation, place of the message from 0, and the message; what was changed last comes first.
-
-        Raises:
-            XmlcallError: a conversation is damaged; raised behind all others.
         """
         folded = [word.casefold() for word in words]
         damage: XmlcallError | None = None
@@ -246,32 +202,12 @@ class Store:
         *,
         model: str | None = None,
     ) -> None:
-        """Save an event, with the messages that the conversation has from now on, as one transaction.
-
-        Args:
-            conversation: its id; it is begun if there is none.
-            kind: of the event.
-            body: of the event.
-            messages: all of them; None leaves them as they are.
-            model: that is asked; None leaves it as it is.
-        """
+        """Save an event, with the messages that the conversation has from now on, as one transaction."""
         with self._writing() as database:
             _write(database, conversation, kind, body, messages, model=model)
 
     def branch(self, parent: str, turn: int, messages: Sequence[Message]) -> str:
-        """Begin a conversation as another was before one of its turns: with what happened until then.
-
-        Args:
-            parent: id of the other.
-            turn: of the other, from 1.
-            messages: of the other before that turn.
-
-        Returns:
-            The id of the new conversation.
-
-        Raises:
-            UsageError: there is no such turn.
-        """
+        """Begin a conversation as another was before one of its turns: with what happened until then."""
         branch = new_id()
         row = self._rows(f"{_ASKED} LIMIT 1 OFFSET ?", parent, turn - 1) if turn > 0 else []
         if not row:
@@ -314,11 +250,7 @@ class Store:
     # -- several programs ------------------------------------------------------------------------------------------------------
 
     def hold(self, conversation: str) -> None:
-        """Keep other programs from going on with a conversation, until `free`, or until this one ends, however it does.
-
-        Raises:
-            UsageError: another program goes on with it just now.
-        """
+        """Keep other programs from going on with a conversation, until `free`, or until this one ends, however it does."""
         if (lock := self._lock_file()) is None:
             return
         try:

@@ -34,14 +34,7 @@ class TooMuchWork(Exception):
 
 
 def spend(steps: int = 1) -> None:
-    """Count steps, where anybody counts.
-
-    Args:
-        steps: that are about to be done.
-
-    Raises:
-        TooMuchWork: there are too many.
-    """
+    """Count steps, where anybody counts."""
     left = _left.get()
     if left is not None:
         left[0] -= steps
@@ -51,14 +44,7 @@ def spend(steps: int = 1) -> None:
 
 @contextmanager
 def at_most(steps: int) -> Iterator[None]:
-    """Count the steps inside; a limit inside another one counts for itself.
-
-    Args:
-        steps: that may be done.
-
-    Raises:
-        TooMuchWork: there are more.
-    """
+    """Count the steps inside; a limit inside another one counts for itself."""
     token = _left.set([steps])
     try:
         yield
@@ -67,14 +53,7 @@ def at_most(steps: int) -> Iterator[None]:
 
 
 def as_deep_as_pays(schema: Mapping[str, Any], levels: Sequence[Level], walk: Callable[[Level], T], otherwise: T) -> T:
-    """Walk through a schema as deep as stays in proportion to its size. Inside another such walk that one counts.
-
-    Args:
-        schema: that is walked through.
-        levels: the deepest first.
-        walk: does it for a level.
-        otherwise: what comes of it where each level is too much.
-    """
+    """Walk through a schema as deep as stays in proportion to its size. Inside another such walk that one counts."""
     if _left.get() is not None:
         return walk(levels[0])
     steps = min(_LEAST + _EACH * size_of(schema, _MOST), _MOST)
@@ -88,12 +67,7 @@ def as_deep_as_pays(schema: Mapping[str, Any], levels: Sequence[Level], walk: Ca
 
 
 def size_of(value: Any, enough: float = inf) -> int:
-    """Count the parts of a JSON value; a long text counts as several.
-
-    Args:
-        value: any.
-        enough: as many as need to be counted.
-    """
+    """Count the parts of a JSON value; a long text counts as several."""
     size, stack = 0, [value]
     while stack and size < enough:
         node = stack.pop()

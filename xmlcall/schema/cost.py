@@ -21,11 +21,7 @@ _SINGLE: Final = ("not", "if", "then", "else")
 
 
 def costs_too_much(schema: Mapping[str, Any]) -> bool:
-    """Say whether some value could need more than MAX_STEPS at one place.
-
-    Args:
-        schema: whose references are known to lead somewhere.
-    """
+    """Say whether some value could need more than MAX_STEPS at one place."""
     known: dict[int, int] = {}
     return any(_steps(node, schema, known, MAX_DEPTH) > MAX_STEPS for node in nodes(schema))
 

@@ -58,11 +58,7 @@ _work: ContextVar[_Work | None] = ContextVar("_work", default=None)
 
 @contextlib.contextmanager
 def limited() -> Iterator[None]:
-    """Count the keywords that are evaluated inside. A limit inside another one does nothing: the outer one counts.
-
-    Raises:
-        TooMuchWork: there are too many.
-    """
+    """Count the keywords that are evaluated inside. A limit inside another one does nothing: the outer one counts."""
     token = _work.set(_work.get() or _Work())
     try:
         yield
@@ -121,9 +117,6 @@ _PIECES = regex.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\k<(\w+)>|\[\^\]|\\c([A-Za-
 def usable_pattern(pattern: str) -> str | None:
     """Translate a pattern of ECMA-262 into the syntax of `regex`.
 
-    Args:
-        pattern: of a schema.
-
     Returns:
         The same text wherever it can be used as it is; None if there is no way to use it.
     """
@@ -155,11 +148,7 @@ def _compiles(pattern: str) -> bool:
 
 @functools.cache
 def with_time_limit(validator_class: Any) -> Any:
-    """Return the validator class of a draft with keywords that cannot hang.
-
-    Args:
-        validator_class: from `jsonschema`.
-    """
+    """Return the validator class of a draft with keywords that cannot hang."""
     from jsonschema import validators
 
     original = validator_class.VALIDATORS["additionalProperties"]
@@ -258,12 +247,7 @@ def _even(value: Any) -> Any:
 
 
 def covering(name: str, patterns: Mapping[str, Any]) -> list[Any]:
-    """Return what stands behind the patterns that fit a name; a pattern that cannot be used fits none, nor does too much work.
-
-    Args:
-        name: of a property.
-        patterns: of `patternProperties`, with what is behind each.
-    """
+    """Return what stands behind the patterns that fit a name; a pattern that cannot be used fits none, nor does too much work."""
     found = []
     with contextlib.suppress(TooMuchWork), limited():
         for pattern, below in patterns.items():

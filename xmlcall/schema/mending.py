@@ -37,7 +37,6 @@ def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mappin
     """Mend a schema of somebody else: of a tool's arguments, of its result, of a form.
 
     Args:
-        schema: as it came.
         is_object: whether its values are objects, whatever it says, as arguments and forms are.
 
     Returns:
@@ -58,20 +57,12 @@ def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mappin
 
 
 def sentence(name: str, notes: tuple[str, ...]) -> str:
-    """Tell that a tool's schema was changed.
-
-    Args:
-        name: of the tool.
-        notes: from `mended`.
-    """
+    """Tell that a tool's schema was changed."""
     return f"The tool {name[:80]!r} is offered with a changed schema: {'; '.join(notes)}."
 
 
 class _Mender:
     """One pass over one schema.
-
-    Args:
-        root: the schema.
 
     Attributes:
         notes: what was changed.

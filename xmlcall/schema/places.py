@@ -32,9 +32,6 @@ _MAX_POINTER: Final = 1_000  # characters of a reference that is written here
 class Places:
     """The schemas inside a schema.
 
-    Args:
-        root: the whole schema.
-
     Attributes:
         declared: names of properties, wherever they are declared.
         referenced: `id`s of the objects that references lead to.

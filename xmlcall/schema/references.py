@@ -32,10 +32,6 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
     """Follow local `$ref`s until a schema without one.
 
-    Args:
-        schema: a part of `root`.
-        root: the whole schema that `#/...` points into.
-
     Returns:
         The schema pointed to, with sibling keywords such as `description` kept; MISSING for a dead end or a circle.
     """
@@ -54,12 +50,7 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
 
 
 def declared(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Yield the `properties` of a schema and of its branches (JSON Schema 2020-12, core, section 10.2), each once, in order.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-    """
+    """Yield the `properties` of a schema and of its branches (JSON Schema 2020-12, core, section 10.2), each once, in order."""
     seen: set[int] = set()
     stack = [schema]
     while stack:
@@ -81,7 +72,6 @@ def pointed(root: Mapping[str, Any], reference: str) -> Any:
     """Return what a reference points to, MISSING if nothing.
 
     Args:
-        root: the whole schema.
         reference: `#`, `#/...` or `#anchor`; `#` is the root without a reference of its own.
     """
     if reference == "#":
@@ -127,12 +117,7 @@ def _anchored(root: Mapping[str, Any], reference: str) -> Any:
 
 
 def deeper_than(levels: int, value: Any) -> bool:
-    """Say whether a JSON value is nested deeper; what validates, shows or stores it recurses.
-
-    Args:
-        levels: that are allowed.
-        value: as `json` reads it.
-    """
+    """Say whether a JSON value is nested deeper; what validates, shows or stores it recurses."""
     layer = [value]
     for _ in range(levels):
         layer = [

@@ -53,13 +53,7 @@ class UnionBranch:
 
 
 def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> tuple[ParameterRule, ...]:
-    """Return what an object schema asks of its properties together.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-        levels: of parts in each other that are followed.
-    """
+    """Return what an object schema asks of its properties together."""
     found = tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
     spend(sum(len(text) for rule in found for text in rule.parts) // CHARACTERS)
     return found
@@ -96,14 +90,7 @@ def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[
 
 
 def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> list[UnionBranch]:
-    """Return the objects among the branches of a union; those of a union in it are its own.
-
-    Args:
-        schema: with the union.
-        key: `anyOf` or `oneOf`.
-        root: the whole schema, for `$ref`.
-        levels: of unions in each other that are followed.
-    """
+    """Return the objects among the branches of a union; those of a union in it are its own."""
     return list(itertools.islice(_branches(schema, key, root, levels), _MAX_BRANCHES))
 
 
@@ -155,12 +142,7 @@ def _alternatives(branches: list[UnionBranch], root: Mapping[str, Any]) -> tuple
 
 
 def shape(schema: Any, root: Mapping[str, Any]) -> str:
-    """Write what an object schema names, such as `(action: "get", id)`; "" if it names nothing.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-    """
+    """Write what an object schema names, such as `(action: "get", id)`; "" if it names nothing."""
     branch = _branch(schema, root)
     return _written(branch, root, frozenset()) if branch else ""
 
@@ -184,12 +166,7 @@ def _fixed(schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
-    """Return the values that a schema lists; none if it lists none.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-    """
+    """Return the values that a schema lists; none if it lists none."""
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping):
         return []
@@ -205,11 +182,6 @@ def branch_meant(value: Any, branches: list[Any], root: Mapping[str, Any]) -> in
     """Return the place of the one branch that a wrong value was meant for, None if that is not certain.
 
     It is the only one whose fixed values the object has; else the only one for objects, or for lists.
-
-    Args:
-        value: that breaks the union.
-        branches: of the union.
-        root: the schema with the union, for `$ref`.
     """
     if isinstance(value, list):
         return _only(place for place, part in enumerate(branches) if "array" in _kinds(part, root))
@@ -243,13 +215,7 @@ def _has_fixed(value: Mapping[str, Any], branch: UnionBranch | None, root: Mappi
 
 
 def unmet(value: Any, branches: list[Any], root: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the properties whose values every branch fixes, and none as the object has it, with those that there are.
-
-    Args:
-        value: that breaks the union.
-        branches: of the union.
-        root: the schema with the union, for `$ref`.
-    """
+    """Yield the properties whose values every branch fixes, and none as the object has it, with those that there are."""
     found = [branch for part in branches if (branch := _branch(part, root))]
     if not isinstance(value, Mapping) or not found:
         return
@@ -261,14 +227,7 @@ def unmet(value: Any, branches: list[Any], root: Mapping[str, Any]) -> Iterator[
 
 
 def asked_by(keyword: str, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    """Return what a keyword asks for, where the words of its whole schema do not say it; "" where they do.
-
-    Args:
-        keyword: that a value breaks.
-        value: of the keyword.
-        schema: with the keyword.
-        root: the whole schema, for `$ref`.
-    """
+    """Return what a keyword asks for, where the words of its whole schema do not say it; "" where they do."""
     if keyword in _ONE_OF:
         return _ONE_OF[keyword].format(value)
     if keyword in UNIONS:

@@ -31,11 +31,6 @@ _MAX_PLACES = 8  # of a tuple that are told
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     """Say in a few words which values a schema admits.
 
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-        depth: levels of item types and alternatives that are spelled out.
-
     Returns:
         For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
     """

@@ -76,15 +76,30 @@ class Catalog:
         return name in self._tools
 
     def get(self, name: str) -> Tool | None:
-        """Return the tool of this exact name, or None."""
+        """Return a tool, or None if the catalog has none of this name.
+
+        Args:
+            name: its exact name.
+        """
         return self._tools.get(name)
 
     def meant_by(self, name: str) -> str | None:
-        """Return the one tool that a name means, whatever its spelling; None if there is none or more than one."""
+        """Return the exact name of the one tool that a name means; None if there is none or more than one.
+
+        Args:
+            name: as a model wrote it, whatever its case, separators and prefixes.
+        """
         return self._names.meant_by(name)
 
     def validator(self, name: str) -> Any:
-        """Return the validator of a tool, compiled once; a string with the reason if its schema cannot be used."""
+        """Return the validator of a tool's arguments, compiled once; a string with the reason if its schema cannot be used.
+
+        Args:
+            name: the tool's exact name.
+
+        Raises:
+            KeyError: the catalog has no such tool.
+        """
         if name not in self._validators:
             self._validators[name] = compiled(self._tools[name].input_schema)
         return self._validators[name]
@@ -101,7 +116,11 @@ class Catalog:
         return tuple(self._tools)
 
     def parameters(self, name: str) -> frozenset[str] | None:
-        """Return the parameters that the tool declares; None if any name is possible (unknown tool, or none declared)."""
+        """Return the parameters that a tool declares; None if any name is possible (unknown tool, or none declared).
+
+        Args:
+            name: the tool's, as a model wrote it.
+        """
         return self._parameters.get(self.meant_by(name) or name)
 
     def declaration(self, name: str, parameter: str) -> Any:
@@ -119,11 +138,7 @@ Tools = Catalog | Iterable[Tool | Mapping[str, Any]]
 
 
 def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
-    """Return a Tool from a Tool or from a plain MCP or OpenAI dict.
-
-    Raises:
-        UsageError: it is none of these.
-    """
+    """Return a Tool from a Tool or from a plain MCP or OpenAI dict."""
     if isinstance(tool, Tool):
         return tool
     if not isinstance(tool, Mapping):

@@ -33,11 +33,7 @@ READING_VERBS: Final = frozenset(
 
 
 def may_write(tool: Tool) -> bool:
-    """Say whether a tool changes something, as its server or its name says.
-
-    Args:
-        tool: as offered.
-    """
+    """Say whether a tool changes something, as its server or its name says."""
     hints = tool.annotations or {}
     if isinstance(reads := hints.get("readOnlyHint"), bool):
         return not reads
@@ -47,21 +43,13 @@ def may_write(tool: Tool) -> bool:
 
 
 def only_reads(tool: Tool) -> bool:
-    """Say whether a tool changes nothing, as its server or its name says; of a tool without a verb that is not known.
-
-    Args:
-        tool: as offered.
-    """
+    """Say whether a tool changes nothing, as its server or its name says; of a tool without a verb that is not known."""
     if isinstance(reads := (tool.annotations or {}).get("readOnlyHint"), bool):
         return reads
     return next((word in READING_VERBS for word in words_of_name(tool.name) if word in READING_VERBS or word in _WRITES), False)
 
 
 def writing_verb(tool: Tool) -> str:
-    """Return the verb in a tool's name by which it changes something; "" if another one comes first.
-
-    Args:
-        tool: as offered.
-    """
+    """Return the verb in a tool's name by which it changes something; "" if another one comes first."""
     verb = next((word for word in words_of_name(tool.name) if word in READING_VERBS or word in _WRITES), "")
     return verb if verb in _WRITES else ""

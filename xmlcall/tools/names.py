@@ -28,11 +28,7 @@ _MAX_TAILS = 8  # of a name: a text may hold thousands of names, and each tail o
 
 
 class ToolNames:
-    """The declared names of tools.
-
-    Args:
-        names: all of them.
-    """
+    """The declared names of tools."""
 
     def __init__(self, names: Iterable[str]) -> None:
         self._exact = set(names)
@@ -62,13 +58,7 @@ class ToolNames:
 
 
 def match_name(name: str, declared: Iterable[str], taken: Container[str] = ()) -> str | None:
-    """Find the one declared parameter that a name means but for case and separators, or but for entities in it.
-
-    Args:
-        name: as written.
-        declared: the names that may be meant.
-        taken: those of them that may not.
-    """
+    """Find the one declared parameter that a name means but for case and separators, or but for entities in it."""
     if len(name) > _MAX_LENGTH:
         return None
     known = _by_fold(frozenset(declared))
@@ -89,11 +79,7 @@ def _by_fold(declared: frozenset[str]) -> Mapping[str, list[str]]:
 
 
 def words_of_name(name: str) -> list[str]:
-    """Return the words of a tool's or a parameter's name, in lower case.
-
-    Args:
-        name: `orderId` or `order_id`.
-    """
+    """Return the words of a tool's or a parameter's name, in lower case."""
     return [word.lower() for word in _WORDS.findall(name)]
 
 

@@ -47,13 +47,7 @@ class ShownParameter:
     """One parameter as a prompt shows it.
 
     Args:
-        name: as the model must write it.
-        kind: its type and limits in words.
-        required: whether it must be given.
-        description: the schema's, on one line.
-        default: MISSING if there is none.
         children: the fields of an object, of an array's items or of an alternative.
-        rules: what is asked of the children together.
     """
 
     name: str
@@ -234,13 +228,8 @@ def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
 def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
     """Make arguments that show how a call to this tool looks.
 
-    Args:
-        tool: the tool.
-        unsaid: what stands for each optional parameter; "" if none is shown.
-
     Returns:
         Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
-        default where it has them.
     """
     required = {name: value for name, (value, _) in _examples(tool).items()}
     if not unsaid:
@@ -249,23 +238,12 @@ def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
 
 
 def invented_arguments(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
-    """Return the invented values of `example_arguments`: those that neither the schema nor every tool has (such as true).
-
-    Args:
-        tool: the tool.
-
-    Returns:
-        ShownParameter -> its value, and what is invented in it.
-    """
+    """Return the invented values of `example_arguments`: those that neither the schema nor every tool has (such as true)."""
     return {name: found for name, found in _examples(tool).items() if found[1]}
 
 
 def placeholder(name: str) -> str:
-    """Return the words that stand for a text in examples.
-
-    Args:
-        name: of the parameter or field.
-    """
+    """Return the words that stand for a text in examples."""
     return f"{name} value"
 
 
@@ -313,9 +291,6 @@ _EXAMPLES: dict[str, Any] = {"integer": 3, "number": 2.5, "boolean": True, "null
 
 class _Example:
     """Makes one example value.
-
-    Args:
-        root: the tool's schema.
 
     Attributes:
         invented: values in it that are not the schema's.

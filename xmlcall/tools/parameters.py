@@ -27,13 +27,7 @@ class Parameter:
 
 
 def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
-    """Return a tool's parameter: its schema and its types.
-
-    Args:
-        catalog: keeps the answer.
-        tool: one of its tools.
-        name: any name; an undeclared one has the schema of `additionalProperties`.
-    """
+    """Return a tool's parameter: its schema and its types."""
     known = catalog.declarations.get((tool.name, name))
     if known is None:
         schema = catalog.declaration(tool.name, name)
@@ -55,13 +49,8 @@ def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
     """Return the schema that an object schema declares for a property.
 
-    Args:
-        schema: a tool's whole input schema.
-        name: the property.
-
     Returns:
         The first declaration found in `properties`, there or in a branch; else what `patternProperties` say of the name; else
-        `additionalProperties`; else True (any value).
     """
     found = next((properties[name] for properties in declared(schema, schema) if name in properties), MISSING)
     return _by_rule(schema, name) if found is MISSING else found
@@ -77,12 +66,7 @@ def _by_rule(schema: Mapping[str, Any], name: str) -> Any:
 
 
 def admits_string(schema: Any, root: Mapping[str, Any]) -> bool:
-    """Say whether a schema has room for a string, so that text is read as it stands.
-
-    Args:
-        schema: a part of `root`.
-        root: the whole schema, for `$ref`.
-    """
+    """Say whether a schema has room for a string, so that text is read as it stands."""
     return _admits_string(schema, root, {}, MAX_DEPTH)
 
 

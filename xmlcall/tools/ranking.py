@@ -36,14 +36,7 @@ _WORD = regex.compile(
 
 
 class Ranking:
-    """An index of tools.
-
-    Args:
-        tools: in the order of the catalog.
-
-    Raises:
-        UsageError: this Python's SQLite has no full-text index.
-    """
+    """An index of tools."""
 
     def __init__(self, tools: Iterable[Tool]) -> None:
         tools = tuple(tools)
@@ -63,7 +56,6 @@ class Ranking:
         """Return the names of the tools that fit a request, the best first.
 
         Args:
-            request: a person's words.
             count: how many at most; those with which it has no word in common are never among them.
         """
         words = list(dict.fromkeys(words_in(_shortened(request))))[:MOST_WORDS]
@@ -78,11 +70,7 @@ class Ranking:
 
 
 def words_in(text: str) -> Iterator[str]:
-    """Yield the words of a text in lower case: only letters and digits; of Chinese, pairs of characters.
-
-    Args:
-        text: a name, a description or a request.
-    """
+    """Yield the words of a text in lower case: only letters and digits; of Chinese, pairs of characters."""
     for found in _WORD.finditer(text):
         word = found[0].lower()
         if found["pairs"] and len(word) > 1:

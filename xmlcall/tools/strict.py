@@ -43,8 +43,6 @@ def other_than_string(text: str, schema: Any, validator: Any) -> Any:
     """Return what a text stands for if that is no string.
 
     Args:
-        text: of a value whose schema admits a string.
-        schema: of the value.
         validator: of the tool's whole schema; a reason why there is none admits nothing.
 
     Returns:
@@ -57,14 +55,7 @@ def other_than_string(text: str, schema: Any, validator: Any) -> Any:
 
 
 def read_text(text: str, parameter: Parameter, tool: Tool, catalog: Catalog) -> Any:
-    """Return what a parameter's text stands for: the text itself, or the value of another type that it fits.
-
-    Args:
-        text: as written, without a mark of its type.
-        parameter: one that admits a string.
-        tool: that it belongs to.
-        catalog: that the tool is in.
-    """
+    """Return what a parameter's text stands for: the text itself, or the value of another type that it fits."""
     if parameter.is_plain_string:
         return text
     other = other_than_string(text, parameter.schema, catalog.validator(tool.name))
@@ -76,9 +67,6 @@ def says_nothing(value: Any, name: str, tool: Tool, catalog: Catalog) -> bool:
 
     Args:
         value: JSON, or the text of a value whose type is not told.
-        name: of the parameter.
-        tool: that it belongs to.
-        catalog: that the tool is in.
     """
     word = value.strip() if isinstance(value, str) else value
     if (word is not None and word not in WORDS_FOR_NULL) or not may_be_left_out(name, tool, catalog):
@@ -88,23 +76,12 @@ def says_nothing(value: Any, name: str, tool: Tool, catalog: Catalog) -> bool:
 
 
 def may_be_left_out(name: str, tool: Tool, catalog: Catalog) -> bool:
-    """Say whether a tool declares a parameter and does not require it.
-
-    Args:
-        name: of the parameter.
-        tool: that it may belong to.
-        catalog: that the tool is in.
-    """
+    """Say whether a tool declares a parameter and does not require it."""
     return name in (catalog.parameters(tool.name) or ()) and not is_required(name, tool)
 
 
 def is_required(name: str, tool: Tool) -> bool:
-    """Say whether a tool's schema asks for a parameter, whatever the others are.
-
-    Args:
-        name: of the parameter.
-        tool: that it belongs to.
-    """
+    """Say whether a tool's schema asks for a parameter, whatever the others are."""
     required = tool.input_schema.get("required")
     return isinstance(required, list) and name in required
 
@@ -113,7 +90,6 @@ def admits_null(schema: Any, validator: Any) -> bool:
     """Say whether null is a value of a schema; where nothing can be checked, it may be.
 
     Args:
-        schema: of the value.
         validator: of the tool's whole schema, or the reason why there is none.
     """
     return isinstance(validator, str) or is_valid(validator, None, schema)
@@ -133,11 +109,7 @@ def needs_mark(value: Any, text: str, name: str, tool: Tool | None, catalog: Cat
     """Say whether the type of a value must be written beside its text, which alone would be read otherwise.
 
     Args:
-        value: of a parameter.
-        text: of the value: itself if it is a string, else JSON.
-        name: of the parameter.
         tool: that it belongs to; None if that is not known, and every text is a string.
-        catalog: that the tool is in.
     """
     parameter = parameter_of(catalog, tool, name) if tool else None
     if parameter is not None and not parameter.admits_string:

@@ -56,12 +56,7 @@ def found_nothing(outcomes: Sequence[str | None]) -> bool:
 
 
 def unfounded(text: str, said: Said) -> tuple[str, ...]:
-    """Return the values of an answer that nobody said, in their order, a few of them.
-
-    Args:
-        text: the answer.
-        said: what was said before.
-    """
+    """Return the values of an answer that nobody said, in their order, a few of them."""
     read = _LIST_NUMBER.sub("", text)
     named = [match[0] for match in _NAME.finditer(read) if len({*match[0].casefold().split()} - said.words) > 1]
     named += [address for address in addresses(read) if address.casefold() not in said.text]
@@ -74,12 +69,7 @@ def unfounded(text: str, said: Said) -> tuple[str, ...]:
 
 
 def claims_a_deed(text: str, results: Iterable[str]) -> bool:
-    """Say whether an answer says that something was sent, changed or deleted, of which no result tells.
-
-    Args:
-        text: the answer.
-        results: of this turn.
-    """
+    """Say whether an answer says that something was sent, changed or deleted, of which no result tells."""
     told = "\n".join(results).casefold()
     sentences = [match[0] for match in _SENTENCE.finditer(text) if not _NOT_DONE.search(match[0])]
     deeds = (match["done"] or match["zh"] for sentence in sentences for match in _DEED.finditer(sentence))
@@ -87,13 +77,7 @@ def claims_a_deed(text: str, results: Iterable[str]) -> bool:
 
 
 def repeats(text: str, earlier: Iterable[str], results: Sequence[str]) -> bool:
-    """Say whether an answer is an earlier one word for word, although there is a new result, of which it has nothing.
-
-    Args:
-        text: the answer.
-        earlier: answers of the conversation.
-        results: of this turn.
-    """
+    """Say whether an answer is an earlier one word for word, although there is a new result, of which it has nothing."""
     words = text.split()
     if not results or not words or all(each.split() != words for each in earlier):
         return False

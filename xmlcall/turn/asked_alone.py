@@ -35,7 +35,6 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
     """Leave the tool prompt and the last message of a conversation.
 
     Args:
-        server: what is known of the one that will be asked.
         request: the conversation, a person's words last; a long message is cut in its middle.
     """
     *before, last = request.messages
@@ -50,12 +49,7 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
 
 
 def in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest:
-    """Put other words of a person in the place of the last message.
-
-    Args:
-        request: the conversation.
-        text: the words.
-    """
+    """Put other words of a person in the place of the last message."""
     return replace(request, messages=(*request.messages[:-1], Message(role="user", content=text)))
 
 
@@ -64,16 +58,7 @@ def _is_much(system: Message, said: Sequence[Message]) -> bool:
 
 
 def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
-    """Ask a model for the first token of its reply, or for the next one of a reply that was begun for it.
-
-    Args:
-        request: the conversation.
-        server: what is known of it.
-        keep: as of `Score`.
-
-    Raises:
-        BackendError: from the stream.
-    """
+    """Ask a model for the first token of its reply, or for the next one of a reply that was begun for it."""
     extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
     asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=server.most_logprobs, extra=extra)
     answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)

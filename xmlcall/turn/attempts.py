@@ -57,9 +57,6 @@ class RepairPolicy:
 class Attempts:
     """What a run has tried so far.
 
-    Args:
-        policy: its limits.
-
     Attributes:
         retries: replies in a row that were no answer, or whose calls could not run.
         stuck: a call that could not run, came again as it was, and has one retry left; None otherwise.
@@ -85,12 +82,7 @@ class Attempts:
         return self._repeats
 
     def heard(self, call: ToolCall, text: str) -> None:
-        """Note what a call gave; another result than before says that it did not come in vain.
-
-        Args:
-            call: that ran.
-            text: of its result.
-        """
+        """Note what a call gave; another result than before says that it did not come in vain."""
         if _key(call) != self._last:
             return
         if self._found not in (None, text):
@@ -98,11 +90,7 @@ class Attempts:
         self._found = text
 
     def stop(self, reason: str) -> None:
-        """End the run after this reply.
-
-        Args:
-            reason: as in `Answer.stop_reason`.
-        """
+        """End the run after this reply."""
         self._stopped = reason
 
     def came_before(self, call: InvalidCall) -> bool:
@@ -135,12 +123,7 @@ class Attempts:
         self._failed_from = None
 
     def forget(self, messages: list[Message], calls: Sequence[ToolCall | InvalidCall]) -> None:
-        """Take failed attempts out of the conversation, once a reply is none.
-
-        Args:
-            messages: the conversation, the new reply last; changed in place.
-            calls: of that reply.
-        """
+        """Take failed attempts out of the conversation, once a reply is none."""
         if none_can_run(calls):
             self._failed_from = len(messages) - 1 if self._failed_from is None else self._failed_from
             return
@@ -154,9 +137,5 @@ def _key(call: ToolCall) -> str:
 
 
 def none_can_run(calls: Sequence[ToolCall | InvalidCall]) -> bool:
-    """Say whether there are calls and none of them can run, which is when a model is asked to write them again.
-
-    Args:
-        calls: of a reply.
-    """
+    """Say whether there are calls and none of them can run, which is when a model is asked to write them again."""
     return bool(calls) and all(isinstance(call, InvalidCall) for call in calls)

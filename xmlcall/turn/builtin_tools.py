@@ -27,11 +27,7 @@ Answering = Callable[[Mapping[str, Any], Sequence[Message]], ToolResult]
 
 
 def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
-    """Return what describes tools, by its name; empty if all are shown whole.
-
-    Args:
-        offered: how they are shown.
-    """
+    """Return what describes tools, by its name; empty if all are shown whole."""
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         assert offered is not None
@@ -41,13 +37,7 @@ def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
 
 
 def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int]) -> tuple[Tool, Answering]:
-    """Return the tool that gives the rest of a result.
-
-    Args:
-        catalog: the other tools.
-        format: how the model is spoken to.
-        tokens: returns how long a piece may be.
-    """
+    """Return the tool that gives the rest of a result."""
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         text = result_with(arguments["handle"], conversation)

@@ -110,12 +110,7 @@ class CallProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTask:
-    """The server has made a task of a running call: its result can be asked for after this program has ended.
-
-    Args:
-        call: the call.
-        task: its id there; a server's text.
-    """
+    """The server has made a task of a running call: its result can be asked for after this program has ended."""
 
     call: ToolCall
     task: str

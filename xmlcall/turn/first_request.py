@@ -27,7 +27,6 @@ class FirstRequest:
     """How the first reply is asked for.
 
     Args:
-        request: the conversation as the model gets it.
         begun: how the reply begins, written for the model; "" if the model begins it.
         otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
         bare: the conversation without a word of ours, from which plain words are asked for if the call that was begun turns out
@@ -36,7 +35,6 @@ class FirstRequest:
             that prompt; None where nothing was to be decided, or it is too long to be read again.
         one_tool: the reply calls one tool, if several times: where several are described behind the words, a small model calls
             each of them.
-        need: what was decided; None if nothing was asked.
     """
 
     request: CompletionRequest
@@ -60,17 +58,6 @@ def decide(
 
     Words that need no tool are answered as if there were none: after the tool prompt a small model explains a function in place
     of writing it, and answers in the language of the prompt. A long conversation keeps the prompt: it would be read again.
-
-    Args:
-        threshold: decides; None leaves it to the model.
-        server: what is known of it.
-        catalog: what may be called.
-        format: of the prompt.
-        forms: of the conversation.
-        lang: language of what asks for plain words: the person's.
-
-    Raises:
-        BackendError: from the stream.
     """
     bare, shown = forms.bare, forms.shown
     alone = forms.unoffered

@@ -21,21 +21,7 @@ __all__ = ["generate_call"]
 
 
 def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: ReplyOptions, dialect: str) -> Script[Generated]:
-    """Generate a call of a tool; without the constraint, if the server refuses the tool's schema.
-
-    Args:
-        request: the conversation.
-        binder: binds the call.
-        tool: one that was offered.
-        how: it is read.
-        dialect: the wire format that the prompt asks for.
-
-    Yields:
-        The parser's events as they come.
-
-    Raises:
-        BackendError: from the stream.
-    """
+    """Generate a call of a tool; without the constraint, if the server refuses the tool's schema."""
     try:
         constrained = replace(request, json_schema=call_schema(tool))
         generated = yield from generate(constrained, binder, replace(how, kind="forced", falls_back=True))

@@ -75,11 +75,6 @@ class Generated:
     """A finished reply.
 
     Args:
-        reply: read and bound.
-        text: what goes into the history.
-        usage: the server's count, or an estimate (see `Usage`).
-        raw: all that came, also what nobody is shown.
-        server_reasoning: what came in the server's own reasoning field.
         calls_in_text: the calls stand in `text`, and not in a field of their own.
         refusal: why the reply is no answer, if it is none and calls nothing.
         fell_back: the server refused the beginning that was written for the model, and the reply was asked for otherwise.
@@ -102,7 +97,6 @@ class Binder:
     """Binds each call once, when it ends; the bound call travels in the event.
 
     Args:
-        catalog: what was offered.
         sources: texts by others, from which a call must not be copied; None if copies count as calls.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
         waits: says for which values a call behind another has to wait; None if none has to.
@@ -118,19 +112,11 @@ class Binder:
     new_id: NewId = field(default_factory=lambda: numbered_ids())
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
-        """Return events with each call bound, under an id that is unique in the conversation.
-
-        Args:
-            events: of the parser.
-        """
+        """Return events with each call bound, under an id that is unique in the conversation."""
         return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
 
     def anew(self, call: ToolCall) -> ToolCall | InvalidCall:
-        """Return a call as another catalog has its tool.
-
-        Args:
-            call: bound by the tool as it was.
-        """
+        """Return a call as another catalog has its tool."""
         return replace(self._fitted(call.raw), id=call.id)
 
     def _fitted(self, raw: RawCall) -> ToolCall | InvalidCall:
@@ -145,11 +131,7 @@ class Binder:
 
 
 def numbered_ids(prefix: str = "call") -> NewId:
-    """Return what makes ids `call_1`, `call_2` and so on, for whoever needs no others than these.
-
-    Args:
-        prefix: of the ids.
-    """
+    """Return what makes ids `call_1`, `call_2` and so on, for whoever needs no others than these."""
     count = itertools.count(1)
     return lambda: f"{prefix}_{next(count)}"
 
@@ -159,12 +141,8 @@ class ReplyOptions:
     """How a reply is asked for and read.
 
     Args:
-        server: what is known of the model server.
         parallel: whether a block may hold several calls; if not, the reply ends before the second.
-        one_tool: the same for calls of a second tool.
         continuations: how often a reply that was cut inside a call is continued, if the server can.
-        kind: of the request.
-        falls_back: what the server refuses is asked for otherwise: `Refused` is raised.
     """
 
     server: Capabilities
@@ -179,17 +157,10 @@ def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, p
     """Generate a reply in which calls are text.
 
     Args:
-        request: the conversation.
-        binder: binds the calls.
-        how: it is asked for and read.
         prefix: how the reply begins, written for the model; only for a server that continues.
 
     Yields:
         The progress of the prompt, where the server tells it, and the parser's events as they come; those of the prefix once the
-        server has taken it.
-
-    Raises:
-        BackendError: from the stream.
     """
     reading = ReplyReader(binder, request, how.server, parallel=how.parallel, one_tool=how.one_tool)
     begun = reading.feed(prefix)
@@ -252,25 +223,13 @@ def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallI
 
     Args:
         reply: its text and calls; with any of them, the thinking has ended.
-        reasoning: of the server's field.
-        catalog: what was offered.
-        end: length of the text.
     """
     name = "" if reply.calls or reply.text.strip() or not reasoning else call_meant(reasoning, catalog)
     return CallInReasoning(name=name, span=(end, end)) if name else None
 
 
 class ReplyReader:
-    """A reply while it is read.
-
-    Args:
-        binder: binds its calls.
-        request: that it answers.
-        server: what is known of the model server.
-        parallel: whether a block may hold several calls.
-        one_tool: whether all calls have to be of one tool.
-        dialect: the wire format to read, or `auto` for all.
-    """
+    """A reply while it is read."""
 
     def __init__(
         self,
@@ -313,12 +272,7 @@ class ReplyReader:
         return self._repeats.end is not None or self._thinks_again.end is not None
 
     def feed(self, text: str, reasoning: str = "") -> list[Event]:
-        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes.
-
-        Args:
-            text: a piece of the reply.
-            reasoning: that the server told apart from it.
-        """
+        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes."""
         self._thinks_again.feed(reasoning)
         self._repeats.feed(text)
         end = self._repeats.end
@@ -327,11 +281,7 @@ class ReplyReader:
         return self._watch.pass_on(self._binder.bound(self._parser.feed(read)))
 
     def close(self, finish_reason: str) -> list[Event]:
-        """Read the end: why there is none is told by the parser's last events, and by the reply.
-
-        Args:
-            finish_reason: the server's.
-        """
+        """Read the end: why there is none is told by the parser's last events, and by the reply."""
         watch = self._watch
         if self._repeats.end is not None and self._repeats.start + self._repeats.period <= (watch.end or 0):
             watch.done = True  # whole calls came again and again; the one that is open is one more of them
@@ -345,12 +295,7 @@ class ReplyReader:
         return watch.close(self._binder.bound(self._parser.close(finish_reason)))
 
     def finished(self, reasoning: str, usage: Usage) -> tuple[CallInReasoning | None, Generated]:
-        """Return a call that was lost in its thinking, and what came of it; to be called at its end.
-
-        Args:
-            reasoning: all that the server told apart from the text.
-            usage: its count.
-        """
+        """Return a call that was lost in its thinking, and what came of it; to be called at its end."""
         generated = self._generated()
         lost = lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text))
         reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
@@ -401,16 +346,7 @@ def generate_begun(
 
     Args:
         request: the conversation, for a server that continues a last message of the model's own.
-        begun: how the reply begins.
         otherwise: the conversation for a server that refuses: some templates allow no such message.
-        binder: binds the calls.
-        how: it is asked for and read.
-
-    Yields:
-        As `generate`.
-
-    Raises:
-        BackendError: from the stream.
     """
     try:
         return (yield from generate(request, binder, replace(how, falls_back=True), prefix=begun))

@@ -56,7 +56,11 @@ class FirstToken:
     usage: Usage = field(default_factory=Usage)
 
     def after(self, chunk: Chunk) -> "FirstToken":
-        """Return what is known of it after a piece of the reply; once there is a text without candidates, none will come."""
+        """Return what is known of it after a piece of the reply; once there is a text without candidates, none will come.
+
+        Args:
+            chunk: the next piece, in order.
+        """
         return FirstToken(
             candidates=self.candidates or chunk.top_logprobs,
             text=self.text + chunk.text,
@@ -118,12 +122,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """The end of a reply's stream.
-
-    Args:
-        finish_reason: the server's, if no chunk had it.
-        usage: the same.
-    """
+    """The end of a reply's stream."""
 
     finish_reason: FinishReason | None = None
     usage: Usage | None = None
@@ -147,10 +146,6 @@ class Machine(Generic[T]):
 
     Each input gives the events that follow from it, one at a time: the script goes on only as they are taken. What is not taken
     is left out with the next input.
-
-    Args:
-        script: not begun.
-        hear: told each event before it is passed on.
 
     Attributes:
         error: why it failed; None if it did not.
@@ -182,11 +177,7 @@ class Machine(Generic[T]):
         yield from self._events
 
     def scored(self, answers: Sequence[FirstToken]) -> Iterator[Any]:
-        """Take the answers to a `Score`, in its order.
-
-        Raises:
-            UsageError: nothing was to be scored, or the number is another.
-        """
+        """Take the answers to a `Score`, in its order."""
         score = self._doing(Score)
         if len(answers) != len(score.requests):
             raise UsageError(f"{len(score.requests)} requests were to be scored, got {len(answers)} answers")
@@ -205,33 +196,17 @@ class Machine(Generic[T]):
         return iter(()) if self.has_enough else self._go_on(chunk)
 
     def end(self, finish_reason: FinishReason | None = None, usage: Usage | None = None) -> Iterator[Any]:
-        """Take the end of the reply.
-
-        Args:
-            finish_reason: the server's, if no chunk had it.
-            usage: the same.
-
-        Raises:
-            UsageError: no reply was asked for.
-        """
+        """Take the end of the reply."""
         self._doing(Ask)
         return self._go_on(Ended(finish_reason=finish_reason, usage=usage))
 
     def refuse(self, error: BackendError) -> Iterator[Any]:
-        """Take the failure of a request: it is made otherwise, or the script has ended with this error.
-
-        Raises:
-            UsageError: nothing was asked of the model.
-        """
+        """Take the failure of a request: it is made otherwise, or the script has ended with this error."""
         self._doing(Score, Ask)
         return self._throw(error)
 
     def note(self, happened: Any) -> Iterator[Any]:
-        """Take what happened to the call that is to be run, its end last.
-
-        Raises:
-            UsageError: no call was to be run.
-        """
+        """Take what happened to the call that is to be run, its end last."""
         self._doing(Run)
         return self._go_on(happened)
 

@@ -34,18 +34,12 @@ def generate_native(
     """Generate a reply with the server's own function calling.
 
     Args:
-        request: the conversation, with `tools`.
-        binder: binds the calls; without any tool the text is not read.
-        server: what is known of it.
         read_text: whether calls that the server left in the text count, if it found none itself.
         is_for_caller: somebody else keeps the conversation: calls keep the ids that the server gave them, which its next request
             may need, and a call in the text that cannot run stays text, which may be meant for a person.
 
     Yields:
         The progress of the prompt, where the server tells it, text and reasoning as they come, each call once.
-
-    Raises:
-        BackendError: from the stream.
     """
     catalog, kept, reasoning, has_text = binder.catalog, list[Event](), "", False
     leaks = _LeakedCalls(catalog, server, reads=read_text and len(catalog) > 0)
@@ -110,11 +104,6 @@ class _LeakedCalls:
 
     From the first call on everything is held until the reply has ended: a server tells its own calls last, and then they alone
     count. So it is with a text in which no call is one of a declared tool: it is text to its end, as the model wrote it.
-
-    Args:
-        catalog: what was offered.
-        capabilities: of the server.
-        reads: whether there is anything to read for.
     """
 
     def __init__(self, catalog: Catalog, capabilities: Capabilities, *, reads: bool) -> None:
@@ -128,12 +117,7 @@ class _LeakedCalls:
         self._found = False
 
     def feed(self, text: str, *, reasoned: bool) -> list[Event]:
-        """Read more text; return what can be shown.
-
-        Args:
-            text: a piece, which may be empty.
-            reasoned: the server told the thinking apart from the text.
-        """
+        """Read more text; return what can be shown."""
         if not text:
             return []
         if not self.text and self._capabilities.reasoning_open and not reasoned:
@@ -144,12 +128,7 @@ class _LeakedCalls:
         return self._released(self._parser.feed(text))
 
     def close(self, finish_reason: str, *, found: bool) -> list[Event]:
-        """Read the end of the reply; return what was held.
-
-        Args:
-            finish_reason: the server's.
-            found: the server told calls of its own.
-        """
+        """Read the end of the reply; return what was held."""
         released = self._released(self._parser.close(finish_reason))
         names = [event.name for event in self._held if isinstance(event, ToolCallStart)]
         self._found = not found and any(self._catalog.meant_by(name) for name in names)

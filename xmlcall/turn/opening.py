@@ -37,9 +37,7 @@ class Opening:
 
     Args:
         messages: what was said so far, the person's words or a result last.
-        asking: how the model is asked.
         offered: how the tools are described to the model; None where the prompt does not.
-        described: what servers say of their tools besides.
         new_id: makes the ids of calls; None for numbers that no earlier turn of the conversation had.
     """
 
@@ -55,13 +53,7 @@ class Opening:
             raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': only the proxy tries what works")
 
     def turn(self, offer: Offer, server: Capabilities, limits: Limits) -> Turn:
-        """Begin the turn.
-
-        Args:
-            offer: the tools that may be called.
-            server: what is known of it and its model.
-            limits: when the turn ends at the latest.
-        """
+        """Begin the turn."""
         asking, catalog = self.asking, offer.catalog
         said = [text for _, role, _, text in said_by_whom(self.messages) if role != "assistant"]
         shown = [*([self.offered.listed] if self.offered else ()), *told_together(self.messages)]
@@ -88,11 +80,7 @@ class Opening:
         return with_reminder(reminder, bare) if reminder and sent and ends_in(sent[-1], reminder) else bare
 
     def put_in_place_of(self, before: ToolPrompt | None) -> Callable[[CompletionRequest], CompletionRequest]:
-        """Return what puts the tool prompt into a request that has another one.
-
-        Args:
-            before: the other; None where no prompt offered tools.
-        """
+        """Return what puts the tool prompt into a request that has another one."""
 
         def change(request: CompletionRequest) -> CompletionRequest:
             if before is None or self.offered is None or request.messages[0] != with_system(before.system, self.messages)[0]:

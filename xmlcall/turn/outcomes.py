@@ -20,12 +20,7 @@ __all__ = ["closed", "outcome", "when_stopped"]
 def outcome(
     event: CallRejected | CallDenied | CallFinished, format: PromptFormat
 ) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
-    """Return a call and what the model is told of it; None where that is what is wrong with the call.
-
-    Args:
-        event: with which the call ended.
-        format: of the prompt.
-    """
+    """Return a call and what the model is told of it; None where that is what is wrong with the call."""
     if isinstance(event, CallRejected):
         return event.call, None
     if isinstance(event, CallDenied):
@@ -39,9 +34,7 @@ def when_stopped(
     """Return what the model is told of calls when their turn is ended from outside.
 
     Args:
-        calls: of the reply.
         ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
-        format: of the prompt.
     """
 
     def told(call: ToolCall) -> ToolResult:
@@ -63,13 +56,7 @@ def closed(
     """Return a conversation that was cut off inside a turn, to go on with: the model's own message is the last.
 
     Args:
-        messages: up to the last step that is whole.
-        reply: behind them, if one was complete.
         calls: of that reply, in order, also those that could not be read: without arguments.
-        ended: see `when_stopped`.
-        tools: what is offered.
-        format: how the model is spoken to.
-        has_tool_role: whether the model's template shows messages of role `tool`.
     """
     told = list(messages)
     if reply is not None and (calls or reply.content.strip()):

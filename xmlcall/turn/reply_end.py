@@ -25,12 +25,7 @@ Waits = Callable[[ToolCall, Sequence[ToolCall]], tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A call that waits for the result of one before it in the same reply.
-
-    Args:
-        call: as bound.
-        paths: JSON paths of the values that nobody said.
-    """
+    """A call that waits for the result of one before it in the same reply."""
 
     call: ToolCall
     paths: tuple[str, ...]
@@ -40,9 +35,6 @@ class Watch:
     """Passes events on until nothing useful can follow.
 
     Args:
-        parallel: whether a second call is wanted.
-        one_tool: whether a second call has to be of the same tool.
-        leaks: takes out what is not to be shown.
         waits: says for which values a call behind another has to wait; None if none has to.
 
     Attributes:
@@ -148,12 +140,7 @@ def _may_follow(event: Event, *, calls: bool) -> bool:
 
 
 def text_until(events: list[Event], end: int) -> list[Event]:
-    """Leave out text behind an offset.
-
-    Args:
-        events: of a reply.
-        end: the offset.
-    """
+    """Leave out text behind an offset."""
     kept: list[Event] = []
     for event in events:
         if isinstance(event, (TextDelta, ReasoningDelta)) and event.span[1] > end:

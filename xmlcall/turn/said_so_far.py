@@ -25,10 +25,6 @@ _NUMBER: Final = re.compile(r"(?<![\w/.:-])[0-9]+(?:\.[0-9]+)?(?![\w/.:-])")  # 
 class SaidSoFar:
     """What people, results and the model have said in a turn.
 
-    Args:
-        words: of before the turn.
-        asks: whether what nobody said is asked for again.
-
     Attributes:
         results: texts of what tools returned.
         heard: what was said before the reply under way.
@@ -61,8 +57,6 @@ class SaidSoFar:
         """Note that a call ran.
 
         Args:
-            call: with its arguments.
-            result: its text.
             tool: that was called; None if it is not on offer any more.
         """
         self._has_only_read = self._has_only_read and tool is not None and only_reads(tool)
@@ -70,11 +64,7 @@ class SaidSoFar:
         self.results.append(result)
 
     def came_of_calls(self, outcomes: Sequence[str | None]) -> None:
-        """Note what came of a reply's calls, other than those that only tell what is known.
-
-        Args:
-            outcomes: the text of each result; None for a failure.
-        """
+        """Note what came of a reply's calls, other than those that only tell what is known."""
         self._outcomes += outcomes
 
     def _texts(self) -> list[str]:
@@ -91,25 +81,14 @@ class SaidSoFar:
     # -- calls -----------------------------------------------------------------------------------------------------------------
 
     def groundless(self, call: ToolCall, offer: Offer) -> tuple[str, ...]:
-        """Return the parameters of a call whose values nobody said.
-
-        Args:
-            call: as bound.
-            offer: the tools.
-        """
+        """Return the parameters of a call whose values nobody said."""
         tool = offer.catalog.get(call.name)
         if tool is None or not self._asks or call.name in offer.own:
             return ()
         return groundless(call.arguments, tool, self.heard)
 
     def to_be_told(self, call: ToolCall, offer: Offer, *, is_last: bool) -> tuple[str, ...]:
-        """Return the parameters for which a call does not run, once each: a model that insists may know better.
-
-        Args:
-            call: the next one of the reply under way, as bound.
-            offer: the tools.
-            is_last: whether no other reply can follow.
-        """
+        """Return the parameters for which a call does not run, once each: a model that insists may know better."""
         is_after_another = any(each != call.name for each in self._bound)  # whose result may have the values (`waiting`)
         self._bound.append(call.name)
         tool, names = offer.catalog.get(call.name), self.groundless(call, offer)
@@ -121,37 +100,19 @@ class SaidSoFar:
         return names if is_told or _never_runs_unsaid(tool, offer) else ()
 
     def stand_ins(self, call: InvalidCall, offer: Offer) -> list[str]:
-        """Return the parameters of a call that cannot run for which it has a placeholder, or what the schema says of them.
-
-        Args:
-            call: as written.
-            offer: the tools.
-        """
+        """Return the parameters of a call that cannot run for which it has a placeholder, or what the schema says of them."""
         tool = offer.catalog.get(offer.catalog.meant_by(call.name) or "")
         if tool is None or not self._asks:
             return []
         return [each.name for each in call.raw.arguments if stands_for_another(each.text.strip(), each.name, tool, self.heard)]
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any, offer: Offer, *, is_last: bool) -> bool:
-        """Say whether a call under way may not run because of a value, whatever else it will have.
-
-        Args:
-            tool: that is called.
-            name: of the parameter.
-            value: of it.
-            offer: the tools.
-            is_last: whether no other reply can follow.
-        """
+        """Say whether a call under way may not run because of a value, whatever else it will have."""
         is_open = ((tool.name, name) not in self._told and not is_last) or _never_runs_unsaid(tool, offer)
         return is_open and not is_grounded(name, value, tool, self.heard)
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
-        """Say whether the values of a call that was begun in doubt come from what was said.
-
-        Args:
-            call: as bound or as written.
-            tool: that is called.
-        """
+        """Say whether the values of a call that was begun in doubt come from what was said."""
         earlier = (each for message in self._words.conversation for each in message.tool_calls)
         return stands_on(call.arguments, tool, self.heard, self._words.request, earlier)
 
@@ -168,11 +129,7 @@ class SaidSoFar:
         return self.may_doubt and found_nothing(self._outcomes)
 
     def may_claim(self, offer: Offer) -> bool:
-        """Say whether an answer may claim a deed that no call did: the request asks for a change, and calls only read.
-
-        Args:
-            offer: the tools.
-        """
+        """Say whether an answer may claim a deed that no call did: the request asks for a change, and calls only read."""
         is_due = self.may_doubt and self._has_only_read and asks_for_change(self._words.request)
         return is_due and any(map(may_write, offer.catalog))
 
@@ -187,21 +144,12 @@ class SaidSoFar:
         )
 
     def may_repeat(self, text: str) -> bool:
-        """Say whether an answer under way may be an earlier one.
-
-        Args:
-            text: of it, so far.
-        """
+        """Say whether an answer under way may be an earlier one."""
         begun = " ".join(text.split())
         return self.may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
 
     def doubts(self, text: str, offer: Offer) -> tuple[Refusal, tuple[str, ...]]:
-        """Return why an answer is asked for again, "" if it is not, and the values in it that nobody said.
-
-        Args:
-            text: of the answer.
-            offer: the tools.
-        """
+        """Return why an answer is asked for again, "" if it is not, and the values in it that nobody said."""
         values = unfounded(text, self.heard) if self.is_empty_handed else ()
         why: Refusal = "unfounded" if values else ""
         if not why and self.may_claim(offer) and claims_a_deed(text, self.results):

@@ -51,7 +51,6 @@ class _Place:
     Args:
         here: behind the person's words; empty where the server refuses the beginning, or tells nothing of the names.
         habit: behind words that need no tool; empty in the same cases, and where `here` is plain.
-        usage: what asking cost.
     """
 
     here: Shares
@@ -65,16 +64,10 @@ def choose_tool(
     """Choose the tool that is called for a person's last words.
 
     Args:
-        request: the conversation behind the tool prompt, the person's words last.
         server: what is known of it; it continues a last message of the model's own.
-        catalog: what is offered.
-        dialect: the wire format in which the call is begun.
 
     Returns:
         The tool's name, "" where the server refuses the beginning or tells no probabilities; and what asking cost.
-
-    Raises:
-        BackendError: from the stream.
     """
     written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
     for _ in range(MOST_STEPS):
@@ -101,16 +94,7 @@ def _place(request: CompletionRequest, server: Capabilities, written: str, left:
 
 
 def best_token(left: Names, here: Shares, habit: Shares) -> str:
-    """Return the next token of the name of the tool that is called.
-
-    Args:
-        left: the tools that may still be meant.
-        here: how the model goes on behind the person's words.
-        habit: how it does behind words that need no tool.
-
-    Returns:
-        "" where nothing is told of the names.
-    """
+    """Return the next token of the name of the tool that is called."""
     if not here or not (habit or _is_plain(left, here)):
         return ""
     unheard = min(habit.values(), default=1.0)

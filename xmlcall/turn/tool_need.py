@@ -124,10 +124,7 @@ def ask_tool_need(
     """Ask a model whether a person's last words need a tool, and if they do, which.
 
     Args:
-        threshold: log-odds, or `auto`.
-        server: what is known of it.
         request: the conversation behind the tool prompt, the person's words last, without a reminder.
-        catalog: what is offered.
         format: how the model is spoken to; a call is begun in its wire format, where the server goes on from there.
         shown: the conversation from which the reply is generated, if tools are described behind the words: a tool is chosen by
             that, but not whether any is needed, since talk would have no such descriptions.
@@ -153,17 +150,7 @@ def ask_tool_need(
 
 
 def decides(threshold: Threshold, server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[bool]:
-    """Say whether a threshold decides for a model that is asked in a way: then no message of a history has a reminder.
-
-    Args:
-        threshold: log-odds, or `auto`.
-        server: what is known of it.
-        request: its sampling counts.
-        format: how the model is spoken to.
-
-    Raises:
-        BackendError: from the stream.
-    """
+    """Say whether a threshold decides for a model that is asked in a way: then no message of a history has a reminder."""
     if server.reasoning_open:
         return False
     return threshold != "auto" or (yield from _auto(server, request, format))[0] is not None
@@ -204,11 +191,7 @@ def _anchors_prompt(format: PromptFormat) -> str:
 
 
 def leniency(messages: Sequence[Message]) -> float:
-    """Return by how much the threshold is lower for a person's last words.
-
-    Args:
-        messages: a conversation, the words last.
-    """
+    """Return by how much the threshold is lower for a person's last words."""
     if not _follows_tool(messages):
         return 0.0
     words = messages[-1].content.strip()
@@ -227,12 +210,7 @@ def _follows_tool(messages: Sequence[Message]) -> bool:
 
 
 def best_split(none: Sequence[float], one: Sequence[float]) -> float:
-    """Return the number that parts two groups with the fewest mistakes; the middle of all that do it as well.
-
-    Args:
-        none: scores of requests that need no tool.
-        one: of those that need one.
-    """
+    """Return the number that parts two groups with the fewest mistakes; the middle of all that do it as well."""
     values = sorted({*none, *one})
     places = [values[0] - 1.0, *((low + high) / 2 for low, high in pairwise(values)), values[-1] + 1.0]
 
@@ -250,15 +228,8 @@ def ask_need(
     """Ask a model whether the last message, alone, needs a tool.
 
     Args:
-        request: the conversation, the person's words last, without a reminder.
-        server: what is known of it.
         threshold: to be held against the score. With None the threshold is 0, the second opinion is asked for in any case, and
             the answers are kept: the words are ours.
-        catalog: what is offered.
-        format: how the model is spoken to.
-
-    Raises:
-        BackendError: from the stream; `BackendProtocolError` if the server tells no probabilities.
     """
     undecided = ToolNeed(log_odds=SURE, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
     if server.reasoning_open:
@@ -280,25 +251,14 @@ def ask_need(
 
 
 def checked_threshold(threshold: Threshold) -> Threshold:
-    """Return a threshold that can be compared.
-
-    Args:
-        threshold: log-odds, or `auto`.
-
-    Raises:
-        UsageError: it is something else, or not a finite number.
-    """
+    """Return a threshold that can be compared."""
     if threshold != "auto" and not (isinstance(threshold, (int, float)) and math.isfinite(threshold)):
         raise UsageError(f"expected a finite number or 'auto' as the call threshold, got {threshold!r}")
     return threshold
 
 
 def log_odds(candidates: Iterable[tuple[str, float]]) -> float:
-    """Return the log-odds that a reply begins with a call.
-
-    Args:
-        candidates: its first token's, each with the natural logarithm of its probability.
-    """
+    """Return the log-odds that a reply begins with a call."""
     share = math.fsum(math.exp(min(logprob, 0.0)) for token, logprob in candidates if token.lstrip().startswith(CALL_BEGINS))
     least = 1 / (1 + math.exp(SURE))
     share = min(max(share, least), 1 - least)

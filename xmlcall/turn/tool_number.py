@@ -35,19 +35,9 @@ def ask_number(
 ) -> Script[tuple[float | None, Usage]]:
     """Ask a model for the number of the tool that a message asks for.
 
-    Args:
-        request: whose last message is asked about.
-        server: what is known of it.
-        catalog: what is offered.
-        format: how the model is spoken to.
-        keep: as of `Score`.
-
     Returns:
         The log-odds of any tool against none, None where the model's first token is no number, the server tells no probabilities
         or there are too many tools, or only one; and what asking cost.
-
-    Raises:
-        BackendError: from the stream.
     """
     if not 1 < len(catalog) <= MOST_TOOLS or server.reasoning_open:
         return None, Usage()
@@ -63,9 +53,6 @@ def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
 
     Args:
         candidates: for the first token, each with the natural logarithm of its probability.
-
-    Returns:
-        None where no number is among them.
     """
     none, any_tool, least = 0.0, 0.0, math.exp(-SURE)
     for token, logprob in candidates:

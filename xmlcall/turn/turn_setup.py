@@ -21,12 +21,7 @@ class Generation:
     """How replies are generated and read.
 
     Args:
-        server: what is known of it and its model.
-        format: of the prompt.
-        is_native: the server's own function calling is used, and not the text.
         reads_text: with that, whether calls that the server left in the text are calls.
-        is_for_caller: with that, somebody else keeps the conversation, see `generate_native`.
-        new_id: makes the ids of calls.
     """
 
     server: Capabilities
@@ -42,11 +37,8 @@ class Offer:
     """The tools of a turn.
 
     Args:
-        catalog: what may be called.
         of_caller: names of tools that somebody else runs: their calls end the turn.
         own: tools of ours that the turn answers itself, by their names: they only tell what is known.
-        is_required: whether the first reply has to call a tool.
-        required_name: of the tool that it has to call; "" for any.
     """
 
     catalog: Catalog
@@ -74,8 +66,6 @@ class Limits:
     """When a turn ends although the model has not answered.
 
     Args:
-        repair: how often the model may try again.
-        max_turns: replies.
         cut_ends: a reply that is cut at the limit of tokens ends the turn, because the limit is the caller's; if not, it is
             continued, and the model is told of a call that is cut.
     """
@@ -90,8 +80,6 @@ class Words:
     """What people and servers said before the turn.
 
     Args:
-        request: the person's last words.
-        sources: texts by others, from which a call must not be copied.
         conversation: the messages as the caller sent them, without a word of ours or of a server behind the person's.
         kept: returns those of the conversation to go on with, by how the first reply was asked for; None for the same.
     """

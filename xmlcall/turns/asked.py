@@ -14,16 +14,7 @@ __all__ = ["branched", "keep_question"]
 
 
 async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Message]) -> Sequence[Tool]:
-    """Keep what a person asks, with the tools that are on offer, before the model is asked.
-
-    Args:
-        keeper: of the conversation.
-        loop: open.
-        messages: the conversation, the person's last.
-
-    Returns:
-        The tools.
-    """
+    """Keep what a person asks, with the tools that are on offer, before the model is asked."""
     is_xml = loop.mode == "xml"
     offered = tuple((await loop.tool_prompt()).catalog if is_xml else await loop.catalog())
     how: dict[str, Any] = {"mode": loop.mode, "family": loop.format.family, "lang": loop.format.lang}
@@ -35,14 +26,6 @@ async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Messa
 
 def branched(store: Store, conversation: str, turn: int) -> str:
     """Begin a conversation as another was before one of its turns.
-
-    Args:
-        store: has it.
-        conversation: id of the other.
-        turn: of the other, from 1.
-
-    Returns:
-        The id of the new conversation.
 
     Raises:
         UsageError: there is no such turn, or what was said before it is not kept any more.

@@ -87,17 +87,6 @@ class TurnBuilder:
     """A turn under way, or one that has ended; `record` shows it.
 
     Args:
-        id: unique where it comes from.
-        source: what it comes from.
-        model: that is asked.
-        way: as in `TurnRecord`.
-        dialect: the wire format that the model is asked to write.
-        lang: of the prompt.
-        family: how the prompt shows tools.
-        client: who asks.
-        question: the person's last words.
-        tools: on offer.
-        began: in UTC, ISO 8601; None for now.
         conversation: what was said so far, without what this program puts into a prompt.
 
     Attributes:
@@ -149,9 +138,6 @@ class TurnBuilder:
         Args:
             facts: by the names of the constructor's arguments; or `first_token_seconds` and `seconds`, in place of what the
                 clock says.
-
-        Raises:
-            TypeError: there is no fact of this name.
         """
         for name, value in facts.items():
             if name == "tools":
@@ -167,11 +153,7 @@ class TurnBuilder:
         self._changed_all()
 
     def prompt(self, messages: Sequence[Message]) -> None:
-        """Take in what the next reply answers, as it is sent; a reply that goes on after a cut keeps what it answers.
-
-        Args:
-            messages: of the request.
-        """
+        """Take in what the next reply answers, as it is sent; a reply that goes on after a cut keeps what it answers."""
         self.version += 1
         reply, sent = self._reply, tuple(messages)
         begun = sent[-1].content if sent and sent[-1].role == "assistant" else ""
@@ -182,22 +164,14 @@ class TurnBuilder:
             reply.asked_at = time.monotonic()
 
     def wrote(self, text: str) -> None:
-        """Take in a piece of the raw reply, before the events that it gives.
-
-        Args:
-            text: as the model server sent it.
-        """
+        """Take in a piece of the raw reply, before the events that it gives."""
         reply = self._reply
         if reply is not None and text:
             reply.is_heard = True
             reply.wrote.append(text)
 
     def note(self, event: LoopEvent) -> None:
-        """Take in what happened.
-
-        Args:
-            event: of the loop or of the parser, in order.
-        """
+        """Take in what happened."""
         self.version += 1
         kind = type(event)
         if kind in _PARSED:
@@ -217,21 +191,11 @@ class TurnBuilder:
             take(self, event)
 
     def waiting(self, call_id: str) -> None:
-        """Say that a person is being asked about a call.
-
-        Args:
-            call_id: of it.
-        """
+        """Say that a person is being asked about a call."""
         self._tell(call_id, outcome="waiting")
 
     def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
-        """End the turn; what was said of its end before stays where nothing new is said.
-
-        Args:
-            outcome: as in `TurnRecord`.
-            answer: the text that was shown in the end.
-            error: what went wrong.
-        """
+        """End the turn; what was said of its end before stays where nothing new is said."""
         self._outcome = outcome or self._outcome
         self._answer, self._error = answer or self._answer, error or self._error
         self._ended_at = time.monotonic() if self._ended_at is None else self._ended_at

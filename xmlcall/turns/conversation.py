@@ -18,7 +18,6 @@ class Conversation:
     """Messages, and where each question begins.
 
     Args:
-        start: messages that every conversation begins with.
         note: stands in the model's place where a turn ended without its words.
 
     Attributes:
@@ -34,11 +33,7 @@ class Conversation:
         self._is_kept = False  # the last question stayed
 
     def go_on(self, messages: Sequence[Message]) -> None:
-        """Go on with what was said before, which stays as it is: no question of it can be dropped.
-
-        Args:
-            messages: of that conversation, those at its start first.
-        """
+        """Go on with what was said before, which stays as it is: no question of it can be dropped."""
         self.messages = list(messages)
 
     def as_said(self) -> list[Message]:
@@ -93,15 +88,7 @@ class Conversation:
 
 
 def checked_text(text: str, what: str) -> str:
-    """Return a text that can be sent to a model.
-
-    Args:
-        text: by a person.
-        what: what it is, for the message.
-
-    Raises:
-        UsageError: it is empty, or its bytes were not UTF-8.
-    """
+    """Return a text that can be sent to a model."""
     if not text.strip():
         raise UsageError(f"expected {what}, got an empty text")
     if any("\ud800" <= char <= "\udfff" for char in text):  # how Python marks bytes of an argument that are not UTF-8

@@ -30,15 +30,7 @@ _HALF: Final = re.compile(r"[\ud800-\udfff]")
 
 
 def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
-    """Write a reply as a case of `tests/corpus`, with its tools as a comment for `tools.toml` there.
-
-    Args:
-        turn: that it is of.
-        reply_number: from 1.
-
-    Raises:
-        UsageError: the turn has no such reply.
-    """
+    """Write a reply as a case of `tests/corpus`, with its tools as a comment for `tools.toml` there."""
     reply, catalog = _reply(turn, reply_number), catalog_of(turn)
     finish_reason, reasoning_open = reply.finish_reason or "stop", _reasoning_open(reply)
     raw = _HALF.sub("\ufffd", reply.raw)  # TOML has no half characters
@@ -61,16 +53,7 @@ def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
 
 
 def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
-    """Write the request that a reply answers, for the OpenAI API of a proxy.
-
-    Args:
-        turn: that the reply is of.
-        reply_number: from 1.
-        base_url: of the proxy, without `/v1`.
-
-    Raises:
-        UsageError: the turn has no such reply.
-    """
+    """Write the request that a reply answers, for the OpenAI API of a proxy."""
     reply, catalog = _reply(turn, reply_number), catalog_of(turn)
     body: dict[str, Any] = {"model": turn.model, "messages": _messages(turn, reply, catalog)}
     if len(catalog):
@@ -81,15 +64,7 @@ def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
 
 
 def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
-    """Write a reply as a line of a run's `cases.jsonl`, with its calls as those that are expected.
-
-    Args:
-        turn: that it is of.
-        reply_number: from 1.
-
-    Raises:
-        UsageError: the turn has no such reply.
-    """
+    """Write a reply as a line of a run's `cases.jsonl`, with its calls as those that are expected."""
     reply, catalog = _reply(turn, reply_number), catalog_of(turn)
     calls = [call for call in reply.calls if call.arguments is not None]
     case = {
@@ -106,11 +81,7 @@ def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
 
 
 def catalog_of(turn: TurnRecord) -> Catalog:
-    """Return the tools of a turn, as far as they can be read.
-
-    Args:
-        turn: any; its tools may be hostile.
-    """
+    """Return the tools of a turn, as far as they can be read."""
     tools: dict[str, Tool] = {}
     for told in turn.tools:
         try:

@@ -33,10 +33,6 @@ __all__ = ["Keeper"]
 class Keeper:
     """Saves a conversation as it happens; without a store it keeps nothing.
 
-    Args:
-        store: of conversations; None to keep nothing.
-        audit: of calls; None for none.
-
     Attributes:
         id: of the conversation.
         is_resumed: whether it was there before.
@@ -53,25 +49,14 @@ class Keeper:
         self._use(new_id())
 
     def resume(self, conversation: str) -> None:
-        """Go on with a conversation.
-
-        Raises:
-            UsageError: another program does so just now.
-        """
+        """Go on with a conversation."""
         assert self.store is not None
         self.store.hold(conversation)
         self._use(conversation)
         self._is_held = self.is_resumed = True
 
     def asked(self, messages: Sequence[Message], tools: Iterable[Tool], model: str, how: dict[str, Any]) -> None:
-        """Save a question.
-
-        Args:
-            messages: the conversation, the question last.
-            tools: on offer.
-            model: that is asked.
-            how: replies are read, for `xmlcall log replay`.
-        """
+        """Save a question."""
         if self.store is None:
             return
         if not self._is_held:
@@ -93,13 +78,7 @@ class Keeper:
             self.store.write(self.id, *body)
 
     def keep(self, messages: Sequence[Message], kind: str = "kept", **body: Any) -> None:
-        """Save the conversation as it is between two questions.
-
-        Args:
-            messages: all of them.
-            kind: of the event.
-            body: of the event.
-        """
+        """Save the conversation as it is between two questions."""
         if self.store is not None:
             self.store.write(self.id, kind, body, messages)
 

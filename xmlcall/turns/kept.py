@@ -37,16 +37,7 @@ _NOT_KEPT_BEHIND: Final = ("reply", "answer")
 
 
 def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
-    """Return the turns of a kept conversation, the first one first.
-
-    Args:
-        store: has it.
-        conversation_id: the whole id, or its beginning.
-
-    Raises:
-        UsageError: there is no such conversation.
-        XmlcallError: the store cannot be read.
-    """
+    """Return the turns of a kept conversation, the first one first."""
     found = store.find(conversation_id)
     events, messages = store.events(found.id), _Messages(store.messages(found.id))
     catalogs: dict[str, Catalog] = {}
@@ -87,11 +78,7 @@ def _tools(store: Store, sha256: str) -> list[Tool]:
 
 
 class _Messages:
-    """The messages that a conversation has by now, in which those of its turns are looked up, forwards.
-
-    Args:
-        all: of them.
-    """
+    """The messages that a conversation has by now, in which those of its turns are looked up, forwards."""
 
     def __init__(self, all: Sequence[Message]) -> None:
         self._all = tuple(all)
@@ -129,14 +116,7 @@ class _Messages:
 
 
 class _KeptTurn:
-    """A kept turn while its record is made.
-
-    Args:
-        asked: its question.
-        events: behind it.
-        catalog: the tools on offer.
-        messages: of the conversation.
-    """
+    """A kept turn while its record is made."""
 
     def __init__(self, asked: KeptEvent, events: Sequence[KeptEvent], catalog: Catalog, messages: _Messages) -> None:
         self._asked, self._events, self._catalog = asked, events, catalog

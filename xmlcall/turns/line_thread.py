@@ -24,12 +24,7 @@ log = logging.getLogger("xmlcall.turns")
 
 
 class LineThread:
-    """Appends turns to a file of JSON lines.
-
-    Args:
-        path: of the file, made with the first turn.
-        say: told once what went wrong; from another thread.
-    """
+    """Appends turns to a file of JSON lines."""
 
     def __init__(self, path: Path, say: Callable[[str], None] = log.warning) -> None:
         self.path = path
@@ -41,22 +36,14 @@ class LineThread:
         self._thread.start()
 
     def append(self, turn: TurnBuilder) -> None:
-        """Have a turn written; returns at once.
-
-        Args:
-            turn: that is over: nothing is noted of it any more.
-        """
+        """Have a turn written; returns at once."""
         try:
             self._waiting.put_nowait(turn)
         except queue.Full:
             self._complain("they come faster than they can be written")
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Write what waits, and end the thread.
-
-        Args:
-            seconds: that this may take.
-        """
+        """Write what waits, and end the thread."""
         try:
             self._waiting.put(None, timeout=seconds)
         except queue.Full:

@@ -44,14 +44,7 @@ class LineFile:
         self.path = Path(path)
 
     def append(self, turn: TurnRecord) -> None:
-        """Append a turn, without its secrets.
-
-        Args:
-            turn: that has ended.
-
-        Raises:
-            OSError: it could not be written.
-        """
+        """Append a turn, without its secrets."""
         line = json.dumps(told_without_secrets(turn)).encode() + b"\n"  # in ASCII: half characters are no UTF-8
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -72,9 +65,6 @@ def read_lines(path: Path | str) -> Iterator[TurnRecord]:
         path: of the file. A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as
             `raw`, `text` or `reply`, and what is known of `tools`, `question`, `messages`, `dialect`, `reasoning_open`,
             `finish_reason`, `model` and `id`. Empty lines do not count, nor does a last one that is still being written.
-
-    Yields:
-        The turns, in order.
 
     Raises:
         UsageError: the file cannot be read, or a line is no turn and no reply.
@@ -178,11 +168,7 @@ _Check = Callable[[Any], Any]
 
 
 class _Misplaced(Exception):
-    """A value is not what its field takes.
-
-    Args:
-        message: what is wrong, behind the name of the place.
-    """
+    """A value is not what its field takes."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)

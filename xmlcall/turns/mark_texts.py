@@ -26,11 +26,7 @@ def whys() -> dict[str, dict[str, str]]:
 
 
 def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
-    """Say what tolerances and conversions mean.
-
-    Args:
-        repairs: of a reply or of a call.
-    """
+    """Say what tolerances and conversions mean."""
     return tuple(
         MarkRecord(code=each.code, why=REPAIRS.get(each.code, ""), start=each.span[0], end=each.span[1], path=each.path)
         for each in repairs
@@ -38,21 +34,12 @@ def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
 
 
 def lost_call(event: CallInReasoning) -> MarkRecord:
-    """Say that a call stands where it is none.
-
-    Args:
-        event: of the parser.
-    """
+    """Say that a call stands where it is none."""
     return MarkRecord(code=LOST_CALL, why=_LOST, start=event.span[0], end=event.span[1], got=event.name)
 
 
 def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
-    """Say what is wrong with a call.
-
-    Args:
-        call: as bound.
-        place: where it stands in the reply; None if it does not.
-    """
+    """Say what is wrong with a call."""
     if isinstance(call, ToolCall):
         return ()
     spans = {f"$.{each.name}": each.span for each in call.raw.arguments} if place is not None else {}
@@ -79,24 +66,12 @@ def _place(path: str, spans: Mapping[str, Span]) -> Span | None:
 
 
 def is_in(path: str, outer: str) -> bool:
-    """Say whether a JSON path is another, or inside what that names.
-
-    Args:
-        path: the one.
-        outer: the other.
-    """
+    """Say whether a JSON path is another, or inside what that names."""
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 
 def codes_of_value(path: str, parameter: str, repairs: Sequence[Repair], raw: RawCall) -> tuple[str, ...]:
-    """Return the codes of the conversions that made a value.
-
-    Args:
-        path: JSON path of the value.
-        parameter: that it stands in.
-        repairs: of its call.
-        raw: the call as written, whose own repairs are of the parser.
-    """
+    """Return the codes of the conversions that made a value."""
     own = repairs[len(raw.repairs) :]
     made = [each.code for each in own if each.path and (each.path == f"$.{parameter}" or is_in(path, each.path))]
     return tuple(dict.fromkeys(made))

@@ -22,21 +22,13 @@ _KEPT = 65_536  # characters of a prompt that is kept to know it again
 
 
 def without_secrets(turn: TurnRecord) -> TurnRecord:
-    """Return a turn with a mask in place of each secret.
-
-    Args:
-        turn: any; it stays as it is.
-    """
+    """Return a turn with a mask in place of each secret."""
     told = turn_to_json(turn)
     return turn_from_json(told) if _mask(told) else turn
 
 
 def told_without_secrets(turn: TurnRecord) -> dict[str, Any]:
-    """Return a turn as a JSON object, with a mask in place of each secret.
-
-    Args:
-        turn: any; it stays as it is.
-    """
+    """Return a turn as a JSON object, with a mask in place of each secret."""
     told = turn_to_json(turn)
     _mask(told)
     return told
@@ -96,10 +88,6 @@ def _text(text: str, known: frozenset[str]) -> str:
 
 class _Moved:
     """A text with masks in it, and where its places are by now.
-
-    Args:
-        text: as it was.
-        places: of the secrets, in order and apart.
 
     Attributes:
         text: with the masks.

@@ -49,8 +49,6 @@ class SpanRecord:
     """A piece of a reply; those of one reply tile it.
 
     Args:
-        start: offset of its first character.
-        end: offset behind its last.
         kind: `text`, `reasoning`, `markup`, `name` (the opening of a call), `value`, `end` (of a call).
         about: kind of markup, name of the tool or of the parameter; "" if there is nothing to say.
         call: index of the call in the reply, from 0; None outside of calls.
@@ -68,14 +66,8 @@ class MarkRecord:
     """A repair or conversion, or a mistake of a call.
 
     Args:
-        code: of `errors.REPAIRS` or `errors.ISSUES`.
         why: what that means, in a sentence; of an issue, what the model is told.
         start: where it was noticed; None if at no place in the reply.
-        end: of that place.
-        path: JSON path of the value, "" for none.
-        expected: of an issue, what the schema asks for.
-        got: of an issue, what the model wrote.
-        readings: of an ambiguous call.
     """
 
     code: str
@@ -93,12 +85,9 @@ class SourceRecord:
     """Where a value came from.
 
     Args:
-        kind: as in `binding.provenance.SourceKind`.
         call: number in the conversation of the call in whose result it was found, from 1.
-        tool: of that result, or of the schema.
         message: index of the message of the reply's prompt where it was found.
         start: of the value in that message, where its own text stands there; None if it was found in other words.
-        end: of it.
     """
 
     kind: str
@@ -114,12 +103,8 @@ class ValueRecord:
     """A value of a bound call.
 
     Args:
-        path: JSON path, as `$.city`.
         value: as bound, JSON; never an object or list with something in it.
         start: where its parameter's text stands in the reply; None if that is not known.
-        end: of it.
-        source: where it came from; None if nobody asked.
-        repairs: codes of the conversions that made it.
     """
 
     path: str
@@ -135,27 +120,10 @@ class CallRecord:
     """A call, and what came of it.
 
     Args:
-        id: of the call.
-        index: in its reply, from 0.
         name: of the tool, as bound, or as written where it is not bound.
         dialect: the wire format that it was written in; `native` if the model server found it.
-        start: where it stands in the reply; None if it does not.
-        end: of it.
-        text: as the model wrote it.
-        arguments: as bound; None if it cannot run or has not ended.
         ran_with: the arguments that a person put in their place; None for none.
-        values: of the arguments, one by one.
-        issues: what is wrong with it.
-        repairs: tolerances and conversions that it needed.
-        outcome: what came of it.
-        server: that has the tool; "" if none of ours.
-        tool: the tool's own name there.
-        by: who or what allowed or denied it.
-        reason: of that.
-        result: text of the result; None if there is none.
         result_size: characters of the whole result, of which `result` may be a part.
-        failure: what happened to the server.
-        seconds: that it ran.
     """
 
     id: str
@@ -183,13 +151,7 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRecord:
-    """A message of a prompt.
-
-    Args:
-        role: of it.
-        content: as the model got it.
-        name: of a tool, if it is a result of one.
-    """
+    """A message of a prompt."""
 
     role: str
     content: str
@@ -201,21 +163,10 @@ class ReplyRecord:
     """A reply of the model.
 
     Args:
-        number: in its turn, from 1.
         prompt: the messages that it answers, whole; empty if they were not kept.
         raw: all that the model wrote as text; of a reply that was begun for it, with the beginning.
-        spans: how that was read.
-        repairs: tolerances at places outside of calls and inside.
-        calls: in order.
-        reasoning: that the server sent apart from the text.
-        finish_reason: why it ended; "" while it goes on.
         is_kept: whether it stays in the conversation; if not, the model was asked again.
-        refusal: why it was no answer; "" if it is one.
-        prompt_tokens: of the request.
         cached_tokens: of these, from the model server's cache; None if it does not say.
-        completion_tokens: of the reply.
-        first_token_seconds: from the request to the first piece.
-        seconds: from the request to the end.
     """
 
     number: int
@@ -240,23 +191,9 @@ class TurnRecord:
     """A turn: a question or request, the replies to it, and how it ended.
 
     Args:
-        id: unique where it comes from.
-        source: what it comes from.
-        began: in UTC, ISO 8601.
-        client: who asked: the name that a program gave of itself.
-        model: that was asked.
         way: `xml`, `native`, `plain` (no tools) or `relayed` (its bytes were passed on).
         dialect: the wire format that the model was asked to write calls in.
-        lang: of the prompt, `en` or `zh`.
-        family: how the prompt shows tools.
-        question: the person's last words.
-        tools: on offer, as MCP has them.
-        replies: in order.
         outcome: why it ended, as `Answer.stop_reason`, or `tool_calls`, `error`, `left` (the caller did); "" while it goes on.
-        answer: the text that was shown in the end.
-        error: what went wrong.
-        first_token_seconds: from the request to the first piece of text.
-        seconds: from the request to the end.
         verdict: of a measured run, what was wrong; "" if it is right or was not judged.
     """
 
@@ -281,20 +218,12 @@ class TurnRecord:
 
 
 def turn_to_json(turn: TurnRecord) -> dict[str, Any]:
-    """Return a turn as a JSON object; JSON values in it (arguments, tools) are those of the turn, not copies.
-
-    Args:
-        turn: whole, or under way.
-    """
+    """Return a turn as a JSON object; JSON values in it (arguments, tools) are those of the turn, not copies."""
     return record_to_json(turn)
 
 
 def record_to_json(record: TurnRecord | ReplyRecord | SpanRecord) -> dict[str, Any]:
-    """Return a record as a JSON object; JSON values in it are those of the record, not copies.
-
-    Args:
-        record: a turn, or a part of one.
-    """
+    """Return a record as a JSON object; JSON values in it are those of the record, not copies."""
     told: dict[str, Any] = _told(record)
     return told
 
@@ -308,23 +237,12 @@ def _told(value: Any) -> Any:
 
 
 def turn_from_json(told: Mapping[str, Any]) -> TurnRecord:
-    """Read what `turn_to_json` wrote.
-
-    Args:
-        told: the object.
-
-    Raises:
-        KeyError, TypeError: it is no such object.
-    """
+    """Read what `turn_to_json` wrote."""
     return TurnRecord(**{**told, "tools": tuple(told["tools"]), "replies": tuple(map(_reply, told["replies"]))})
 
 
 def summary_of(turn: TurnRecord) -> dict[str, Any]:
-    """Return what a list shows of a turn, as a JSON object: no texts but the question's beginning, no tools, no replies.
-
-    Args:
-        turn: whole, or under way.
-    """
+    """Return what a list shows of a turn, as a JSON object: no texts but the question's beginning, no tools, no replies."""
     calls = [call for reply in turn.replies for call in reply.calls]
     repairs = [mark for reply in turn.replies for mark in reply.repairs] + [mark for call in calls for mark in call.repairs]
     last = turn.replies[-1] if turn.replies else ReplyRecord(number=0)

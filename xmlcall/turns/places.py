@@ -42,9 +42,7 @@ class SaidBefore:
     """What was said before a reply; read when it is first asked.
 
     Args:
-        prompt: the messages that the reply answers.
         conversation: the same as the caller said it, without what this program adds; empty if that is not known.
-        catalog: the tools on offer.
     """
 
     def __init__(self, prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> None:
@@ -54,14 +52,7 @@ class SaidBefore:
         self._results: dict[int, Span] = {}  # number of a call -> place of its result in its message
 
     def sources(self, call: ToolCall) -> dict[str, SourceRecord]:
-        """Say where each value of a call came from.
-
-        Args:
-            call: as bound.
-
-        Returns:
-            JSON path -> source.
-        """
+        """Say where each value of a call came from."""
         index = self._index or self._read()
         tool = self._catalog.get(call.name)
         told = values_in(call.arguments)
@@ -104,24 +95,13 @@ def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog
 
 
 def is_tool_prompt(content: str, catalog: Catalog) -> bool:
-    """Say whether a system message describes the tools, as this program's own does.
-
-    Args:
-        content: of the message.
-        catalog: the tools on offer.
-    """
+    """Say whether a system message describes the tools, as this program's own does."""
     described = (f"{tool.name} {line}" for tool in catalog for line in tool.description.strip().splitlines()[:1])
     return len(catalog) > 0 and all(part in content for each in described for part in each.split(" ", 1))
 
 
 def values_of(call: ToolCall, text: str, said: SaidBefore | None) -> tuple[ValueRecord, ...]:
-    """Return the values of a call, with their places and sources.
-
-    Args:
-        call: as bound.
-        text: the reply.
-        said: before it; None where sources are not asked for.
-    """
+    """Return the values of a call, with their places and sources."""
     sources = said.sources(call) if said is not None else {}
     places = _Places(call, text)
     return tuple(

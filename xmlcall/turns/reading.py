@@ -110,11 +110,7 @@ class Reading:
         self._open: ReadCall | None = None
 
     def take(self, events: Iterable[Event]) -> None:
-        """Read more of the reply.
-
-        Args:
-            events: of the parser, in order; calls may be bound.
-        """
+        """Read more of the reply."""
         for event in events:
             if isinstance(event, Repaired):
                 self.repairs.append(Repair(code=event.code, span=event.span))
@@ -129,7 +125,6 @@ class Reading:
         """Return what each piece of the reply was read as.
 
         Args:
-            length: of the reply so far.
             is_whole: it has ended; if not, what no event covers is not decided yet, and else it was left out.
         """
         spans = list(self._spans)
@@ -145,11 +140,7 @@ class Reading:
         return tuple(spans)
 
     def settle(self, reply: Reply) -> None:
-        """Take in what the reply is as a whole: which of its calls count, and what was tolerated.
-
-        Args:
-            reply: read and bound.
-        """
+        """Take in what the reply is as a whole: which of its calls count, and what was tolerated."""
         told = {repair.span for repair in reply.repairs if repair.code == "repeated-call"}
         counting = {call.id for call in reply.calls}
         for read in self.calls:
@@ -157,11 +148,7 @@ class Reading:
         self.repairs = list(reply.repairs)
 
     def cut(self, end: int) -> None:
-        """Take back what was read behind a place: the loop had ended the reply there.
-
-        Args:
-            end: the place, not before the beginning of the last span.
-        """
+        """Take back what was read behind a place: the loop had ended the reply there."""
         spans = list(self.spans(self.end))
         self._spans = [span for span in spans if span.end <= end]
         self._last, self._last_start, self.end = None, end, min(end, self.end)
@@ -228,14 +215,7 @@ class Reading:
 
 
 def call_record(read: ReadCall, text: str, said: SaidBefore | None, **facts: Any) -> CallRecord:
-    """Return a call as it is shown.
-
-    Args:
-        read: the call, or its beginning.
-        text: the reply so far.
-        said: before the reply; None where sources are not asked for.
-        facts: what came of it, as fields of the record.
-    """
+    """Return a call as it is shown."""
     call, place = read.call, read.place
     start, end = place or (None, None)
     written = call.raw.text if call is not None else text[read.start : read.end]
@@ -256,13 +236,7 @@ def call_record(read: ReadCall, text: str, said: SaidBefore | None, **facts: Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadText:
-    """A text that was read.
-
-    Args:
-        reading: its spans and calls.
-        reply: what counts of it.
-        refusal: why it is no answer; "" if it is one.
-    """
+    """A text that was read."""
 
     reading: Reading
     reply: Reply
@@ -282,16 +256,8 @@ def read_text(
     """Read a reply as the loop would.
 
     Args:
-        text: all that the model wrote.
-        catalog: the tools on offer.
-        messages: that it answers.
         dialect: name of the wire format to read, or `auto` for all; never a file.
-        reasoning_open: the prompt ended in an open `<think>`.
-        finish_reason: the server's.
         unsaid: the word that stands for "not given", where the prompt asked for one.
-
-    Raises:
-        UsageError: unknown dialect.
     """
     known(dialect)  # before the parser, which opens the file of a row: texts come with names from pages and files
     server = Capabilities(server="", reasoning_open=reasoning_open)
@@ -309,11 +275,7 @@ def read_text(
 
 
 def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
-    """Return the messages of a prompt as they are shown.
-
-    Args:
-        messages: as sent.
-    """
+    """Return the messages of a prompt as they are shown."""
     return tuple(MessageRecord(role=each.role, content=each.content, name=each.name or "") for each in messages)
 
 
@@ -323,11 +285,7 @@ def _unbound(read: ReadCall) -> dict[str, str]:
 
 
 def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return messages of a conversation, in whatever form they were kept.
-
-    Args:
-        told: messages, records of them, or objects with `role` and `content`.
-    """
+    """Return messages of a conversation, in whatever form they were kept."""
     objects = (
         {"role": each.role, "content": each.content, "name": each.name} if isinstance(each, MessageRecord) else each
         for each in told
@@ -337,11 +295,7 @@ def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> 
 
 
 def tools_told(tools: Iterable[Tool]) -> tuple[Mapping[str, Any], ...]:
-    """Return tools as a record has them.
-
-    Args:
-        tools: on offer.
-    """
+    """Return tools as a record has them."""
     return tuple(map(tool_to_json, tools))
 
 
@@ -359,13 +313,7 @@ def read_reply(
     """Read a reply as the loop would.
 
     Args:
-        text: all that the model wrote.
-        tools: that were on offer.
         dialect: name of the wire format to read, or `auto` for all; never a file.
-        reasoning_open: the prompt ended in an open `<think>`.
-        finish_reason: the server's.
-        number: of the reply in its turn.
-        conversation: the messages that it answers.
         unsaid: the word that stands for "not given", where the prompt asked for one.
 
     Raises:

@@ -31,8 +31,6 @@ class _Kept:
     """A turn, and what is counted of it.
 
     Args:
-        builder: of the turn.
-        text: characters.
         tell: has its builder told what is held back; None if nothing is.
     """
 
@@ -64,11 +62,7 @@ class Recorder:
     """The turns of a running program.
 
     Args:
-        most_turns: that are kept; more only while more are under way.
-        most_text: characters that they may have together.
         keep: told of each finished turn, to write it somewhere; it must not block.
-        source: of the turns, unless one has another.
-        hidden: keys that are in no record, whoever says them.
 
     Attributes:
         watchers: those who watch; while there are none, `changed` need not be called.
@@ -116,28 +110,19 @@ class Recorder:
         """Say that a turn under way is told to its builder in batches, while nobody looks.
 
         Args:
-            builder: of the turn.
             tell: tells it what is held back; called before somebody looks at the turn.
         """
         if kept := self._turns.get(builder.id):
             kept.tell = tell
 
     def changed(self, builder: TurnBuilder) -> None:
-        """Wake those who watch.
-
-        Args:
-            builder: of a turn that is kept.
-        """
+        """Wake those who watch."""
         for watcher in self.watchers:
             watcher.ids.add(builder.id)
             watcher.called.set()
 
     def grew(self, builder: TurnBuilder, text: int) -> int:
         """Count text of a turn; turns that are over leave if it is too much.
-
-        Args:
-            builder: of the turn.
-            text: characters that came to it since the last time.
 
         Returns:
             How much more the turn may have; with none left, nothing more of it is to be kept.
@@ -155,11 +140,7 @@ class Recorder:
         return self._most_text // SHARE
 
     def done(self, builder: TurnBuilder) -> None:
-        """Count a turn among those that are over, and have it written where all are.
-
-        Args:
-            builder: of the turn; its `end` was called.
-        """
+        """Count a turn among those that are over, and have it written where all are."""
         if kept := self._turns.get(builder.id):
             self._finished[builder.id] = kept.tell = None
         self.changed(builder)
@@ -172,11 +153,7 @@ class Recorder:
         return [kept.up_to_date() for kept in reversed(self._turns.values())]
 
     def find(self, id: str) -> TurnBuilder | None:
-        """Return a turn; None if it is not kept.
-
-        Args:
-            id: of it.
-        """
+        """Return a turn; None if it is not kept."""
         kept = self._turns.get(id)
         return kept.up_to_date() if kept else None
 
@@ -185,7 +162,6 @@ class Recorder:
 
         Yields:
             The ids of turns that changed since the last time, at most 5 times a second; whoever is slow misses what was between.
-            It ends when the recorder is closed.
         """
         watcher = _Watcher()
         self.watchers.append(watcher)
@@ -201,11 +177,7 @@ class Recorder:
             self.watchers.remove(watcher)
 
     def hide(self, text: str) -> str:
-        """Return a text without the keys that are to be in no record.
-
-        Args:
-            text: by anybody.
-        """
+        """Return a text without the keys that are to be in no record."""
         for key in self._hidden:
             text = text.replace(key, MASK)
         return text

@@ -28,7 +28,6 @@ class RecordingBackend(KeptOpen):
     """A backend that is listened to.
 
     Args:
-        backend: open.
         listener: told of each prompt before it goes out and of each piece before it is passed on; None for nobody.
 
     Attributes:

@@ -52,9 +52,7 @@ class Door:
     """An ASGI app before that of the page: lets in who may see it, and puts the policy on every answer.
 
     Args:
-        app: of the page.
         guard: of the server; its names are those of the page, its keys and origins are not asked for.
-        entry: what opens the page.
     """
 
     def __init__(self, app: ASGIApp, *, guard: Guard, entry: Entry) -> None:
@@ -116,9 +114,5 @@ def _refused(status: int, message: str) -> Response:
 
 
 def port_of(url: str) -> int:
-    """Return the port of a server's address.
-
-    Args:
-        url: of it, with the port unless it is 80.
-    """
+    """Return the port of a server's address."""
     return urlsplit(url).port or 80

@@ -10,11 +10,7 @@ __all__ = ["json_answer", "json_text"]
 
 
 def json_text(data: Any) -> str:
-    """Write a value as JSON; what is infinite or no number is written as a string.
-
-    Args:
-        data: of plain values.
-    """
+    """Write a value as JSON; what is infinite or no number is written as a string."""
     try:
         return json.dumps(data, allow_nan=False)
     except ValueError:
@@ -22,12 +18,7 @@ def json_text(data: Any) -> str:
 
 
 def json_answer(data: Any, status: int = 200) -> Response:
-    """Answer with a value as JSON.
-
-    Args:
-        data: of plain values.
-        status: of HTTP.
-    """
+    """Answer with a value as JSON."""
     return Response(json_text(data), status, media_type="application/json")
 
 

@@ -42,10 +42,6 @@ class ShownPage:
     """What a page shows.
 
     Args:
-        recorder: has the turns of the running program.
-        about: gives the facts of the program (see `about`).
-        url: of the server, for commands that are copied.
-        instance: of this program: another one's turns are others.
         news: gives what a chat tells its pages, for each stream; None without a chat.
         find: gives a turn that the recorder has not, by its id; None if there is no such turn.
         recorded: gives a turn that is kept elsewhere, by its address on the page; asked in another thread, since it may read a
@@ -66,10 +62,6 @@ class ShownPage:
 
         Args:
             id: of the turn, or its address among what was recorded (see `recorded.turn_at`).
-
-        Raises:
-            ApiError: there is none.
-            XmlcallError: where it is kept cannot be read.
         """
         builder = self.recorder.find(id)
         found = builder.record() if builder else self.find(id) or await asyncio.to_thread(self.recorded, id)
@@ -89,11 +81,7 @@ class ShownPage:
 
 
 def routes(shown: ShownPage) -> list[Route]:
-    """Return the routes of the running program.
-
-    Args:
-        shown: what they show.
-    """
+    """Return the routes of the running program."""
     answers: tuple[tuple[str, str, Callable[[ShownPage, Request], Awaitable[Response]]], ...] = (
         ("GET", "about", _about),
         ("GET", "events", _events),
@@ -111,11 +99,7 @@ def _with(answer: Callable[[ShownPage, Request], Awaitable[Response]], shown: Sh
 
 
 def guarded(answer: Handler) -> Handler:
-    """Make a handler whose errors are JSON.
-
-    Args:
-        answer: may raise an `ApiError` or any error of ours.
-    """
+    """Make a handler whose errors are JSON."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -133,14 +117,7 @@ def guarded(answer: Handler) -> Handler:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """Read the JSON object that a request brings.
-
-    Args:
-        request: with a body of at most 8 MiB.
-
-    Raises:
-        ApiError: it is too large, or no JSON object.
-    """
+    """Read the JSON object that a request brings."""
     content = bytearray()
     async for piece in request.stream():
         content += piece
@@ -156,17 +133,7 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def number_of(request: Request, name: str, default: int, most: int) -> int:
-    """Return a whole number of the address, at least 0.
-
-    Args:
-        request: whose query has it.
-        name: of the number.
-        default: without it.
-        most: that it may be; larger ones become this.
-
-    Raises:
-        ApiError: it is no such number.
-    """
+    """Return a whole number of the address, at least 0."""
     given = request.query_params.get(name, "")
     if given and not (given.isdecimal() and given.isascii() and len(given) < 10):
         raise ApiError(f"{name}: expected a whole number, got {given[:40]!r}")
@@ -190,15 +157,7 @@ MATCHES: Final[Mapping[str, Callable[[Summary], bool]]] = {
 
 
 def matching(request: Request, rows: Iterable[Summary]) -> Iterable[Summary]:
-    """Leave the turns that a list asks for.
-
-    Args:
-        request: with `only` and `text`, both or neither.
-        rows: of the list.
-
-    Raises:
-        ApiError: `only` is no word of `MATCHES`.
-    """
+    """Leave the turns that a list asks for."""
     only, text = request.query_params.get("only", ""), request.query_params.get("text", "").casefold()
     if only not in MATCHES:
         raise ApiError(f"only: expected one of {', '.join(filter(None, MATCHES))}, got {only[:40]!r}")

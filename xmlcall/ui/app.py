@@ -43,12 +43,7 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UiPage:
-    """A page.
-
-    Args:
-        entry: what opens it.
-        routes: of it, under `/ui`.
-    """
+    """A page."""
 
     entry: Entry
     routes: Sequence[BaseRoute]
@@ -59,19 +54,11 @@ class UiPage:
         return self.entry.token
 
     def address(self, url: str) -> str:
-        """Return where the page is opened.
-
-        Args:
-            url: of the server.
-        """
+        """Return where the page is opened."""
         return f"{url}/ui/?token={self.token}"
 
     def address_for_once(self, url: str) -> str:
-        """Return where the page is opened one time, soon; for the arguments of a program, which everybody can see.
-
-        Args:
-            url: of the server.
-        """
+        """Return where the page is opened one time, soon; for the arguments of a program, which everybody can see."""
         return f"{url}/ui/?token={self.entry.code()}"
 
 
@@ -79,10 +66,7 @@ def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, s
     """Make the page.
 
     Args:
-        shown: what it shows.
-        guard: of the server.
         more: routes beside those of the running program, under `/api/`; they need not see to who may call.
-        secret: that signs its sessions; "" for a new one.
     """
     entry = Entry(port_of(shown.url), secret)
     static = _static()
@@ -92,15 +76,7 @@ def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, s
 
 
 def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, secret: str = "") -> UiPage:
-    """Make the page of a proxy.
-
-    Args:
-        recorder: of its requests.
-        guard: of it.
-        engine: open.
-        url: of the server.
-        secret: that signs the page's sessions; "" for a new one.
-    """
+    """Make the page of a proxy."""
     from .asking import routes as asking_routes
 
     shown = api.ShownPage(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
@@ -108,11 +84,7 @@ def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, s
 
 
 def app_of_page(page: UiPage) -> Starlette:
-    """Make an app that has the page alone.
-
-    Args:
-        page: with its routes.
-    """
+    """Make an app that has the page alone."""
     app = Starlette(
         routes=[*page.routes, Route("/", _to_the_page)],
         middleware=[Middleware(OneFraming)],
@@ -127,11 +99,7 @@ def _about(engine: Engine) -> dict[str, Any]:
 
 
 def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
-    """Return the facts of a program with a chat, or without one.
-
-    Args:
-        room: of the chat; None without.
-    """
+    """Return the facts of a program with a chat, or without one."""
     if room is None:
         return _facts() | {"recorded": True}
     facts = _facts(room.loop.backend.model, room.loop.mode, room.loop.format)

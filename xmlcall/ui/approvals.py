@@ -30,13 +30,7 @@ _SIGNS: Final = {"+": "added", "-": "removed", " ": "same"}
 
 
 class PageAsker:
-    """Asks about calls in the page.
-
-    Args:
-        questions: where to ask.
-        lang: of what the model is told.
-        changed: told of a turn that changed.
-    """
+    """Asks about calls in the page."""
 
     def __init__(self, questions: OpenQuestions, lang: str, changed: Callable[[TurnBuilder], None]) -> None:
         self._questions, self.lang, self._changed = questions, lang, changed
@@ -46,11 +40,7 @@ class PageAsker:
         return True
 
     async def ask(self, question: Question) -> PersonAnswer:
-        """Show a question, and wait for the answer.
-
-        Args:
-            question: about a call.
-        """
+        """Show a question, and wait for the answer."""
         turn, proposal = CURRENT.get(), question.proposal
         if turn is not None:
             turn.waiting(proposal.call.id)
@@ -67,20 +57,10 @@ class PageAsker:
         return answer
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Leave it to the record of the call, which has the rule.
-
-        Args:
-            proposal: the call.
-            rule: that denied it.
-        """
+        """Leave it to the record of the call, which has the rule."""
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
-        """Do nothing: there is somebody.
-
-        Args:
-            proposal: the call.
-            ruling: why it would have been asked about.
-        """
+        """Do nothing: there is somebody."""
 
 
 def _shown(question: Question, call: CallRecord) -> dict[str, Any]:
@@ -116,11 +96,7 @@ def _call(turn: TurnBuilder | None, proposal: Proposal) -> CallRecord:
 
 
 def _read(given: Given, proposal: Proposal) -> PersonAnswer:
-    """Read an answer about a call.
-
-    Raises:
-        Misfit: it is none.
-    """
+    """Read an answer about a call."""
     answer, reason = given.get("answer"), given.get("reason") or ""
     choice = next((each for each in _CHOICES if each == answer), None)
     if choice is None or not isinstance(reason, str):

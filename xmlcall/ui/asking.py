@@ -45,14 +45,7 @@ _MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskingWay:
-    """How a question is asked.
-
-    Args:
-        mode: `xml` or `native`.
-        dialect: the wire format that is asked for.
-        family: how the prompt shows tools.
-        call_threshold: a number, `auto`, or None to leave it to the model.
-    """
+    """How a question is asked."""
 
     mode: Mode
     dialect: str = "function_calls"
@@ -61,12 +54,7 @@ class AskingWay:
 
 
 def routes(shown: ShownPage, backend: Callable[[], Backend]) -> list[Route]:
-    """Return the routes by which a page asks.
-
-    Args:
-        shown: has the turns.
-        backend: gives the model; it is open, and stays so.
-    """
+    """Return the routes by which a page asks."""
     asking = asyncio.Lock()
 
     async def ask(request: Request) -> Response:
@@ -174,11 +162,7 @@ def _reply(builder: TurnBuilder, *, is_over: bool) -> dict[str, Any]:
 
 
 class _Offered:
-    """Tools that are on offer and never run.
-
-    Args:
-        tools: of a turn.
-    """
+    """Tools that are on offer and never run."""
 
     name, instructions = "offered", ""
     notices: tuple[str, ...] = ()
@@ -201,9 +185,5 @@ class _Offered:
     async def call(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
-        """Refuse to run one.
-
-        Raises:
-            ToolHostProtocolError: always.
-        """
+        """Refuse to run one."""
         raise ToolHostProtocolError(f"{name}: only asked about", host=self.name, reason="not_run")

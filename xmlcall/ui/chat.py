@@ -40,11 +40,6 @@ class ChatRoom:
 
     Args:
         loop: open; its policy asks by a `PageAsker`, its backend is a `SharedBackend`.
-        store: of conversations.
-        recorder: of turns.
-        news: tells the pages.
-        questions: that are open.
-        start: messages that every conversation begins with.
     """
 
     def __init__(
@@ -88,17 +83,7 @@ class ChatRoom:
         """Ask a question; its turn goes on by itself.
 
         Args:
-            conversation: its id; None for a new one.
-            question: the person's words.
             instead_of: id of a turn: the question begins a branch, which has what was said before that turn.
-
-        Returns:
-            The ids of the conversation and of the turn.
-
-        Raises:
-            ApiError: the conversation is not there, or something goes on in it.
-            UsageError: the question cannot be sent.
-            XmlcallError: it cannot be kept.
         """
         checked_text(question, "a question")
         if conversation is not None:
@@ -122,14 +107,7 @@ class ChatRoom:
         return id, turn.builder.id
 
     async def retry(self, conversation: str) -> tuple[str, str]:
-        """Ask the last question of a conversation again, in a branch.
-
-        Args:
-            conversation: its id.
-
-        Raises:
-            ApiError, UsageError, XmlcallError: as `ask` does; or nothing was asked yet.
-        """
+        """Ask the last question of a conversation again, in a branch."""
         id = self._known(conversation)
         asked = [event.body["text"] for event in self.store.events(id) if event.kind == "asked"]
         if not asked:
@@ -137,14 +115,7 @@ class ChatRoom:
         return await self.ask(id, asked[-1], f"{id}.{len(asked)}")
 
     def stop(self, conversation: str) -> None:
-        """Stop the turn of a conversation; a server that runs a call of it is told.
-
-        Args:
-            conversation: its id.
-
-        Raises:
-            ApiError: nothing goes on in it.
-        """
+        """Stop the turn of a conversation; a server that runs a call of it is told."""
         turn = self._turns.get(conversation)
         if turn is None or turn.task is None:
             raise ApiError("nothing goes on in this conversation", status=409)
@@ -216,15 +187,7 @@ class ChatRoom:
     # -- what is shown -------------------------------------------------------------------------------------------------------
 
     def shown(self, conversation: str) -> dict[str, Any]:
-        """Return a conversation with its turns, its branches and the questions that are open in it, as JSON.
-
-        Args:
-            conversation: its id.
-
-        Raises:
-            ApiError: it is not there.
-            XmlcallError: it cannot be read.
-        """
+        """Return a conversation with its turns, its branches and the questions that are open in it, as JSON."""
         id = self._known(conversation)
         found, parent, turn = self.store.find(id), self.store.branch_of(id), self._turns.get(id)
         told = asdict(found) | {
@@ -237,24 +200,12 @@ class ChatRoom:
         return {"conversation": told, "turns": turns, "branches": branches, "questions": questions}
 
     def turns_of(self, conversation: str) -> list[TurnRecord]:
-        """Return the turns of a conversation: those that this program saw as it saw them, the others as they are kept.
-
-        Args:
-            conversation: its id.
-
-        Raises:
-            UsageError: there is no such conversation.
-            XmlcallError: it cannot be read.
-        """
+        """Return the turns of a conversation: those that this program saw as it saw them, the others as they are kept."""
         live = ((kept, self.recorder.find(kept.id)) for kept in turns_of(self.store, conversation))
         return [builder.record() if builder else kept for kept, builder in live]
 
     def kept_turn(self, turn: str) -> TurnRecord | None:
-        """Return a kept turn; None if there is none of this id.
-
-        Args:
-            turn: its id.
-        """
+        """Return a kept turn; None if there is none of this id."""
         conversation = turn.rpartition(".")[0]
         try:
             found = turns_of(self.store, conversation) if conversation else []
@@ -282,19 +233,7 @@ class ChatRoom:
         ]
 
     async def switch(self, name: str, *, on: bool, is_tool: bool = False) -> list[dict[str, Any]]:
-        """Offer the tools of a server, or one tool, or leave them out, from the next reply on.
-
-        Args:
-            name: of the server, or of the tool as `server.tool`.
-            on: offer them.
-            is_tool: the name is that of a tool.
-
-        Returns:
-            The servers, as `servers` does.
-
-        Raises:
-            UsageError: there is none of this name.
-        """
+        """Offer the tools of a server, or one tool, or leave them out, from the next reply on."""
         router = self.loop.router
         if is_tool:
             place = next((each for each in router.all_tools() if f"{each[0]}.{each[1].name}" == name), None)
@@ -308,11 +247,7 @@ class ChatRoom:
         return self.servers()
 
     def turn_on(self, server: str) -> str:
-        """Return the id of the turn that has a call running on a server; "" if none has, or several have.
-
-        Args:
-            server: its name.
-        """
+        """Return the id of the turn that has a call running on a server; "" if none has, or several have."""
         found = [turn.builder.id for turn in self._turns.values() if turn and server in turn.servers.values()]
         return found[0] if len(found) == 1 else ""
 

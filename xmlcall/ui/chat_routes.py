@@ -17,11 +17,7 @@ __all__ = ["routes"]
 
 
 def routes(room: ChatRoom) -> list[Route]:
-    """Return the routes of a chat, under `/api/`.
-
-    Args:
-        room: open.
-    """
+    """Return the routes of a chat, under `/api/`."""
     answers: tuple[tuple[str, str, Callable[[ChatRoom, Request], Awaitable[Response]]], ...] = (
         ("POST", "chat", _ask),
         ("GET", "chat/{id}", _shown),

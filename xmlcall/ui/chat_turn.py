@@ -39,11 +39,7 @@ _ENDED: Final = "left"  # outcome of a turn that a person stopped
 
 
 class SharedBackend(KeptOpen):
-    """One model for all turns: requests wait for each other, and each turn is told of its own.
-
-    Args:
-        backend: not yet open; it is opened and closed with this one.
-    """
+    """One model for all turns: requests wait for each other, and each turn is told of its own."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
@@ -73,21 +69,13 @@ class SharedBackend(KeptOpen):
 
 
 class PageAudit:
-    """Appends notes of calls to one file, each with the conversation of its turn.
-
-    Args:
-        file: of the audit.
-    """
+    """Appends notes of calls to one file, each with the conversation of its turn."""
 
     def __init__(self, file: AuditFile) -> None:
         self._file = file
 
     def __call__(self, note: CallNote) -> None:
-        """Append a note.
-
-        Raises:
-            XmlcallError: it could not be written.
-        """
+        """Append a note."""
         turn = CURRENT.get()
         self._file.conversation = turn.id.rpartition(".")[0] if turn else ""
         self._file(note)
@@ -98,17 +86,7 @@ class TurnUnderWay:
     """A turn that goes on.
 
     Args:
-        loop: open.
-        keeper: has the conversation.
-        said: the conversation, before the question.
-        question: the person's words.
-        builder: of the record.
-        recorder: has it.
-        goes_on: whether the conversation was there before.
         on_task: told of calls of a turn before that servers go on with.
-        messages: that are sent, the question last; none before it is kept.
-        task: that runs it.
-        servers: that have a call of it running.
     """
 
     loop: ToolLoop
@@ -126,11 +104,7 @@ class TurnUnderWay:
     is_settled: bool = False
 
     async def keep_question(self) -> None:
-        """Keep the question, before the model is asked; what was cut off before it is closed first.
-
-        Raises:
-            XmlcallError: it cannot be kept.
-        """
+        """Keep the question, before the model is asked; what was cut off before it is closed first."""
         assert self.keeper.store is not None
         if self.goes_on:
             before, _ = await recovered(self.keeper, self.keeper.store, self.loop, self.on_task)

@@ -38,9 +38,6 @@ def kept_secret(folder: Path) -> str:
 
     Args:
         folder: of their records; without the file `page-secret` in it, the next program has another secret.
-
-    Raises:
-        UsageError: it cannot be read or written, or others can read it.
     """
     path = folder / _NAME
     try:
@@ -58,12 +55,7 @@ def kept_secret(folder: Path) -> str:
 
 
 class Entry:
-    """What opens one page.
-
-    Args:
-        port: of its server.
-        secret: that signs sessions; "" for one of its own.
-    """
+    """What opens one page."""
 
     def __init__(self, port: int, secret: str = "") -> None:
         self.token = secrets.token_urlsafe(_BYTES)
@@ -78,11 +70,7 @@ class Entry:
         return code
 
     def opens(self, given: str) -> bool:
-        """Say whether a text from an address opens the page; a code never does again.
-
-        Args:
-            given: by anybody.
-        """
+        """Say whether a text from an address opens the page; a code never does again."""
         found = next((code for code in self._codes if _is_same(code, given)), None)
         if found is not None:
             return time.time() < self._codes.pop(found)
@@ -94,11 +82,7 @@ class Entry:
         return f"{ends}.{self._signed(ends)}"
 
     def is_session(self, given: str) -> bool:
-        """Say whether a session was begun here, and holds.
-
-        Args:
-            given: by anybody.
-        """
+        """Say whether a session was begun here, and holds."""
         ends, _, signature = given.partition(".")
         if not _is_same(self._signed(ends), signature):
             return False

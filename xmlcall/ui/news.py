@@ -37,12 +37,7 @@ class News:
         return 0.0 if self._pages else time.monotonic() - self._last_left
 
     def tell(self, name: str, data: Any) -> None:
-        """Tell all pages.
-
-        Args:
-            name: of the event.
-            data: of it, as JSON.
-        """
+        """Tell all pages."""
         for page in tuple(self._pages):
             if page.qsize() >= _MOST:
                 self._leave(page)
@@ -52,20 +47,12 @@ class News:
                 page.put_nowait((name, data))
 
     def notice(self, text: str) -> None:
-        """Tell all pages a line, also some that come later.
-
-        Args:
-            text: for a person.
-        """
+        """Tell all pages a line, also some that come later."""
         self._notices = [*self._notices[1 - _NOTICES :], text]
         self.tell("notice", {"text": text})
 
     async def watch(self) -> AsyncGenerator[Told]:
-        """Be a page, from the first `anext` on.
-
-        Yields:
-            Name and data of each event: first what is open.
-        """
+        """Be a page, from the first `anext` on."""
         if self._is_closed:
             return
         page: asyncio.Queue[Told | None] = asyncio.Queue()

@@ -27,11 +27,7 @@ Given = Mapping[str, Any]
 
 
 class Misfit(Exception):
-    """An answer that does not fit its question.
-
-    Args:
-        problems: with it, a sentence each.
-    """
+    """An answer that does not fit its question."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__(" ".join(problems))
@@ -47,12 +43,7 @@ class _Open:
 
 
 class OpenQuestions:
-    """The questions that are open.
-
-    Args:
-        news: tells the pages.
-        patience: seconds.
-    """
+    """The questions that are open."""
 
     def __init__(self, news: News, patience: float = PATIENCE) -> None:
         self._news, self._patience = news, patience
@@ -60,14 +51,7 @@ class OpenQuestions:
         self._over: OrderedDict[str, None] = OrderedDict()
 
     async def ask(self, event: str, body: Mapping[str, Any], read: Callable[[Given], Any], late: Any) -> Any:
-        """Ask, and wait.
-
-        Args:
-            event: `question`, or `request` for one of a server.
-            body: of it, without its id.
-            read: makes what is returned of what a page sends; raises `Misfit`.
-            late: what is returned if nobody answers.
-        """
+        """Ask, and wait."""
         id = f"q_{secrets.token_hex(8)}"
         loop = asyncio.get_running_loop()
         asked = loop.time()
@@ -86,16 +70,7 @@ class OpenQuestions:
             self._end(id, "gone")
 
     def answer(self, id: str, given: Given) -> None:
-        """Take an answer.
-
-        Args:
-            id: of the question.
-            given: as a page sends it.
-
-        Raises:
-            ApiError: there is no such question, or it has its answer.
-            Misfit: the answer does not fit.
-        """
+        """Take an answer."""
         if id in self._over:
             raise ApiError("this question has its answer", status=409)
         if (question := self._open.get(id)) is None:
@@ -104,11 +79,7 @@ class OpenQuestions:
         self._end(id, str(given.get("answer")))
 
     def open(self, conversation: str | None = None) -> list[tuple[str, dict[str, Any]]]:
-        """Return the questions that are open, each with the name of its event.
-
-        Args:
-            conversation: whose they are; None for all.
-        """
+        """Return the questions that are open, each with the name of its event."""
         found = [(each.event, each.body) for each in self._open.values()]
         return [each for each in found if conversation is None or each[1]["turn"].rpartition(".")[0] == conversation]
 

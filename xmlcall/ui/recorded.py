@@ -42,13 +42,7 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Recorded:
-    """What of the recorded things can be looked at.
-
-    Args:
-        store: the file of conversations.
-        runs: name -> folder.
-        files: name -> file.
-    """
+    """What of the recorded things can be looked at."""
 
     store: Path
     runs: Mapping[str, Path] = field(default_factory=dict)
@@ -57,17 +51,7 @@ class Recorded:
     reading: threading.Lock = field(default_factory=threading.Lock)
 
     def once(self, kind: str, name: str, read: Callable[[Path], Any]) -> Any:
-        """Read something the first time; for threads.
-
-        Args:
-            kind: `runs` or `files`.
-            name: of it.
-            read: makes what is kept of its path.
-
-        Raises:
-            ApiError: nothing of this name was given.
-            XmlcallError: it cannot be read.
-        """
+        """Read something the first time; for threads."""
         paths: Mapping[str, Path] = getattr(self, kind)
         if name not in paths:
             raise ApiError(f"{name[:80]!r} is none of what this program was started with", status=404)
@@ -79,17 +63,7 @@ class Recorded:
 
 
 def named_paths(paths: Iterable[str]) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Tell runs of `bench` from files, and name each.
-
-    Args:
-        paths: as the person gave them.
-
-    Returns:
-        Runs and files, by names that are theirs alone.
-
-    Raises:
-        UsageError: there is nothing, or it is neither.
-    """
+    """Tell runs of `bench` from files, and name each."""
     runs: dict[str, Path] = {}
     files: dict[str, Path] = {}
     for given in paths:
@@ -115,16 +89,7 @@ def _free(name: str, taken: Mapping[str, Path]) -> str:
 
 
 def turn_at(recorded: Recorded, address: str) -> TurnRecord | None:
-    """Return a turn by its address on the page; None if there is none. It may read files.
-
-    Args:
-        recorded: what can be looked at.
-        address: `run/NAME/CASE/WAY`, `file/NAME/ID` or `conversation/ID/TURN`, each part percent-encoded.
-
-    Raises:
-        ApiError: nothing of this name was given.
-        XmlcallError: it cannot be read.
-    """
+    """Return a turn by its address on the page; None if there is none. It may read files."""
     kind, *parts = map(unquote, address.split("/"))
     match kind, parts:
         case "run", (name, case, way):
@@ -140,7 +105,6 @@ def routes(recorded: Recorded, live: Callable[[str], TurnRecord | None] = lambda
     """Return the routes of what was recorded.
 
     Args:
-        recorded: what can be looked at.
         live: gives a turn of the running program, which may be further than what is kept of it.
     """
     answers: Sequence[tuple[str, Callable[[Recorded, Request], Awaitable[Response]]]] = (
@@ -178,13 +142,7 @@ def _turns_of_conversation(recorded: Recorded, id: str) -> tuple[dict[str, Any],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A run that was read.
-
-    Args:
-        run: open.
-        verdicts: by case and way.
-        rows: what a list shows of each.
-    """
+    """A run that was read."""
 
     run: RecordedRun
     verdicts: Mapping[tuple[str, str], Verdict]

@@ -26,7 +26,6 @@ class PageElicitation:
     """Asks the person to fill in a form, or to visit an address.
 
     Args:
-        questions: where to ask.
         turn_on: gives the id of the turn that has a call running on a server; "" if that is not known.
     """
 
@@ -52,12 +51,7 @@ class PageElicitation:
 
 
 class PageSignIn:
-    """Asks the person to sign in where a server wants that while a call runs.
-
-    Args:
-        questions: where to ask.
-        turn_on: as of `PageElicitation`.
-    """
+    """Asks the person to sign in where a server wants that while a call runs."""
 
     def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
         self._questions, self._turn_on = questions, turn_on
@@ -74,12 +68,7 @@ class PageSampling:
     """Lets servers ask the model.
 
     Args:
-        questions: where to ask.
-        news: where it is told that the model failed.
-        backend: gives the model, once it is open.
-        turn_on: as of `PageElicitation`.
         max_tokens: of one completion, at most; None for what the server asks for.
-        is_asked: whether the person is asked before.
     """
 
     def __init__(

@@ -30,11 +30,7 @@ Told = tuple[str, Any]
 
 
 def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
-    """Answer with events as they come.
-
-    Args:
-        events: their names and data; None for a sign of life.
-    """
+    """Answer with events as they come."""
 
     async def written() -> AsyncGenerator[str]:
         yield _RETRY
@@ -51,9 +47,6 @@ async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> 
     Args:
         sources: of events; all are closed in the end, if they can be.
         every: seconds without an event after which there is a sign of life.
-
-    Yields:
-        What comes; None as a sign of life.
     """
 
     async def following(source: AsyncIterator[Told]) -> Told:
@@ -87,10 +80,6 @@ async def _closed(close: Callable[[], Awaitable[None]]) -> None:
 async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
     """Follow one turn until it is over.
 
-    Args:
-        recorder: has it.
-        id: of the turn.
-
     Yields:
         `turn` with all of it, `delta` with what came to a reply, `end`.
     """
@@ -122,14 +111,9 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
 def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
     """Say what is new of a turn.
 
-    Args:
-        before: as it was told last; None if it was not.
-        now: as it is.
-
     Returns:
         `delta` if only the last reply has more to it: `reply` its number, `raw` the text behind the offset `from`, `spans` in
         place of all that begin at `from_span` or behind, and `rest`, all else of the reply but its prompt. Else `turn`. None if
-        nothing is new.
     """
     if before is None or not before.replies or len(before.replies) != len(now.replies):
         return None if before == now else ("turn", turn_to_json(now))

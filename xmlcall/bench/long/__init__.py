@@ -31,11 +31,7 @@ _LANGUAGES: Final = ("english", "chinese")
 
 
 def long_cases(seed: int = 1) -> list[Case]:
-    """Return the cases, those of one category one after the other.
-
-    Args:
-        seed: of the order of the tools.
-    """
+    """Return the cases, those of one category one after the other."""
     tools = _tools(seed)
     return [case for language in _LANGUAGES for size in SIZES for case in _cases(language, tools[size])]
 

@@ -46,11 +46,7 @@ def needed_cases() -> list[Case]:
 
 
 def canned_tools(catalog: str) -> Catalog:
-    """Return the tools of a catalog.
-
-    Args:
-        catalog: its name in `catalogs.toml`, or of one that joins others.
-    """
+    """Return the tools of a catalog."""
     file = _read("catalogs")
     names = file["joined"].get(catalog, [catalog])
     return Catalog([Tool.from_mcp(tool) for tool in chain.from_iterable(file["catalogs"][name] for name in names)])

@@ -12,12 +12,7 @@ __all__ = ["CannedHost"]
 
 
 class CannedHost(LocalHost):
-    """A `Host` whose tools all say that they are done.
-
-    Args:
-        name: of the server.
-        catalog: its tools.
-    """
+    """A `Host` whose tools all say that they are done."""
 
     def __init__(self, name: str, catalog: Catalog) -> None:
         super().__init__((), name=name)

@@ -45,14 +45,8 @@ _LATIN_WORD: Final = re.compile(r"[a-z]{2,}")
 def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: str) -> str:
     """Judge a turn.
 
-    Args:
-        expected: of `english.toml` or `chinese.toml`.
-        played: from `play`: `calls`, `answer`, `stop_reason`, `files`.
-        folder: what `{folder}` stands for.
-
     Returns:
         "" if it is right, else the first that is wrong: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `wrong_value`,
-        `state`, `cut`, `no_answer`, `prompt_shown` or `wrong_answer`.
     """
     if error := _judge_calls(expected, played) or _judge_arguments(expected, played) or _judge_state(expected, played):
         return error
@@ -149,20 +143,11 @@ def _shown_prompt() -> re.Pattern[str]:
 
 
 def is_admitted(answer: str) -> bool:
-    """Say whether an answer tells that something is missing, or asks back.
-
-    Args:
-        answer: of a turn.
-    """
+    """Say whether an answer tells that something is missing, or asks back."""
     return not answer.strip() or bool(_ADMITS.search(_read(answer)))
 
 
 def speaks(answer: str, language: str) -> bool:
-    """Say whether an answer is in the person's language; one without words, such as a number, is in any.
-
-    Args:
-        answer: of a turn.
-        language: `english` or `chinese`.
-    """
+    """Say whether an answer is in the person's language; one without words, such as a number, is in any."""
     chinese, words = len(_CHINESE.findall(answer)), len(_LATIN_WORD.findall(answer.lower()))
     return chinese >= words if language == "chinese" else chinese <= words

@@ -19,25 +19,12 @@ _SECONDS: Final = 600
 
 
 def node_program() -> str:
-    """Return the path of Node.js.
-
-    Raises:
-        UsageError: it is not installed.
-    """
+    """Return the path of Node.js."""
     return shutil.which("node") or str(_wheel() / "bin" / "node")
 
 
 def npm_install(root: Path, *packages: str) -> None:
-    """Install packages of npm.
-
-    Args:
-        root: whose `node_modules` they come into.
-        packages: with their versions, `name@1.0`; none for those of the `package.json` there.
-
-    Raises:
-        UsageError: Node.js is not installed.
-        BackendUnavailable: they cannot be fetched.
-    """
+    """Install packages of npm."""
     command = [*_npm(), "install", "--prefix", str(root), *_OPTIONS, *packages]
     path = os.pathsep.join([str(Path(node_program()).parent), os.environ.get("PATH", os.defpath)])  # npm looks for node there
     told = f"cannot install {' '.join(packages) or root / 'package.json'} with npm"

@@ -25,12 +25,7 @@ _PLAIN: Final = {"english": "All right.", "chinese": "好的。"}
 
 
 class RightTurns(KeptOpen):
-    """A backend that is right in every turn of a conversation.
-
-    Args:
-        case: the conversation.
-        way: `native`, or one with our prompt.
-    """
+    """A backend that is right in every turn of a conversation."""
 
     def __init__(self, case: Case, way: Way) -> None:
         super().__init__(ScriptedBackend([]))

@@ -62,21 +62,12 @@ class _Played:
 async def converse(case: Case, backend: Backend, *, offers: bool = True, **options: Any) -> dict[str, Any]:
     """Play a conversation and judge its turns.
 
-    Args:
-        case: of the suites `talk`, `ordinary` or `needed`.
-        backend: open; it stays so.
-        offers: whether the model has tools at all.
-        options: of the `ToolLoop`, such as `mode` or `max_tokens`.
-
     Returns:
         A JSON object: `valid` (all turns are right), `error` and `failed_turn` (of the first that is not), `folder`, `turns`
         (each with `replies`, all that the model wrote, `calls`, `answer`, `stop_reason`, `files`, `need`, `usage`, `seconds`),
-        their `usage`, and `tools`, those that were called.
 
     Raises:
         BackendError: the model server failed otherwise than by a prompt that is too long.
-        ToolHostError: a server did not start.
-        UsageError: what a server needs is not installed.
     """
     if all(name.startswith(CANNED) for name in case.servers):
         return await _converse(case, backend, Path(), offers, options)

@@ -84,24 +84,13 @@ _AUTHOR: Final = {
 
 
 def folder_of(name: str) -> Path:
-    """Say where the folder of a conversation is.
-
-    Args:
-        name: of the conversation.
-    """
+    """Say where the folder of a conversation is."""
     return Path(tempfile.gettempdir()) / f"talk-{name}"
 
 
 @contextlib.asynccontextmanager
 async def occupied(name: str) -> AsyncIterator[None]:
-    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out anew.
-
-    Args:
-        name: of the conversation.
-
-    Raises:
-        UsageError: it is not free for an hour.
-    """
+    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out anew."""
     file = folder() / "talk" / f"{name}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
@@ -117,11 +106,6 @@ async def occupied(name: str) -> AsyncIterator[None]:
 
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
     """Make the folder of a conversation anew.
-
-    Args:
-        name: of the conversation.
-        servers: whose data it begins with.
-        language: `english` or `chinese`.
 
     Raises:
         UsageError: something of that name is there which is not ours, or git is missing.
@@ -215,16 +199,7 @@ SERVERS: Final[Mapping[str, Callable[[Path], StdioServer]]] = {
 
 
 def server_of(name: str, place: Path) -> StdioServer:
-    """Say how a server is started; those from npm are fetched first, if they are not here.
-
-    Args:
-        name: of `SERVERS`.
-        place: from `lay_out`.
-
-    Raises:
-        UsageError: what it needs is not installed.
-        BackendUnavailable: it cannot be fetched.
-    """
+    """Say how a server is started; those from npm are fetched first, if they are not here."""
     return SERVERS[name](place)
 
 

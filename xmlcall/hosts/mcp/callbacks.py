@@ -97,13 +97,7 @@ class Calls:
 
 
 class Callbacks:
-    """The callbacks of one connection.
-
-    Args:
-        server: its name as configured.
-        features: what is answered.
-        calls: which run on the connection.
-    """
+    """The callbacks of one connection."""
 
     def __init__(self, server: str, features: ClientFeatures, calls: Calls) -> None:
         self._server, self._features, self._calls = server, features, calls
@@ -196,12 +190,7 @@ def _error(code: int, message: str) -> mcp.ErrorData:
 
 
 def elicitation_of(server: str, params: mcp.ElicitRequestParams) -> FormRequest | UrlRequest | str:
-    """Read what a person is asked; a sentence if it cannot be asked.
-
-    Args:
-        server: its name as configured.
-        params: of its request.
-    """
+    """Read what a person is asked; a sentence if it cannot be asked."""
     if len(params.message) > _MAX_MESSAGE:
         return f"expected a message of at most {_MAX_MESSAGE} characters"
     if isinstance(params, mcp.ElicitRequestFormParams):

@@ -42,11 +42,7 @@ class Connection:
     """A connection that is open from `open` until it is closed by either side; it cannot be opened again.
 
     Args:
-        server: whom to connect to.
         changed: set when the server says that its list of tools has changed.
-        max_tools: a page of tools is cut once it holds more.
-        sign_in: how to sign in, if the server wants it.
-        features: what the server may ask for.
     """
 
     def __init__(
@@ -76,12 +72,7 @@ class Connection:
 
     @contextlib.contextmanager
     def watched(self, uri: str, updated: asyncio.Event) -> Iterator[None]:
-        """Set an event whenever the server tells that a resource, or one below it, has changed, and when the connection ends.
-
-        Args:
-            uri: the resource's.
-            updated: the event.
-        """
+        """Set an event whenever the server tells that a resource, or one below it, has changed, and when the connection ends."""
         self._watchers[updated] = uri
         try:
             yield
@@ -102,12 +93,7 @@ class Connection:
         return self._stop.is_set()
 
     async def open(self, mode: str, timeout: float) -> None:
-        """Connect and shake hands; on failure the connection is closed, `opened` is false and `failure` says why.
-
-        Args:
-            mode: `auto`, or `legacy` to begin with `initialize`.
-            timeout: seconds; past it, `failure` is a TimeoutError.
-        """
+        """Connect and shake hands; on failure the connection is closed, `opened` is false and `failure` says why."""
         self._owner = asyncio.create_task(self._own(mode, timeout), name=f"mcp server {self._server.name}")
         try:
             await self._ready.wait()

@@ -57,14 +57,7 @@ _SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtoco
 
 
 class Repeatable(ToolHostUnavailable):
-    """A failure after which the same request may succeed, if it may be made twice.
-
-    Args:
-        message: as of any failure.
-        host: the server's name.
-        reason: as of any failure.
-        pause: seconds to wait before.
-    """
+    """A failure after which the same request may succeed, if it may be made twice."""
 
     def __init__(self, message: str, *, host: str, reason: FailureReason, pause: float = 0.0) -> None:
         super().__init__(message, host=host, reason=reason)

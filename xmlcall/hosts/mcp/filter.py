@@ -58,8 +58,6 @@ class Filter:
     Args:
         offers: whether a tool of this name is wanted; asked before anything else is looked at.
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
-        on_noise: told of each item that is not a message.
-        on_close: told once the server's side has ended.
         on_request: told the method of each request of the server's, those in an answer that wants input included.
         trouble_of: id of a request -> what was wrong with the HTTP answer to it, which goes into the `data` of the error.
 
@@ -94,14 +92,7 @@ class Filter:
         return isinstance(message, JSONRPCResponse) and self._methods.get(str(message.id)) == "tools/list"
 
     def received(self, item: Any) -> Any:
-        """Rewrite an answer, in place unless the SDK could not read it.
-
-        Returns:
-            The item, or the message in its place.
-
-        Raises:
-            ConnectionError: too much has come that is no answer.
-        """
+        """Rewrite an answer, in place unless the SDK could not read it."""
         if isinstance(item, Exception):
             answer = read_refused(item)
             if answer is None or str(answer.id) not in self._methods:

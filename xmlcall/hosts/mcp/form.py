@@ -35,14 +35,8 @@ class Field:
     """One field of a form.
 
     Args:
-        name: the property.
         kind: of value that is expected; `choices` is a list of some of `options`.
-        title: for people; the name if the server gives none.
         description: what is to be filled in; "" if the server does not say.
-        is_required: whether the form cannot be sent without it.
-        default: what counts where nothing is typed; MISSING for none.
-        options: the values to choose from, each with its title.
-        schema: of the property.
     """
 
     name: str
@@ -56,11 +50,7 @@ class Field:
 
 
 def fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
-    """List the fields of a form.
-
-    Args:
-        schema: `requestedSchema` of an elicitation.
-    """
+    """List the fields of a form."""
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping):
         return ()
@@ -69,11 +59,7 @@ def fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 def unusable(schema: Mapping[str, Any]) -> str:
-    """Say why nobody is asked to fill in a form; "" if it can be filled in.
-
-    Args:
-        schema: `requestedSchema` of an elicitation.
-    """
+    """Say why nobody is asked to fill in a form; "" if it can be filled in."""
     count = len(fields(schema))
     if count > MAX_FIELDS:
         return f"expected a form of at most {MAX_FIELDS} fields, got {count}"
@@ -122,14 +108,7 @@ def read(field: Field, text: str) -> Any:
     """Read what a person typed into a field.
 
     Args:
-        field: of a form.
         text: one line; an empty one takes the default, or leaves the field out.
-
-    Returns:
-        A value that the field admits; MISSING to leave it out.
-
-    Raises:
-        FormProblem: the text is no such value.
     """
     text = text.strip()
     if not text:
@@ -188,22 +167,13 @@ _READERS: Final = {
 
 
 def with_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    """Fill in the defaults of fields that have no value (SEP-1034).
-
-    Args:
-        schema: `requestedSchema`.
-        content: values by field.
-    """
+    """Fill in the defaults of fields that have no value (SEP-1034)."""
     defaults = {field.name: field.default for field in fields(schema) if field.default is not MISSING}
     return defaults | dict(content)
 
 
 def problems(schema: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[str, ...]:
     """Say what keeps a form from being sent.
-
-    Args:
-        schema: `requestedSchema`.
-        content: values by field.
 
     Returns:
         A sentence for each problem; none if the form may be sent.

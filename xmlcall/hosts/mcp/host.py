@@ -131,7 +131,6 @@ class McpHost:
 
         Raises:
             ToolHostUnavailable: the server did not start, cannot be reached, or did not shake hands in time.
-            ToolHostProtocolError: it refused the handshake.
         """
         self._connection = await self._connect()
         self._is_open = True

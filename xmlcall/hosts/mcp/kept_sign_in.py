@@ -24,16 +24,7 @@ def key_of(server: HttpServer) -> str:
 
 
 class _Entry(BaseModel):
-    """What is kept of a server's sign-in between two runs.
-
-    Args:
-        tokens: that were granted last.
-        expires_at: when the access token does, in seconds of the epoch.
-        client: that was registered.
-        metadata: of the authorization server that granted them.
-        resource: what the server says of itself.
-        wanted: scopes that a server asked for when nobody could be asked.
-    """
+    """What is kept of a server's sign-in between two runs."""
 
     tokens: OAuthToken | None = None
     expires_at: float | None = None
@@ -44,13 +35,7 @@ class _Entry(BaseModel):
 
 
 class KeptSignIn:
-    """The `TokenStorage` of the SDK, and what it does not ask for.
-
-    Args:
-        server: whose sign-in.
-        oauth: what is known beforehand.
-        store: where the entry is kept.
-    """
+    """The `TokenStorage` of the SDK, and what it does not ask for."""
 
     def __init__(self, server: HttpServer, oauth: OAuth, store: TokenStore) -> None:
         self._oauth, self._store, self._key = oauth, store, key_of(server)

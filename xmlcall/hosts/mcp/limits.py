@@ -45,11 +45,7 @@ class Flood:
         self._count, self._since = 0, time.monotonic()
 
     def add(self) -> None:
-        """Count one.
-
-        Raises:
-            ConnectionError: 50,000 have come within a minute.
-        """
+        """Count one."""
         self._count += 1
         if self._count < _MAX_UNASKED:
             return
@@ -59,14 +55,7 @@ class Flood:
 
 
 async def lines(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """Cut a stream into lines, in time linear in what comes; an unfinished last line is dropped.
-
-    Args:
-        pieces: of bytes, of any length.
-
-    Raises:
-        TooLarge: a line is longer than a message may be.
-    """
+    """Cut a stream into lines, in time linear in what comes; an unfinished last line is dropped."""
     held: list[bytes] = []
     size = 0
     async for piece in pieces:
@@ -87,8 +76,6 @@ class HttpTrouble:
     Args:
         status: of 400 and above; 0 if the status was good and the body was not.
         retry_after: seconds after which the server wants to be asked again, if it said so.
-        is_too_large: its body was larger than a message may be.
-        is_cut: its body ended early, or could not be decoded.
     """
 
     status: int = 0

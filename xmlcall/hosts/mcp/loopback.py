@@ -29,15 +29,7 @@ _UNEXPECTED: Final = "Nothing is expected here."
 
 
 class Loopback:
-    """Waits for one answer; `async with` opens and closes it.
-
-    Args:
-        port: to listen on.
-        state: that the answer must have.
-
-    Raises:
-        OSError: the port is taken.
-    """
+    """Waits for one answer; `async with` opens and closes it."""
 
     def __init__(self, port: int, state: str) -> None:
         self._port, self._state = port, state
@@ -55,14 +47,7 @@ class Loopback:
         await asyncio.gather(*(task for task in self._connections if task), return_exceptions=True)
 
     async def answer(self, seconds: float) -> AuthorizationCodeResult:
-        """Wait until the browser returns.
-
-        Args:
-            seconds: how long at most.
-
-        Raises:
-            OAuthFlowError: it did not, or it says that the sign-in was refused.
-        """
+        """Wait until the browser returns."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._answer

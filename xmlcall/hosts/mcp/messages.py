@@ -32,11 +32,7 @@ class Halves:
         self._held = b""
 
     def mend(self, piece: bytes) -> bytes:
-        """Return what can be told of so far.
-
-        Args:
-            piece: the next of the stream.
-        """
+        """Return what can be told of so far."""
         data, self._held = self._held + piece, b""
         return _ESCAPE.sub(self._one, data) if b"\\" in data else data
 
@@ -53,21 +49,13 @@ class Halves:
 
 
 def whole_escapes(line: bytes) -> bytes:
-    """Replace halves of surrogate pairs in one JSON text by U+FFFD.
-
-    Args:
-        line: of JSON, or anything else.
-    """
+    """Replace halves of surrogate pairs in one JSON text by U+FFFD."""
     halves = Halves()
     return halves.mend(line) + halves.rest()
 
 
 def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments that can be sent: UTF-8 has no halves of surrogate pairs, which a model can write in JSON.
-
-    Args:
-        arguments: JSON values.
-    """
+    """Return arguments that can be sent: UTF-8 has no halves of surrogate pairs, which a model can write in JSON."""
     try:
         text = json.dumps(arguments)
     except (TypeError, ValueError, RecursionError):  # what writes them will say so
@@ -83,9 +71,6 @@ class UnreadableAnswer:
 
 def read_refused(error: Exception) -> JSONRPCResponse | JSONRPCError | None:
     """Read the answer to a request out of the SDK's refusal of it.
-
-    Args:
-        error: of the SDK's reader of messages.
 
     Returns:
         The answer, or an error in its place that says what is wrong with it; None if it is no answer.

@@ -91,11 +91,6 @@ class _NeedsPerson(OAuthFlowError):
 def authorization(server: HttpServer, sign_in: SignIn, log: SignInLog) -> httpx2.Auth | None:
     """Make what signs requests to a server in.
 
-    Args:
-        server: with what is known beforehand.
-        sign_in: how.
-        log: is told why it failed, "" once it succeeds.
-
     Returns:
         For one `httpx2.AsyncClient`; None where the configuration has its own credentials or wants no sign-in.
     """
@@ -333,9 +328,6 @@ def _check_address(url: httpx2.URL, server: str) -> None:
 
     All endpoints of an authorization server MUST be served over HTTPS (MCP 2025-11-25, authorization). Where the MCP server is
     not on this machine, it must not lead to this machine or to its network either.
-
-    Raises:
-        OAuthFlowError: the address is such a one.
     """
     ours = httpx2.URL(server)
     if _origin(url) == _origin(ours):
@@ -347,11 +339,7 @@ def _check_address(url: httpx2.URL, server: str) -> None:
 
 
 async def _read_bounded(response: httpx2.Response) -> None:
-    """Read an answer of an authorization server, unless it is too long or packed.
-
-    Raises:
-        OAuthFlowError: it is.
-    """
+    """Read an answer of an authorization server, unless it is too long or packed."""
     if "content-encoding" in response.headers:
         raise OAuthFlowError(f"{_origin(response.url)} packs an answer, which was not asked for")
     assert isinstance(response.stream, httpx2.AsyncByteStream)

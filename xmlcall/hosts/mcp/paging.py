@@ -34,9 +34,6 @@ async def listed(
 
     Args:
         fetch: a method of the SDK's `Client` that lists; gives a page, by its `cursor`.
-        original: returns a page as it came.
-        key: of the list in a page, such as `resources`.
-        read: an entry; None if it cannot be used.
     """
     items: list[T] = []
     notices: list[str] = []
@@ -63,8 +60,6 @@ async def pages(
     """Yield the pages of a list: as the SDK read them, and as they came.
 
     Args:
-        fetch: a page, by its cursor.
-        original: returns a page as it came.
         notices: gets a sentence if the list was not read to its end.
     """
     cursor: str | None = None

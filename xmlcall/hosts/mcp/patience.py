@@ -18,12 +18,7 @@ MOST: Final = 10.0
 
 
 class CallPatience:
-    """Bounds one call; `async with` raises TimeoutError past the limit, and may be entered again for another try.
-
-    Args:
-        limit: seconds without an answer and without progress.
-        may_ask: whether the server may ask for something meanwhile.
-    """
+    """Bounds one call; `async with` raises TimeoutError past the limit, and may be entered again for another try."""
 
     def __init__(self, limit: float, *, may_ask: bool = True) -> None:
         self.limit, self.may_ask = limit, may_ask

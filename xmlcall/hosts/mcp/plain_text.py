@@ -59,10 +59,6 @@ _ESCAPE: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x00-\x1f
 def plain_text(text: str, most: int) -> tuple[str, str]:
     """Remove what is hidden from a text, and cut it.
 
-    Args:
-        text: by a server.
-        most: characters that are kept.
-
     Returns:
         The text, with a mark at its end if anything was taken away; and what was, as a clause, "" for nothing.
     """
@@ -77,11 +73,7 @@ def plain_text(text: str, most: int) -> tuple[str, str]:
 
 
 def hides(text: str) -> bool:
-    """Say whether a value has characters that nobody sees; control characters, which a value may need, aside.
-
-    Args:
-        text: a value or a name of a schema.
-    """
+    """Say whether a value has characters that nobody sees; control characters, which a value may need, aside."""
     return any(unicodedata.category(char) != "Cc" for char in _hidden(text))
 
 
@@ -137,9 +129,6 @@ def _is_odd(char: str) -> bool:
 def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Make what a tool says of itself plain: its title and description, and those of its parameters.
 
-    Args:
-        tool: as a server lists it (MCP 2025-11-25, Tool).
-
     Returns:
         The tool, and a sentence about what was taken away, if anything was.
     """
@@ -180,11 +169,7 @@ def _plain_schema(node: Any, told: list[str], depth: int) -> Any:
 
 
 def hidden_value(schema: Any) -> str:
-    """Return a name or value of a schema that hides characters, escaped; "" if there is none.
-
-    Args:
-        schema: of a tool's arguments.
-    """
+    """Return a name or value of a schema that hides characters, escaped; "" if there is none."""
     stack = [schema]
     while stack:
         node = stack.pop()

@@ -16,11 +16,7 @@ MAX_VALUES: Final = 100
 
 
 def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
-    """Read an entry of `prompts/list`; None if it has no name.
-
-    Args:
-        entry: `{"name", "title"?, "description"?, "arguments"?}`; arguments without a name are left out.
-    """
+    """Read an entry of `prompts/list`; None if it has no name."""
     if not (name := string_in(entry, "name")):
         return None
     arguments = entry.get("arguments")
@@ -42,11 +38,7 @@ def _argument(argument: Mapping[str, Any]) -> PromptArgument:
 
 
 def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
-    """Read an answer to `prompts/get`.
-
-    Args:
-        answer: `{"description"?, "messages": [{"role", "content"}]}`; messages of other roles are left out.
-    """
+    """Read an answer to `prompts/get`."""
     messages = answer.get("messages")
     entries = [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
     read = tuple(
@@ -58,11 +50,7 @@ def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
 
 
 def reference_to(of: Prompt | ResourceTemplate) -> mcp.PromptReference | mcp.ResourceTemplateReference:
-    """Write whose argument is to be completed.
-
-    Args:
-        of: as it was listed.
-    """
+    """Write whose argument is to be completed."""
     if isinstance(of, Prompt):
         return mcp.PromptReference(type="ref/prompt", name=of.name)
     return mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)

@@ -44,13 +44,7 @@ LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "notice", "warning",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormRequest:
-    """A server asks the person to fill in a form (MCP elicitation, form mode).
-
-    Args:
-        server: which one, as configured.
-        message: why it asks.
-        schema: `requestedSchema`, an object of primitive values; `form.fields` reads it.
-    """
+    """A server asks the person to fill in a form (MCP elicitation, form mode)."""
 
     server: str
     message: str
@@ -62,8 +56,6 @@ class UrlRequest:
     """A server asks the person to visit an address, for what must not pass through the client (MCP elicitation, URL mode).
 
     Args:
-        server: which one, as configured.
-        message: why it asks.
         url: it MUST NOT be opened or fetched before the person has seen all of it and agreed.
         is_awaited: a call is made again once they are done there; `accept` means that they are.
     """
@@ -98,11 +90,7 @@ class SampleRequest:
     """A server asks for a completion (MCP sampling).
 
     Args:
-        server: which one, as configured.
         messages: what the model is to go on from, the server's system prompt first if there is one; text only.
-        max_tokens: what the server asks for, within our own limit.
-        temperature: None leaves it to the model server.
-        stop: strings that end the completion.
     """
 
     server: str
@@ -114,13 +102,7 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleReply:
-    """A completion.
-
-    Args:
-        text: what the model said.
-        model: its name.
-        finish_reason: why it ended.
-    """
+    """A completion."""
 
     text: str
     model: str
@@ -132,10 +114,6 @@ class LogMessage:
     """A line of a server's log (MCP logging).
 
     Args:
-        server: which one, as configured.
-        level: how grave it is.
-        logger: which part of the server; "" if it does not say.
-        data: any JSON value, mostly a string.
         left_out: how many messages before this one were too many in their second.
     """
 
@@ -161,8 +139,6 @@ class ClientFeatures:
     """What servers may ask for. What is not given is not declared.
 
     Args:
-        elicit: answers forms and addresses.
-        sample: answers requests for a completion.
         roots: folders that are named to servers which ask where they may work; absolute paths.
         log: told of log messages, of which a server may send a bounded number each second.
         log_level: the least grave that servers are asked to send; only with `log`.

@@ -25,11 +25,7 @@ MAX_CONTENTS: Final = 1000
 
 
 def resource_from_mcp(entry: Mapping[str, Any]) -> Resource | None:
-    """Read an entry of `resources/list`; None if it has no address.
-
-    Args:
-        entry: `{"uri", "name", "title"?, "description"?, "mimeType"?, "size"?}`.
-    """
+    """Read an entry of `resources/list`; None if it has no address."""
     if not (uri := string_in(entry, "uri")):
         return None
     size = entry.get("size")
@@ -38,11 +34,7 @@ def resource_from_mcp(entry: Mapping[str, Any]) -> Resource | None:
 
 
 def template_from_mcp(entry: Mapping[str, Any]) -> ResourceTemplate | None:
-    """Read an entry of `resources/templates/list`; None if it has no address.
-
-    Args:
-        entry: `{"uriTemplate", "name", "title"?, "description"?, "mimeType"?}`.
-    """
+    """Read an entry of `resources/templates/list`; None if it has no address."""
     uri = string_in(entry, "uriTemplate")
     return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
 
@@ -52,12 +44,7 @@ def _described(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def contents_read(answer: Mapping[str, Any], limit: int) -> ToolResult:
-    """Read an answer to `resources/read`, as the result of a tool that reads: it is shown and bounded as one.
-
-    Args:
-        answer: `{"contents": [...]}`; what is neither text nor data is left out.
-        limit: characters of text.
-    """
+    """Read an answer to `resources/read`, as the result of a tool that reads: it is shown and bounded as one."""
     entries = answer.get("contents")
     found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
     contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
@@ -65,17 +52,7 @@ def contents_read(answer: Mapping[str, Any], limit: int) -> ToolResult:
 
 
 async def updates(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
-    """Have the server tell when a resource has changed, until the connection has ended or the server ends it.
-
-    Args:
-        connection: open.
-        uri: the resource's; what is told of resources below it counts, too.
-        limit: seconds for the server to agree.
-
-    Raises:
-        MCPError: the server refuses.
-        TimeoutError: it did not answer.
-    """
+    """Have the server tell when a resource has changed, until the connection has ended or the server ends it."""
     client = connection.client
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         told = _listened(client, uri, limit)

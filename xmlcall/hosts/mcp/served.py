@@ -32,26 +32,12 @@ class ServerRequest(Protocol):
     """Makes a request of a live server within a limit of time; fails with a `ToolHostError`."""
 
     async def __call__(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Ask.
-
-        Args:
-            doing: what is asked, for the message of a failure.
-            limit: seconds.
-            request: of the client.
-        """
+        """Ask."""
 
 
 @dataclass(frozen=True, slots=True)
 class McpServed:
-    """Resources and prompts of a server, a `Served`.
-
-    Args:
-        server: its configuration.
-        ask: of the host.
-        live: returns an open connection.
-        connection: returns the one that there is, open or not.
-        original: returns an answer as it came.
-    """
+    """Resources and prompts of a server, a `Served`."""
 
     server: ServerConfig
     ask: ServerRequest

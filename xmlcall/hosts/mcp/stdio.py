@@ -46,12 +46,7 @@ Outbox = MemoryObjectReceiveStream[SessionMessage]
 async def open_process(server: StdioServer, errors: TextIO) -> AsyncIterator[tuple[Any, Any]]:
     """Start a server; yields the streams of messages from it and to it.
 
-    Args:
-        server: which one.
-        errors: where its standard error goes.
-
     Raises:
-        OSError, ValueError: it cannot be started.
         TooLarge: it sent a line longer than a message may be; raised where the block ends.
     """
     process = await anyio.open_process(

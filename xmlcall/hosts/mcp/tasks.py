@@ -34,11 +34,7 @@ _CANCEL_SECONDS: Final = 2.0
 
 
 def runs_tasks(client: Client) -> bool:
-    """Tell whether a server can run a tool call as a task.
-
-    Args:
-        client: connected.
-    """
+    """Tell whether a server can run a tool call as a task."""
     tasks = client.server_capabilities.tasks
     tools = tasks.requests.tools if tasks and tasks.requests else None
     return client.protocol_version not in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.call is not None
@@ -53,17 +49,6 @@ async def call_as_task(
     on_task: OnTask | None = None,
 ) -> mcp.CallToolResult:
     """Run a tool as a task.
-
-    Args:
-        client: connected to a server that runs tasks.
-        name: of the tool.
-        arguments: valid for it.
-        patience: renewed each time that the server tells of the task.
-        told: gets the number and the message of each state.
-        on_task: gets the task's id, once it has one.
-
-    Returns:
-        The result, as the filter hands it on.
 
     Raises:
         MCPError, pydantic.ValidationError: as of any request; the task is cancelled if the call is.
@@ -89,12 +74,6 @@ async def result_of_task(
     client: Client, task_id: str, patience: CallPatience, told: ProgressFnT
 ) -> mcp.CallToolResult | Literal["cancelled", "unknown"]:
     """Wait for what becomes of a task that was started over another connection.
-
-    Args:
-        client: connected.
-        task_id: as the server has named it then.
-        patience: renewed each time that the server tells of the task.
-        told: gets the number and the message of each state.
 
     Returns:
         The result, as the filter hands it on; `unknown` where the server does not know the task.

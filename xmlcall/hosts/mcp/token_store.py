@@ -53,11 +53,7 @@ class MemoryTokens:
 
 
 class SystemTokens:
-    """Keeps tokens in the system's keyring; where there is none, or it refuses, in a file with mode 0600.
-
-    Args:
-        path: of the file; None takes `tokens.json` in the user's data folder.
-    """
+    """Keeps tokens in the system's keyring; where there is none, or it refuses, in a file with mode 0600."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -80,11 +76,7 @@ class SystemTokens:
         return self._read().get(key) or _in_keyring("get_password", key)
 
     def set(self, key: str, text: str) -> None:
-        """Keep a text in place of another.
-
-        Raises:
-            OSError: there is no keyring, and the file cannot be written.
-        """
+        """Keep a text in place of another."""
         if _in_keyring("set_password", key, text) is None:
             with self._changed() as texts:
                 texts[key] = text

@@ -72,12 +72,6 @@ def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) -> Abstr
 
     Args:
         server: to which one; HTTP servers by Streamable HTTP unless the configuration says `sse`.
-        log: of the connection.
-        sign_in: how to sign in to an HTTP server that wants it.
-
-    Raises:
-        OSError, ValueError: the process cannot be started.
-        httpx2.HTTPError: the older HTTP+SSE endpoint cannot be reached.
     """
     if isinstance(server, StdioServer):
         return _stdio(server, log)

@@ -21,14 +21,7 @@ _MOST: Final = 5  # addresses for one call
 
 
 async def visited(server: str, error: MCPError, calls: Calls, elicit: Elicit | None) -> bool:
-    """Ask the person to visit what a server wants visited; say whether the call may be made again.
-
-    Args:
-        server: its name as configured.
-        error: with which it answered.
-        calls: that run on the connection; their time rests.
-        elicit: asks the person; None if nobody can be asked.
-    """
+    """Ask the person to visit what a server wants visited; say whether the call may be made again."""
     requests = list(_requests(server, error))
     if elicit is None or not 0 < len(requests) <= _MOST or not all(isinstance(each, UrlRequest) for each in requests):
         return False

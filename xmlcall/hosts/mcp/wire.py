@@ -50,9 +50,6 @@ _OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultT
 def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
     """Read a CallToolResult.
 
-    Args:
-        result: `{"content": [...], "structuredContent"?, "isError"?}`; `toolResult` is the form before 2024-11-05.
-
     Returns:
         The result. A `content` that is one block or a string is read as that block or as text; what came in place of any is kept.
     """
@@ -73,11 +70,7 @@ def _contents(blocks: Any) -> tuple[Content, ...]:
 
 
 def content_from_mcp(block: Any) -> Content:
-    """Read a content block; one that cannot be read is kept whole.
-
-    Args:
-        block: of a result or of a prompt's message.
-    """
+    """Read a content block; one that cannot be read is kept whole."""
     if not isinstance(block, Mapping):
         return OtherContent(raw={"value": block})
     kind = block.get("type")
@@ -149,12 +142,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Content | None]] = {
 
 
 def string_in(block: Mapping[str, Any], key: str) -> str:
-    """Return a member that is a string; "" if it is missing or anything else.
-
-    Args:
-        block: of a server.
-        key: the member's.
-    """
+    """Return a member that is a string; "" if it is missing or anything else."""
     value = block.get(key)
     return value if isinstance(value, str) else ""
 
@@ -220,7 +208,6 @@ def cut_result(result: ToolResult, limit: int) -> ToolResult:
     """Bound what is shown of a result, so that one answer cannot fill memory or a model's context.
 
     Args:
-        result: any.
         limit: characters over all blocks, addresses and names of resources included; the structured value, as JSON, is bounded on
             its own.
 

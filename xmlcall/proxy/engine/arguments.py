@@ -45,8 +45,6 @@ class CallText:
     """The JSON text of one call's arguments, piece by piece.
 
     Args:
-        tool: the one that is called, by its exact name.
-        catalog: that it is in.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
         may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
     """

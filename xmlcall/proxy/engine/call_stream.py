@@ -24,8 +24,6 @@ class Sender:
     """What the caller is given of an answer's calls.
 
     Args:
-        catalog: tools that may be called.
-        stream_arguments: whether arguments go out before their call is complete.
         unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
         may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
         may_be_copied: says of a tool and a wire format whether the call may be somebody's; None where none is looked for.
@@ -109,11 +107,7 @@ class Sender:
             self._text = self._text if self._unfinished else None
 
     def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
-        """Take a valid call; return what goes out.
-
-        Raises:
-            ApiError: it is not the call whose beginning went out.
-        """
+        """Take a valid call; return what goes out."""
         same = next((each for each in self._earlier if (each.name, each.arguments) == (call.name, call.arguments)), None)
         if is_retry and same is not None:
             self._earlier.remove(same)

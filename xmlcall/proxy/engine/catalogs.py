@@ -21,15 +21,7 @@ LIMIT: Final = 32  # lists that are kept; the one that was not used for longest 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTools:
-    """A list of tools as a model is shown it.
-
-    Args:
-        tools: as they came.
-        catalog: of these.
-        words: of their descriptions, from which no call may be copied.
-        prompt: how they are described.
-        reminder: of them; "" for none.
-    """
+    """A list of tools as a model is shown it."""
 
     tools: tuple[Tool, ...]
     catalog: Catalog
@@ -38,13 +30,7 @@ class OfferedTools:
     reminder: str
 
     def sources(self, messages: Sequence[Message], results: Iterable[str] = (), described: Iterable[str] = ()) -> Sources:
-        """Return the texts by others that a call must not be copied from.
-
-        Args:
-            messages: the caller's.
-            results: of tools, that do not stand in these.
-            described: what servers say of their tools besides.
-        """
+        """Return the texts by others that a call must not be copied from."""
         system = [message.content for message in messages if message.role == "system"]
         said = [message.content for message in messages if message.role in ("user", "tool")]
         return Sources(said=[*said, *results], described=[*self.words, *described], instructions=system)
@@ -54,12 +40,7 @@ _Rendered = tuple[Catalog, Mapping[str, str], tuple[ToolPrompt, str]]
 
 
 class Catalogs:
-    """Catalogs by their tools.
-
-    Args:
-        say: told what was mended in a schema, once for each list.
-        reminder: whether the person's messages end in a reminder of the tools.
-    """
+    """Catalogs by their tools."""
 
     def __init__(self, say: Callable[[str], None], *, reminder: bool) -> None:
         self._say = say
@@ -81,25 +62,13 @@ class Catalogs:
         return found
 
     def knows(self, key: str) -> bool:
-        """Say whether a list was compiled before, so that it costs next to nothing.
-
-        Args:
-            key: of the list (`key_of`).
-        """
+        """Say whether a list was compiled before, so that it costs next to nothing."""
         return key in self._known
 
     def offered(
         self, tools: tuple[Tool, ...], key: str, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
     ) -> OfferedTools:
-        """Return how a list of tools is shown; the prompt and the reminder of no tools are empty texts.
-
-        Args:
-            tools: the list.
-            key: of it (`key_of`).
-            format: of the prompt.
-            instructions: server -> what it says about its tools.
-            budget: what the description of the tools may take.
-        """
+        """Return how a list of tools is shown; the prompt and the reminder of no tools are empty texts."""
         catalog, words = self._found(tools, key)
         shown, reminder = self._prompts(catalog, format, instructions, budget)
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)

@@ -67,21 +67,13 @@ class Engine:
     """A model with tool calling. Open it with `async with`: that opens the backend and the hosts.
 
     Args:
-        backend: a model, as from `connect`.
         hosts: servers whose tools the proxy runs itself; with their rules, where several engines share them.
         allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them. Or rules, of
             which what they would ask about is denied.
         asking: how the model is asked; None for the defaults, in mode `auto`.
-        repair: how often the model may try again.
-        max_turns: replies in one answer.
-        stream_arguments: whether arguments go out before their call is complete.
         strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
-        recorder: of the turns of all requests; None records nothing.
         rounds: of the proxy's own tools, where several engines share them; None for some of its own.
         asked: fields of `asking` by their names, such as `mode="xml"`. What a request says of sampling is the caller's.
-
-    Raises:
-        UsageError: a setting that cannot be.
     """
 
     def __init__(
@@ -116,14 +108,7 @@ class Engine:
         self.ask_by()
 
     def ask_by(self, **asked: Unpack[AskingFields]) -> None:
-        """Ask the model in another way, from the next request on: what is right for it may be known only once it is open.
-
-        Args:
-            asked: fields of `Asking` by their names; the others stay.
-
-        Raises:
-            UsageError: a setting that cannot be.
-        """
+        """Ask the model in another way, from the next request on: what is right for it may be known only once it is open."""
         self.asking = replace(self.asking, **asked)
         if self.asking.mode == "native-only":
             raise UsageError("mode must be one of 'auto', 'xml', 'native', got 'native-only'")
@@ -132,12 +117,7 @@ class Engine:
         self._scores = Scores()
 
     async def __aenter__(self) -> Self:
-        """Open the hosts, then the backend (it may take long to load).
-
-        Raises:
-            ToolHostError: no host answered.
-            BackendError: the backend did not open.
-        """
+        """Open the hosts, then the backend (it may take long to load)."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.own)
             await stack.enter_async_context(self.backend)
@@ -169,11 +149,7 @@ class Engine:
         return "ollama" if self.backend.capabilities.server == "ollama" else "openai"
 
     async def is_native(self) -> bool:
-        """Say whether tools go to the model server's own function calling.
-
-        Raises:
-            BackendError: the model server failed when it was asked.
-        """
+        """Say whether tools go to the model server's own function calling."""
         if self.asking.mode != "auto":
             return self.asking.mode == "native"
         if self.backend.capabilities.native_tools is False:
@@ -183,14 +159,7 @@ class Engine:
         return await asyncio.shield(self._native)
 
     async def count_tokens(self, request: ChatRequest) -> int:
-        """Count the tokens of a request's prompt; estimated where the model server does not count.
-
-        Args:
-            request: from a wire format.
-
-        Raises:
-            BackendError: the model server failed.
-        """
+        """Count the tokens of a request's prompt; estimated where the model server does not count."""
         request = renamed(request, offered_names(request.tools))
         shown = await self._shown(request)
         messages = self._writer(request, shown, self._recalled(request, shown)).messages(request.messages)
@@ -204,16 +173,10 @@ class Engine:
         """Answer a request.
 
         Args:
-            request: from a wire format.
             is_streamed: the caller sees events as they come; if not, arguments come whole.
-            recording: hears what happens, if anybody wants to.
 
         Yields:
             Events for the caller, a ResponseEnded last. Closing the generator ends the generation.
-
-        Raises:
-            ApiError: the request cannot be answered as asked.
-            BackendError: the model server failed.
         """
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
@@ -312,11 +275,6 @@ class Engine:
 
         Args:
             server: what is known of the one that is asked whether a tool is needed.
-            request: from a wire format, without the beginning.
-            begun: how the caller has begun the reply.
-            writer: of the caller's conversation.
-            allowed: what may be called.
-            schema: of the answer, if the caller demands one.
         """
         completion = self._completion(request)
         threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False

@@ -28,9 +28,7 @@ class Fitting:
     """Makes a backend for each request.
 
     Args:
-        backend: open while these are used.
         lang: of the notes in the places of what is missing, `en` or `zh`.
-        said: told of cuts.
     """
 
     def __init__(self, backend: Retrying, *, lang: str, said: SaidOnce) -> None:
@@ -65,13 +63,7 @@ class Fitting:
             self._is_measured = True
 
     def with_tools_told(self, error: ContextOverflow, system: str, count: int) -> ContextOverflow:
-        """Add to an error what the tools take of the context; an agent's own are often more than half.
-
-        Args:
-            error: about a prompt.
-            system: the tool prompt in it.
-            count: of tools.
-        """
+        """Add to an error what the tools take of the context; an agent's own are often more than half."""
         tokens = round(tokens_of(system) * RequestScale(self._facts).bounds[0])
         message = f"{error} (the {count} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
         return error.said_as(message)

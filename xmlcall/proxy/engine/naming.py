@@ -28,10 +28,6 @@ Names = Mapping[str, str]
 def offered_names(tools: Iterable[Tool], taken: Iterable[str] = ()) -> dict[str, str]:
     """Choose a name for each tool that needs another.
 
-    Args:
-        tools: of a request, each name once.
-        taken: names that other tools have.
-
     Returns:
         The names to offer by the tools' own; empty if all can be written.
     """
@@ -53,12 +49,7 @@ def offered_names(tools: Iterable[Tool], taken: Iterable[str] = ()) -> dict[str,
 
 
 def renamed(request: ChatRequest, names: Names) -> ChatRequest:
-    """Return a request in which tools have other names, also where the history calls them and where one is chosen.
-
-    Args:
-        request: from a wire format.
-        names: from `offered_names`.
-    """
+    """Return a request in which tools have other names, also where the history calls them and where one is chosen."""
     if not names:
         return request
 
@@ -80,12 +71,7 @@ def renamed(request: ChatRequest, names: Names) -> ChatRequest:
 
 
 def with_own_names(events: AsyncGenerator[ResponseEvent], names: Names) -> AsyncGenerator[ResponseEvent]:
-    """Return an answer with its calls under the names that the caller knows.
-
-    Args:
-        events: of the answer.
-        names: from `offered_names`.
-    """
+    """Return an answer with its calls under the names that the caller knows."""
     return _renamed_back(events, names) if names else events
 
 

@@ -26,17 +26,7 @@ __all__ = ["WithWholeMessages", "plain_answer"]
 async def plain_answer(
     backend: Backend, completion: CompletionRequest, recording: "Hearing | None" = None, *, number: int = 1
 ) -> AsyncGenerator[ResponseEvent]:
-    """Generate an answer without tools.
-
-    Args:
-        backend: open.
-        completion: how to generate.
-        recording: told each event, if anybody wants to hear.
-        number: of the reply in its turn.
-
-    Raises:
-        BackendError: the model server failed.
-    """
+    """Generate an answer without tools."""
     if backend.capabilities.reasoning_open:  # the text would begin inside the thinking; the server is to part them
         completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
     if recording is not None:
@@ -61,13 +51,7 @@ def _record(recording: "Hearing", generated: Generated, number: int) -> None:
 
 
 class WithWholeMessages(KeptOpen):
-    """A backend that is sent a caller's messages as they came, in the server's own format, with what was added behind them.
-
-    Args:
-        backend: open.
-        count: of the messages of the first request.
-        write: writes a message in the server's format.
-    """
+    """A backend that is sent a caller's messages as they came, in the server's own format, with what was added behind them."""
 
     def __init__(self, backend: Backend, count: int, write: Callable[[Message], dict[str, Any]]) -> None:
         super().__init__(backend)

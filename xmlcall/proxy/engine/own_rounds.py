@@ -27,11 +27,7 @@ SECONDS: Final = 86_400.0
 
 
 class RoundsKept:
-    """Rounds in the memory of a process; all its engines may share them.
-
-    Args:
-        clock: in seconds.
-    """
+    """Rounds in the memory of a process; all its engines may share them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -39,21 +35,13 @@ class RoundsKept:
         self._size = 0
 
     def recall(self, messages: Iterable[Message]) -> Known:
-        """Return the rounds behind a conversation.
-
-        Args:
-            messages: the caller's.
-        """
+        """Return the rounds behind a conversation."""
         asked = [message.tool_calls[0].id for message in messages if message.tool_calls]
         found = ((each, self._kept[each]) for each in asked if each in self._kept)
         return {each: rounds for each, (until, _, rounds) in found if until > self._clock()}
 
     def keep(self, rounds: OwnRounds) -> None:
-        """Keep rounds until the caller has run its calls.
-
-        Args:
-            rounds: with at least one call of the caller's.
-        """
+        """Keep rounds until the caller has run its calls."""
         identity, size = rounds.theirs[0].id, sum(map(len, _texts(rounds)))
         self._forget(identity)
         self._kept[identity] = (self._clock() + SECONDS, size, rounds)
@@ -77,12 +65,7 @@ def _texts(rounds: OwnRounds) -> Iterator[str]:
 
 
 def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message, ...]:
-    """Return a conversation with what the proxy's own tools returned in it, as far as that is known.
-
-    Args:
-        messages: the caller's.
-        known: rounds of the proxy's own tools.
-    """
+    """Return a conversation with what the proxy's own tools returned in it, as far as that is known."""
     whole: list[Message] = []
     for message in messages:
         found = rounds_behind(message, known)

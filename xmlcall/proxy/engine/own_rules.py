@@ -24,24 +24,14 @@ _PARAMETER: Final = re.compile(r"^(\$(?:\.\w+|\['[^']*'\])).*", re.DOTALL)  # be
 
 
 class OwnRules:
-    """A policy of rules for a program without a person.
-
-    Args:
-        rules: of files and options.
-        format: of the prompt, for its language.
-    """
+    """A policy of rules for a program without a person."""
 
     def __init__(self, rules: Rules, format: PromptFormat) -> None:
         self._rules, self._format = rules, format
         self._told: set[str] = set()
 
     def offers(self, server: str, tool: str) -> bool:
-        """Say whether some call of a tool may run, so that the tool is offered.
-
-        Args:
-            server: its name.
-            tool: the tool's own name there.
-        """
+        """Say whether some call of a tool may run, so that the tool is offered."""
         return self._rules.may_allow(server, tool)
 
     async def __call__(self, proposal: Proposal) -> Decision:

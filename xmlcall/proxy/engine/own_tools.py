@@ -22,7 +22,6 @@ class OwnTools:
     """Servers, and which of their tools are offered. Each engine enters it: the first opens the servers, the last closes them.
 
     Args:
-        hosts: the servers, not open.
         allowed: globs over `server.tool`, or rules, of which what they would ask about is denied: nobody can be asked.
         lang: in which a model is told what was denied, `en` or `zh`.
 
@@ -43,11 +42,7 @@ class OwnTools:
         return bool(self.router.hosts)
 
     async def __aenter__(self) -> Self:
-        """Open the servers, if they are not.
-
-        Raises:
-            ToolHostError: none answered.
-        """
+        """Open the servers, if they are not."""
         if not self._users:
             await self.router.__aenter__()
             self.router.changed.set()

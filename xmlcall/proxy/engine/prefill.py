@@ -21,9 +21,6 @@ __all__ = ["begun_by_caller", "continued_or", "with_beginning", "without_beginni
 def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
     """Take the beginning of a reply off a conversation.
 
-    Args:
-        request: from a wire format.
-
     Returns:
         The request without its last message and the text of that, if it begins a reply; else the request and "".
     """
@@ -34,27 +31,14 @@ def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
 
 
 def with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
-    """Return a request with the beginning of the reply as its last message.
-
-    Args:
-        completion: without it.
-        begun: the beginning.
-    """
+    """Return a request with the beginning of the reply as its last message."""
     return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
 
 
 async def continued_or(
     going_on: AsyncGenerator[ResponseEvent], otherwise: Callable[[], AsyncGenerator[ResponseEvent]]
 ) -> AsyncGenerator[ResponseEvent]:
-    """Pass on what continues a reply, or another answer where the server refuses to continue one.
-
-    Args:
-        going_on: continues it.
-        otherwise: makes the other answer.
-
-    Raises:
-        BackendError: the model server failed.
-    """
+    """Pass on what continues a reply, or another answer where the server refuses to continue one."""
     said = False
     try:
         async with aclosing(going_on) as events:
@@ -71,12 +55,7 @@ async def continued_or(
 
 
 async def without_beginning(events: AsyncGenerator[ResponseEvent], begun: str) -> AsyncGenerator[ResponseEvent]:
-    """Pass an answer on without its beginning, if it begins so; white space at either end of that does not matter.
-
-    Args:
-        events: of the answer.
-        begun: what the caller has already.
-    """
+    """Pass an answer on without its beginning, if it begins so; white space at either end of that does not matter."""
     wanted, met, decided = begun.lstrip(), 0, False  # so many characters of the beginning came
     async with aclosing(events):
         async for event in events:

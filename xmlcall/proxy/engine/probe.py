@@ -68,14 +68,7 @@ _RIGHT: Final = [{"a": 1234, "b": 5678}]
 
 
 async def calls_natively(backend: Retrying) -> bool:
-    """Ask a question that needs a tool; a server that refuses tools says no that way.
-
-    Args:
-        backend: open.
-
-    Raises:
-        BackendError: the model server failed.
-    """
+    """Ask a question that needs a tool; a server that refuses tools says no that way."""
     request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
     binder = Binder(catalog=Catalog([_TOOL]))
     machine, works = Machine(generate_native(request, binder, backend.capabilities, read_text=False)), False
@@ -91,15 +84,7 @@ async def calls_natively(backend: Retrying) -> bool:
 
 
 async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:
-    """Count the tokens of a prompt; estimated where the model server does not count.
-
-    Args:
-        backend: open.
-        messages: of the prompt.
-
-    Raises:
-        BackendError: the model server failed.
-    """
+    """Count the tokens of a prompt; estimated where the model server does not count."""
     if counted := await _counted(backend, messages):
         return counted
     return sum(TOKENS_A_MESSAGE + len(message.content.encode("utf-8", "replace")) // BYTES_A_TOKEN for message in messages)
@@ -120,14 +105,8 @@ async def measured_rate(backend: Retrying) -> float | None:
 
     Servers that do not count are asked for a reply of one token, and tell the length of its prompt.
 
-    Args:
-        backend: open.
-
     Returns:
         None if the server does not tell, or tells what cannot be.
-
-    Raises:
-        BackendError: the model server failed.
     """
     request = CompletionRequest(messages=(Message(role="user", content=REFERENCE),), max_tokens=1, temperature=0.0)
     told = await _counted(backend, request.messages)

@@ -61,20 +61,8 @@ async def prompted_answer(
     """Generate an answer.
 
     Args:
-        turn: whose events they are.
-        driven: its events as they happen; used up.
-        sender: of the calls that the caller gets.
-        format: of the prompt.
         is_strict: whether calls that cannot run are an error, and not the caller's to check.
         keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
-        recording: told each event, if anybody wants to hear.
-
-    Yields:
-        Events for the caller, the end of the answer last.
-
-    Raises:
-        ApiError: the model's calls cannot run, however often it was told why.
-        BackendError: the model server failed.
     """
     given = _Given(turn, sender)
     note = None if recording is None else recording.note
@@ -107,10 +95,6 @@ async def prompted_answer(
 
 class _Given:
     """What the caller has been given.
-
-    Args:
-        turn: whose events come.
-        sender: of calls.
 
     Attributes:
         shown: text of the replies before the last one.

@@ -39,22 +39,13 @@ _TOO_LONG: Final = "the rest of this turn was too long to be recorded"
 
 @lru_cache(maxsize=64)
 def client_of(agent: str) -> str:
-    """Return the name that a program gave of itself, fit to be shown.
-
-    Args:
-        agent: the header `User-Agent`, as anybody may have written it.
-    """
+    """Return the name that a program gave of itself, fit to be shown."""
     plain = " ".join("".join(sign if sign.isprintable() else " " for sign in agent[: 4 * LONGEST_CLIENT]).split())
     return plain if len(plain) <= LONGEST_CLIENT else f"{plain[: LONGEST_CLIENT - 1]}…"
 
 
 class Recording:
     """The recording of one request.
-
-    Args:
-        recorder: that keeps it.
-        client: who asks.
-        model: that is asked.
 
     Attributes:
         texts: what the model wrote and the turn was not told of; whoever hears the model adds to it.
@@ -76,21 +67,13 @@ class Recording:
         self.watchers = recorder.watchers
 
     def is_about(self, model: str) -> None:
-        """Note which model is asked, before anything else of the request.
-
-        Args:
-            model: its name.
-        """
+        """Note which model is asked, before anything else of the request."""
         self._facts["model"] = model
 
     # -- how it is asked -------------------------------------------------------------------------------------------------
 
     def asked(self, request: ChatRequest) -> None:
-        """Note a request that the engine answers.
-
-        Args:
-            request: from a wire format.
-        """
+        """Note a request that the engine answers."""
         text = sum(len(message.content) for message in request.messages)
         said = _without_pictures(request.messages) if text <= self._room else ()
         question = self._question(last_request(request.messages))
@@ -100,12 +83,7 @@ class Recording:
         self._count(text if said else len(question))
 
     def relayed(self, data: Mapping[str, Any], wire: str) -> None:
-        """Note a request whose bytes are passed on.
-
-        Args:
-            data: its body.
-            wire: `openai` or `ollama`.
-        """
+        """Note a request whose bytes are passed on."""
         prompt = messages_in(data)
         text = sum(len(message.content) for message in prompt)
         question = next((message.content for message in reversed(prompt) if message.role == "user"), "")
@@ -120,23 +98,13 @@ class Recording:
         return _bounded(text, min(LONGEST_QUESTION, self._recorder.room // 4))
 
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
-        """Note which way a request goes.
-
-        Args:
-            way: `xml`, `native` or `plain`.
-            tools: on offer.
-            format: of the prompt; it says nothing where there are no tools.
-        """
+        """Note which way a request goes."""
         if self._turn is not None:
             self._turn.know(way=way, tools=tools, lang=format.lang, **_asking(format) if way == "xml" else {})
             self._recorder.changed(self._turn)
 
     def prompt(self, messages: Sequence[Message]) -> None:
-        """Note what goes to the model; one that is too long is not kept.
-
-        Args:
-            messages: of the request.
-        """
+        """Note what goes to the model; one that is too long is not kept."""
         self._tell()  # of the reply before
         if self._turn is None or self._room < 0:
             return
@@ -154,9 +122,6 @@ class Recording:
 
         What comes with every token waits until there are many, while nobody looks: told one by one, each costs several times
         as much, since between two of them everything else runs.
-
-        Args:
-            event: any.
         """
         self._events.append(event)
         if self.watchers or self._is_first or type(event) not in _FREQUENT or len(self._events) >= _BATCH:
@@ -184,12 +149,7 @@ class Recording:
             self._recorder.changed(turn)
 
     def headed(self, status: int, media_type: str) -> None:
-        """Note the head of an answer that is passed on.
-
-        Args:
-            status: of HTTP.
-            media_type: as the model server named it.
-        """
+        """Note the head of an answer that is passed on."""
         if self._passing is not None:
             self._passing.answered(status, media_type)
 
@@ -223,23 +183,11 @@ class Recording:
     # -- how it ends -----------------------------------------------------------------------------------------------------
 
     def answered(self, reason: str, text: str) -> None:
-        """Note that the turn is over, before the caller has all of it; a later word counts.
-
-        Args:
-            reason: as in `Turn.stop_reason`.
-            text: that the caller was shown.
-        """
+        """Note that the turn is over, before the caller has all of it; a later word counts."""
         self._reason, self._shown = reason, text
 
     def over(self, *, error: ApiError | None, form: Format, status: int, has_left: bool) -> None:
-        """Note that the caller has all, or is gone.
-
-        Args:
-            error: that the caller was told, if one was.
-            form: the caller's wire format.
-            status: of HTTP; 0 if the caller left before.
-            has_left: the caller left before the end.
-        """
+        """Note that the caller has all, or is gone."""
         if self._turn is None:
             if error is None and not has_left:
                 return

@@ -48,11 +48,6 @@ def _text(content: Any) -> str:
 class RelayedTurn(TurnBuilder):
     """A turn that is read when a record is asked for.
 
-    Args:
-        prompt: what the model was sent.
-        wire: `openai` or `ollama`.
-        facts: of the turn, as a `TurnBuilder` takes them.
-
     Attributes:
         pieces: of the answer, since they were taken; whoever passes them on adds to them.
         token_at: when the first token came, by `time.monotonic`; None before.
@@ -71,12 +66,7 @@ class RelayedTurn(TurnBuilder):
         self._reading: _Reading | None = None
 
     def answered(self, status: int, media_type: str) -> None:
-        """Note the head of the answer.
-
-        Args:
-            status: of HTTP.
-            media_type: as the server named it.
-        """
+        """Note the head of the answer."""
         self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
         self.version += 1
 
@@ -127,9 +117,7 @@ class _Reading:
     """An answer while it is read.
 
     Args:
-        wire: `openai` or `ollama`.
         is_stream: it comes as server-sent events; what does not is read by lines, or whole.
-        is_error: it is no reply.
     """
 
     def __init__(self, wire: str, *, is_stream: bool, is_error: bool) -> None:
@@ -181,11 +169,7 @@ class _Reading:
         return stream_chunk({**data, "message": data.get("message") or given}, calls_before=0)
 
     def reply(self, *, is_over: bool) -> ReplyRecord:
-        """Return what was read.
-
-        Args:
-            is_over: nothing follows.
-        """
+        """Return what was read."""
         last = self._reader.close()
         usage = last.usage or self._usage
         return ReplyRecord(

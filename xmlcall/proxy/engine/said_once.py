@@ -23,21 +23,13 @@ class SaidOnce:
         self._cuts: deque[tuple[int, int, int]] = deque(maxlen=NOTES_LIMIT)
 
     def note(self, note: str) -> None:
-        """Log what was put right in a request, the first time.
-
-        Args:
-            note: may hold words of the caller's.
-        """
+        """Log what was put right in a request, the first time."""
         if note not in self._said and len(self._said) < NOTES_LIMIT:
             self._said.add(note)
             log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
 
     def cut(self, fitted: Fitted) -> None:
-        """Tell that a prompt was cut, once for each cut; without names, which others chose.
-
-        Args:
-            fitted: what the model is sent.
-        """
+        """Tell that a prompt was cut, once for each cut; without names, which others chose."""
         told = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
         if told not in self._cuts:
             self._cuts.append(told)

@@ -23,16 +23,7 @@ __all__ = ["formed", "value_in", "wordless"]
 async def formed(
     events: AsyncGenerator[ResponseEvent], schema: Mapping[str, Any], again: Callable[[], AsyncGenerator[ResponseEvent]]
 ) -> AsyncGenerator[ResponseEvent]:
-    """Pass an answer on, what it says without a call as JSON.
-
-    Args:
-        events: of the answer.
-        schema: that the JSON has to fit.
-        again: asks once more, with the reply constrained.
-
-    Raises:
-        ApiError, BackendError: from the events.
-    """
+    """Pass an answer on, what it says without a call as JSON."""
     held, called, ended = "", False, None
     async with aclosing(events):
         async for event in events:
@@ -60,14 +51,7 @@ async def formed(
 
 
 async def wordless(events: AsyncGenerator[ResponseEvent]) -> AsyncGenerator[ResponseEvent]:
-    """Pass an answer on that has to be a call, without what is said beside it.
-
-    Args:
-        events: of the answer.
-
-    Raises:
-        ApiError, BackendError: from the events.
-    """
+    """Pass an answer on that has to be a call, without what is said beside it."""
     async with aclosing(events):
         async for event in events:
             if not isinstance(event, TextPiece):
@@ -84,7 +68,6 @@ def value_in(text: str, schema: Mapping[str, Any]) -> str | None:
     """Return the JSON value in a text that fits a schema, as it is written; None if there is none.
 
     Args:
-        text: of a reply.
         schema: a JSON Schema; one that cannot be used is fitted by any value.
     """
     validator = compiled_as_mended(schema)

@@ -179,9 +179,6 @@ def read_count(data: Mapping[str, Any]) -> Asked:
 
     Args:
         data: as it came. Unlike a body that asks for an answer, it may end in a message of the model's.
-
-    Raises:
-        ApiError: 400, naming the first field that is wrong.
     """
     body = read_body(CountBody, data)
     return Asked(request=_request(body, Sampling(extra=extra_of(body))), model=body.model, stream=False)

@@ -32,15 +32,7 @@ class JsonBody(BaseModel):
 
 
 def read_body(kind: type[B], data: Mapping[str, Any]) -> B:
-    """Validate a body.
-
-    Args:
-        kind: its model.
-        data: as it came.
-
-    Raises:
-        ApiError: 400, naming the first field that is wrong.
-    """
+    """Validate a body."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -67,12 +59,7 @@ def _shown(value: Any) -> str:
 
 
 def extra_of(body: BaseModel, *, but: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the fields that a body's model does not declare.
-
-    Args:
-        body: validated.
-        but: undeclared fields to leave out.
-    """
+    """Return the fields that a body's model does not declare."""
     dropped = set(but)
     return {name: value for name, value in (body.model_extra or {}).items() if name not in dropped}
 
@@ -80,15 +67,8 @@ def extra_of(body: BaseModel, *, but: Iterable[str] = ()) -> dict[str, Any]:
 def content_of(content: Parts, path: str) -> tuple[str, tuple[str, ...]]:
     """Read a content in OpenAI's form: a text, or parts of text and images.
 
-    Args:
-        content: as it came; None is no text.
-        path: of the field, for messages.
-
     Returns:
         The text, parts joined by line ends, and the URLs of the images.
-
-    Raises:
-        ApiError: a part of another kind.
     """
     if not isinstance(content, list):
         return content or "", ()
@@ -112,11 +92,7 @@ def _string(value: Any, path: str) -> str:
 
 
 def arguments_of(text: str, path: str) -> dict[str, Any]:
-    """Read the arguments of a call in a history, written as JSON text; no text is no arguments.
-
-    Raises:
-        ApiError: it is no JSON object.
-    """
+    """Read the arguments of a call in a history, written as JSON text; no text is no arguments."""
     try:
         value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
@@ -127,24 +103,12 @@ def arguments_of(text: str, path: str) -> dict[str, Any]:
 
 
 def call_of(identity: str, name: str, arguments: Mapping[str, Any], index: int) -> ToolCall:
-    """Make a call of one in a history.
-
-    Args:
-        identity: its id, "" if it has none.
-        name: the tool's.
-        arguments: of the call.
-        index: its number in its message.
-    """
+    """Make a call of one in a history."""
     return ToolCall(id=identity, name=name, arguments=dict(arguments), raw=RawCall(index=index, name=name, dialect="native"))
 
 
 def tools_of(listed: Iterable[Any], read: Callable[[Any], Tool], path: str = "tools") -> tuple[Tool, ...]:
     """Read the tools of a request.
-
-    Args:
-        listed: as they came.
-        read: makes a Tool of one; raises UsageError.
-        path: of the field.
 
     Raises:
         ApiError: one is no tool, two have one name, or there are too many.

@@ -38,11 +38,6 @@ class ApiError(Exception):
     """A request that cannot be answered, told to the caller in its own wire format.
 
     Args:
-        message: what was expected, what came, what to do.
-        status: HTTP status.
-        kind: OpenAI's and Anthropic's `type`, such as `invalid_request_error`.
-        param: the field that is wrong, if one is.
-        code: a word for programs, if there is one.
         retry_after: seconds after which the same request may be answered; 0 if that is not known.
     """
 
@@ -66,7 +61,6 @@ class ToolChoice:
     """Whether the model has to call a tool.
 
     Args:
-        mode: `auto`, `none` or `required`.
         name: the one tool that it has to call, with `required`; "" for any.
         allowed: names of the only tools that it may call; None for all on offer. The others stay in the prompt, for its cache.
     """
@@ -85,9 +79,6 @@ class Sampling:
     """How to generate, in no format's spelling; None leaves a value to the model server.
 
     Args:
-        max_tokens: of the reply.
-        json_schema: the reply has to be JSON that is valid for it.
-        stop: strings that end the reply.
         options: further numbers by their common names: `top_p`, `top_k`, `min_p`, `presence_penalty`, `frequency_penalty`,
             `repeat_penalty`.
         extra: fields that only the caller's own wire format knows; sent on where the model server speaks that format.
@@ -108,11 +99,6 @@ class ChatRequest:
 
     Args:
         messages: as the caller keeps them: calls in `tool_calls`, results in messages of role `tool`. Not empty.
-        tools: that the caller runs.
-        choice: whether one has to be called.
-        parallel: whether one reply may hold several calls.
-        sampling: how to generate.
-        wire: the caller's wire format: `openai`, `openai-responses`, `ollama` or `anthropic`.
         whole: the body as it came, for a model server that speaks the same format and reads calls itself.
     """
 
@@ -153,13 +139,7 @@ class ReasoningPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOpened:
-    """A call of a tool of the caller's.
-
-    Args:
-        index: its number in the answer, from 0.
-        id: unique in the conversation.
-        name: the tool's name.
-    """
+    """A call of a tool of the caller's."""
 
     index: int
     id: str
@@ -187,7 +167,6 @@ class ResponseEnded:
     """The last event of an answer.
 
     Args:
-        finish_reason: one of `FinishReason`.
         usage: the last prompt, and all that was generated: clients take the prompt for the size of the conversation, and compact
             it when it grows too large.
         all_usage: of all requests to the model that the answer took, if there was more than one.
@@ -203,16 +182,7 @@ ResponseEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeResponse:
-    """A whole answer.
-
-    Args:
-        text: visible.
-        reasoning: what the model thought.
-        calls: of the caller's tools.
-        finish_reason: as in ResponseEnded.
-        usage: as in ResponseEnded.
-        all_usage: as in ResponseEnded.
-    """
+    """A whole answer."""
 
     text: str
     reasoning: str
@@ -223,20 +193,12 @@ class WholeResponse:
 
 
 def own_usage(usage: Usage | None) -> dict[str, Any]:
-    """Write what all requests of an answer took, as a field that no wire format has; clients skip what they do not know.
-
-    Args:
-        usage: as in `ResponseEnded.all_usage`.
-    """
+    """Write what all requests of an answer took, as a field that no wire format has; clients skip what they do not know."""
     return {"xmlcall_all_requests": asdict(usage)} if usage is not None else {}
 
 
 def whole_response(events: list[ResponseEvent]) -> WholeResponse:
-    """Gather the events of an answer.
-
-    Args:
-        events: all of them, the last one a ResponseEnded.
-    """
+    """Gather the events of an answer."""
     end = events[-1]
     assert isinstance(end, ResponseEnded)
     return WholeResponse(
@@ -254,9 +216,6 @@ class Asked:
     """A request as a wire format read it.
 
     Args:
-        request: for the engine.
-        model: the name that the caller used; answers carry it.
-        stream: whether the answer is streamed.
         shape: what the writer of the answer needs to know besides, in the format's own terms.
     """
 
@@ -284,16 +243,7 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One wire format of callers.
-
-    Args:
-        name: as in `ChatRequest.wire`.
-        media_type: of a streamed answer.
-        read: makes an Asked of a body. Raises ApiError.
-        whole: writes an answer that is not streamed, as JSON.
-        writer: makes the writer of a streamed answer.
-        error: writes an error as JSON.
-    """
+    """One wire format of callers."""
 
     name: str
     media_type: str

@@ -290,11 +290,7 @@ def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
 
 
 def loaded(asked: Asked) -> dict[str, Any]:
-    """Write the answer to a request that only loads the model; like Ollama's it is one JSON object, streamed or not.
-
-    Args:
-        asked: a request whose `shape["load"]` is true.
-    """
+    """Write the answer to a request that only loads the model; like Ollama's it is one JSON object, streamed or not."""
     return _part(asked) | {"done": True, "done_reason": "load"}
 
 

@@ -35,22 +35,13 @@ def _listed(model: str) -> dict[str, Any]:
 
 
 def is_named(model: str, name: str) -> bool:
-    """Say whether a name means a model; without a tag it means `latest`.
-
-    Args:
-        model: that is served.
-        name: as a client has it.
-    """
+    """Say whether a name means a model; without a tag it means `latest`."""
     tagged = [each if ":" in each.rpartition("/")[2] else f"{each}:latest" for each in (model, name)]
     return tagged[0] == tagged[1]
 
 
 def tags(models: Iterable[str]) -> dict[str, Any]:
-    """Write the answer of `GET /api/tags`: the models that there are.
-
-    Args:
-        models: their names.
-    """
+    """Write the answer of `GET /api/tags`: the models that there are."""
     return {"models": [_listed(model) | {"modified_at": now()} for model in models]}
 
 
@@ -65,12 +56,7 @@ def running(models: Mapping[str, int | None]) -> dict[str, Any]:
 
 
 def show(model: str, context_length: int | None) -> dict[str, Any]:
-    """Write the answer of `POST /api/show`: what a model is.
-
-    Args:
-        model: its name.
-        context_length: tokens that its context holds; None if that is not known.
-    """
+    """Write the answer of `POST /api/show`: what a model is."""
     information: dict[str, Any] = {"general.architecture": "xmlcall", "general.basename": model}
     if context_length is not None:
         information["xmlcall.context_length"] = context_length

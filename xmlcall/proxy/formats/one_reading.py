@@ -43,9 +43,6 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9\u017f\u212a]+")  
 def one_reading(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Give each field of a body its one name, and leave out what would have a model server go elsewhere.
 
-    Args:
-        data: as JSON was read, the last of several equal keys.
-
     Returns:
         The body, and what the names of fields have that are left out.
     """

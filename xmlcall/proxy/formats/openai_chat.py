@@ -119,15 +119,7 @@ def _tool(item: dict[str, Any]) -> Tool:
 
 
 def chosen(choice: Any, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Read a `tool_choice`, in the form of chat completions or of responses.
-
-    Args:
-        choice: as it came; None is `auto`.
-        tools: of the request.
-
-    Raises:
-        ApiError: no such form, or a tool that was not offered.
-    """
+    """Read a `tool_choice`, in the form of chat completions or of responses."""
     if choice is None:
         return ToolChoice()
     if choice in ("auto", "none", "required"):
@@ -226,12 +218,7 @@ def _head(kind: str, asked: Asked) -> dict[str, Any]:
 
 
 def usage_dict(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
-    """Write the token counts; what the server did not tell counts as 0.
-
-    Args:
-        usage: as in ResponseEnded.
-        all_usage: as in ResponseEnded.
-    """
+    """Write the token counts; what the server did not tell counts as 0."""
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
     data: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     if usage.cached_tokens is not None:

@@ -42,12 +42,8 @@ class _Kind:
     """A kind of output item.
 
     Args:
-        prefix: of its ids.
         events: the name of the events that tell how it grows, without `.delta` and `.done`.
-        whole: the field that has all of it once it is done.
-        fields: that all its items have.
         part: its one content part, without the text; None for an item without content.
-        beside: what its growth events have beside the text.
     """
 
     prefix: str
@@ -88,12 +84,7 @@ _KINDS: Final = {
 
 
 def new_item(kind: str, **fields: Any) -> dict[str, Any]:
-    """Write an item of the output that has just begun.
-
-    Args:
-        kind: `reasoning`, `message`, `function_call` or `custom_tool_call`.
-        fields: further ones, `call_id` and `name` of a call.
-    """
+    """Write an item of the output that has just begun."""
     row = _KINDS[kind]
     empty: dict[str, Any] = {row.whole: ""} if row.part is None else {"content": []}
     identity = f"{row.prefix}_{secrets.token_hex(12)}"
@@ -101,24 +92,13 @@ def new_item(kind: str, **fields: Any) -> dict[str, Any]:
 
 
 def call_item(asked: Asked, identity: str, name: str) -> dict[str, Any]:
-    """Write the item of a call that has just begun, in the form in which its tool was offered.
-
-    Args:
-        asked: the request.
-        identity: the call's id.
-        name: under which its tool was offered.
-    """
+    """Write the item of a call that has just begun, in the form in which its tool was offered."""
     kind, names = called_as(asked.shape["known"], name)
     return new_item(kind, call_id=identity, **names)
 
 
 def call_text(item: Mapping[str, Any], call: ToolCall) -> str:
-    """Return what an item says of its call: the arguments as JSON text, or the input of a custom tool.
-
-    Args:
-        item: of the call.
-        call: whole.
-    """
+    """Return what an item says of its call: the arguments as JSON text, or the input of a custom tool."""
     if item["type"] == "custom_tool_call":
         return str(call.arguments.get(CUSTOM_INPUT, ""))
     return json.dumps(call.arguments, ensure_ascii=False)
@@ -128,9 +108,7 @@ def filled(item: dict[str, Any], text: str, status: Status = "completed") -> dic
     """Complete an item.
 
     Args:
-        item: as it began.
         text: all of it: what was thought or said, or a call's arguments as JSON text.
-        status: as of its end.
     """
     row = _KINDS[item["type"]]
     full: dict[str, Any] = {row.whole: text} if row.part is None else {"content": [row.part | {"text": text}]}
@@ -157,13 +135,7 @@ def begun(asked: Asked) -> dict[str, Any]:
 
 
 def ended(response: dict[str, Any], end: ResponseEnded | WholeResponse, output: list[dict[str, Any]]) -> dict[str, Any]:
-    """Complete a response object.
-
-    Args:
-        response: as it began.
-        end: how the answer ended.
-        output: all items.
-    """
+    """Complete a response object."""
     finish_reason, status = end.finish_reason, status_of(end.finish_reason)
     used = _usage_dict(end.usage) | own_usage(end.all_usage)
     found = response | {"status": status, "output": output, "usage": used}
@@ -194,13 +166,7 @@ def _usage_dict(usage: Usage) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Growing:
-    """An item of the output, while it grows and after.
-
-    Args:
-        place: its `output_index`.
-        item: as it was told last.
-        pieces: of its text.
-    """
+    """An item of the output, while it grows and after."""
 
     place: int
     item: dict[str, Any]

@@ -32,13 +32,7 @@ _CUSTOM_SCHEMA: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offered:
-    """A tool as the caller knows it.
-
-    Args:
-        name: its own.
-        namespace: in which it is, "" if in none.
-        is_custom: whether it takes a text instead of arguments.
-    """
+    """A tool as the caller knows it."""
 
     name: str
     namespace: str = ""
@@ -47,9 +41,6 @@ class Offered:
 
 def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]]:
     """Read the tools of a request.
-
-    Args:
-        listed: as they came.
 
     Returns:
         The tools as functions, and for each name under which a tool is offered how the caller knows it.
@@ -73,23 +64,12 @@ def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]
 
 
 def offered_name(known: Mapping[str, Offered], name: str, namespace: str) -> str:
-    """Return the name under which a tool is offered.
-
-    Args:
-        known: from `offered`.
-        name: as the caller knows it.
-        namespace: in which it is.
-    """
+    """Return the name under which a tool is offered."""
     return next((each for each, told in known.items() if (told.name, told.namespace) == (name, namespace)), name)
 
 
 def called_as(known: Mapping[str, Offered], name: str) -> tuple[str, dict[str, str]]:
-    """Return the type of a call's item and what names its tool.
-
-    Args:
-        known: from `offered`.
-        name: under which the tool was offered.
-    """
+    """Return the type of a call's item and what names its tool."""
     told = known.get(name, Offered(name=name))
     kind = "custom_tool_call" if told.is_custom else "function_call"
     return kind, {"name": told.name, **({"namespace": told.namespace} if told.namespace else {})}

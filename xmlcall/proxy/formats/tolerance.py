@@ -61,10 +61,6 @@ _HOSTED: Final = (
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
     """Mend a body.
 
-    Args:
-        data: as it came.
-        wire: its wire format, as in `ChatRequest.wire`.
-
     Returns:
         A copy in which what cannot matter is left out or put right, and what was done, for the log.
     """

@@ -75,13 +75,7 @@ _RESULTS: Final = ("tool", "function")
 
 
 def over(body: Body, field: str, change: Callable[[Body], None]) -> None:
-    """Put copies into the place of the objects in a list, and change those.
-
-    Args:
-        body: may be changed; what is in it may not.
-        field: of the list, if it is one.
-        change: of an object.
-    """
+    """Put copies into the place of the objects in a list, and change those."""
     if not isinstance(items := body.get(field), list):
         return
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]

@@ -31,7 +31,6 @@ class Guard:
 
     Args:
         keys: every request has to carry one of them; none are needed if there are none.
-        origins: web pages that may call, such as `http://localhost:3000`; `*` for all.
         hosts: names and addresses under which the proxy may be called besides this machine's; `*` for all.
     """
 
@@ -43,11 +42,7 @@ class Guard:
         """Check a request; return the key that it carries, if it has to carry one.
 
         Args:
-            headers: of the request.
             is_preflight: a browser asks for a page whether it may ask; it sends no key then (Fetch standard, section 4.8).
-
-        Raises:
-            ApiError: 401, 403 or 431.
         """
         if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_LIMIT:
             raise ApiError(f"expected at most {HEADER_LIMIT} bytes of headers", status=431)

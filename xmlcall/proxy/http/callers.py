@@ -25,9 +25,7 @@ class ServedModel:
     """A model under a name.
 
     Args:
-        engine: open while the proxy answers.
         given_name: under which callers know it; "" for that of the model server.
-        aliases: globs over other names that mean it, such as `claude-*`.
     """
 
     engine: Engine
@@ -54,7 +52,6 @@ class ServedModels:
 
     Args:
         models: at least one; the first is that of requests which name none and could name several.
-        takes_any_name: the only model is meant, whatever name a caller has.
     """
 
     models: tuple[ServedModel, ...]
@@ -67,22 +64,13 @@ class ServedModels:
 
 
 def serving(engine: Engine) -> ServedModels:
-    """Serve one model under every name.
-
-    Args:
-        engine: of it.
-    """
+    """Serve one model under every name."""
     return ServedModels(models=(ServedModel(engine=engine),), takes_any_name=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks.
-
-    Args:
-        served: by the proxy.
-        key: that was sent; None where none is needed.
-    """
+    """Who asks."""
 
     served: ServedModels
     key: Key | None = None
@@ -100,9 +88,6 @@ class Caller:
 
         Args:
             name: as it came, of any type; a request without one means the first model.
-
-        Raises:
-            ApiError: 404, none is meant.
         """
         models = self.models
         if models and (self.served.takes_any_name or not name):
@@ -116,9 +101,5 @@ class Caller:
         raise ApiError(message, status=404, param="model", code="model_not_found")
 
     def first(self) -> ServedModel:
-        """Return the model that paths without a name are about.
-
-        Raises:
-            ApiError: 404, there is none for this caller.
-        """
+        """Return the model that paths without a name are about."""
         return self.model(None)

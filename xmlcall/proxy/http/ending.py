@@ -24,11 +24,7 @@ class Ending:
 
     @contextmanager
     def cutting(self, cut: Callable[[], None]) -> Iterator[None]:
-        """Have an answer cut off if the end comes before it is whole.
-
-        Args:
-            cut: ends it.
-        """
+        """Have an answer cut off if the end comes before it is whole."""
         self._cuts.add(cut)
         try:
             if self._has_begun:

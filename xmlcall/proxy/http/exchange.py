@@ -111,16 +111,7 @@ def _headers(error: ApiError) -> Headers:
 
 
 class Exchange:
-    """One request and its answer.
-
-    Args:
-        receive: of ASGI; the body was read already.
-        send: of ASGI.
-        form: the caller's wire format.
-        headers: that every answer carries.
-        ending: of all answers of the server.
-        observing: counts and traces the request; None if nobody does.
-    """
+    """One request and its answer."""
 
     def __init__(
         self,

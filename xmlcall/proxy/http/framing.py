@@ -16,11 +16,7 @@ _REFUSAL: Final = "expected one length of the body: either one Content-Length, o
 
 
 class OneFraming:
-    """ASGI middleware that passes on what ends in one place.
-
-    Args:
-        app: what answers it.
-    """
+    """ASGI middleware that passes on what ends in one place."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -18,8 +18,6 @@ class Key:
     """A caller's key.
 
     Args:
-        name: for logs and refusals; it is no secret.
-        digest: SHA-256 of the key.
         models: names of the only models that it may use; None for all.
     """
 
@@ -28,11 +26,7 @@ class Key:
     models: frozenset[str] | None = None
 
     def opens(self, digest: bytes) -> bool:
-        """Say whether a key that somebody sent is this one.
-
-        Args:
-            digest: of what was sent.
-        """
+        """Say whether a key that somebody sent is this one."""
         return hmac.compare_digest(self.digest, digest)
 
     def may_use(self, model: str) -> bool:
@@ -41,11 +35,7 @@ class Key:
 
 
 def digest_of(secret: bytes) -> bytes:
-    """Return the SHA-256 of a key.
-
-    Args:
-        secret: the key.
-    """
+    """Return the SHA-256 of a key."""
     return hashlib.sha256(secret).digest()
 
 
@@ -54,8 +44,6 @@ def key_of(secret: str, name: str = "", *, models: Iterable[str] | None = None) 
 
     Args:
         secret: what callers send; bytes that are no UTF-8 stand in it as the operating system has them.
-        name: of it; "" for the only one.
-        models: that it may use; None for all.
     """
     chosen = None if models is None else frozenset(models)
     return Key(name=name, digest=digest_of(os.fsencode(secret)), models=chosen)

@@ -17,11 +17,7 @@ PING_SECONDS: Final = 15.0
 
 
 class Pings:
-    """Pings of one stream, from the block's beginning to its end.
-
-    Args:
-        send: sends one; the next waits until it has been taken.
-    """
+    """Pings of one stream, from the block's beginning to its end."""
 
     def __init__(self, send: Callable[[], Awaitable[None]]) -> None:
         self._send, self._wait = send, BEGIN_SECONDS

@@ -66,8 +66,6 @@ class QuestionPath:
     """A path that asks the model.
 
     Args:
-        path: here.
-        form: the wire format.
         upstream: the path at a model server that speaks the format; "" if none does.
         is_answered: whether the engine can answer it; if not, it is only passed on.
     """
@@ -105,16 +103,7 @@ def format_of(path: str) -> Format:
 
 
 class Handler:
-    """An ASGI app for one path: the guard, the log, errors in the caller's format.
-
-    Args:
-        served: the models; open while the app runs.
-        guard: who may call.
-        form: in which errors are written.
-        answer: does the rest.
-        ending: of all answers of the server.
-        observed: hears what each request does, from its beginning.
-    """
+    """An ASGI app for one path: the guard, the log, errors in the caller's format."""
 
     def __init__(
         self,
@@ -250,16 +239,7 @@ def _told_in_our_words(
 async def _unless_refused(
     opened: AbstractAsyncContextManager[Relayed], refusals: Container[int], error: Callable[[str], ApiError]
 ) -> AsyncIterator[Relayed]:
-    """Pass an answer on, unless it is a refusal.
-
-    Args:
-        opened: the answer.
-        refusals: by status.
-        error: what to say, made of the model server's words.
-
-    Raises:
-        ApiError: it is one.
-    """
+    """Pass an answer on, unless it is a refusal."""
     async with opened as relayed:
         if relayed.status in refusals:
             said = b""
@@ -319,11 +299,7 @@ async def _content(request: Request) -> bytes:
 
 
 def _data(content: bytes) -> Mapping[str, Any]:
-    """Read a body.
-
-    Raises:
-        ApiError: 400, it is no JSON object that is read here.
-    """
+    """Read a body."""
     return _data_and_left_out(content)[0]
 
 
@@ -335,11 +311,7 @@ def _data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def _object(content: bytes | bytearray) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        ValueError: it is something else, or too deep.
-    """
+    """Read a JSON object."""
     try:
         data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
@@ -435,17 +407,8 @@ def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
 async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -> dict[str, Any] | None:
     """Ask an Ollama what it says of itself: JSON that is read and written anew, so that no page of its own has our address.
 
-    Args:
-        engine: of the model.
-        method: of HTTP.
-        path: of it.
-        content: the body.
-
     Returns:
         None if the model server is no Ollama, or does not know this path.
-
-    Raises:
-        BackendProtocolError: it says something else.
     """
     if engine.wire != "ollama" or not isinstance(engine.backend.inner, Relaying):
         return None

@@ -15,11 +15,7 @@ _WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/message
 
 
 def tidy(path: str) -> str:
-    """Return the path that was meant.
-
-    Args:
-        path: of a request.
-    """
+    """Return the path that was meant."""
     path = path.rstrip("/") or "/"
     while path.startswith(f"{_VERSION}{_VERSION}/"):
         path = path.removeprefix(_VERSION)
@@ -28,11 +24,7 @@ def tidy(path: str) -> str:
 
 
 class TolerantPaths:
-    """ASGI middleware that passes requests on under the path that was meant.
-
-    Args:
-        app: what answers them.
-    """
+    """ASGI middleware that passes requests on under the path that was meant."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -20,21 +20,12 @@ _MISSING: Final = "zstd is read only where the package zstandard is installed"
 
 
 def is_packed(encoding: str) -> bool:
-    """Tell whether anything has to be done.
-
-    Args:
-        encoding: of the header `Content-Encoding`; "" if there is none.
-    """
+    """Tell whether anything has to be done."""
     return bool(_names(encoding))
 
 
 def unpacked(content: bytes, encoding: str, limit: int) -> bytes:
     """Unpack a body.
-
-    Args:
-        content: as it came.
-        encoding: of the header `Content-Encoding`.
-        limit: bytes that it may unpack to.
 
     Raises:
         ApiError: 415, the encoding is not known here; 400, the body is damaged; 413, it unpacks to more.

@@ -21,10 +21,6 @@ __all__ = ["Hearing"]
 class Hearing:
     """What hears a request.
 
-    Args:
-        observing: counts and traces it.
-        recording: keeps it; None if nobody records.
-
     Attributes:
         note: takes each event of the turn.
     """
@@ -39,12 +35,7 @@ class Hearing:
             self._recording.note(event)
 
     def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
-        """Return the model as it is asked: with what fits, and heard as it goes out and comes back.
-
-        Args:
-            backend: open.
-            fitted: makes a `FittedBackend` of it.
-        """
+        """Return the model as it is asked: with what fits, and heard as it goes out and comes back."""
         observed = self._observing.around(backend)
         if self._recording is None:
             return fitted(observed)

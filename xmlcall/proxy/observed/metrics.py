@@ -37,15 +37,7 @@ SECONDS_BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A metric.
-
-    Args:
-        name: as Prometheus names it.
-        kind: of it.
-        labels: in the order in which values are given.
-        help: what it counts.
-        buckets: upper bounds of a histogram.
-    """
+    """A metric."""
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
@@ -147,11 +139,7 @@ METRICS: Final = (
 
 
 class Bounded:
-    """Values of one label, of which there are never many.
-
-    Args:
-        most: how many different ones are kept; what comes later is `other`.
-    """
+    """Values of one label, of which there are never many."""
 
     def __init__(self, most: int = MOST_VALUES) -> None:
         self._known: set[str] = set()
@@ -167,11 +155,7 @@ class Bounded:
 
 
 class Metrics:
-    """The metrics of an app.
-
-    Args:
-        most_values: of each label.
-    """
+    """The metrics of an app."""
 
     def __init__(self, most_values: int = MOST_VALUES) -> None:
         self._registry = CollectorRegistry()
@@ -181,23 +165,11 @@ class Metrics:
         self._bounded = {name: Bounded(most_values) for name in names}
 
     def add(self, row: Row, *values: str, amount: float = 1) -> None:
-        """Add to a counter or a gauge.
-
-        Args:
-            row: which.
-            values: of its labels.
-            amount: may be below 0 for a gauge.
-        """
+        """Add to a counter or a gauge."""
         self._one(row, values).inc(amount)
 
     def observe(self, row: Row, seconds: float, *values: str) -> None:
-        """Put a value into a histogram.
-
-        Args:
-            row: which.
-            seconds: the value.
-            values: of its labels.
-        """
+        """Put a value into a histogram."""
         self._one(row, values).observe(seconds)
 
     def _one(self, row: Row, values: tuple[str, ...]) -> Any:
@@ -211,14 +183,7 @@ class Metrics:
         return found
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Write all metrics; of several processes, if they share a folder.
-
-        Args:
-            accept: header of the request.
-
-        Returns:
-            The text and its media type.
-        """
+        """Write all metrics; of several processes, if they share a folder."""
         registry: Collector = self._registry
         if shared_folder() is not None:
             registry = MultiProcessCollector(None)  # type: ignore[no-untyped-call]
@@ -270,11 +235,7 @@ def metrics_of_process() -> Metrics:
 
 
 def samples(metrics: Metrics) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Return name, labels and value of each series, as they are written.
-
-    Args:
-        metrics: of an app.
-    """
+    """Return name, labels and value of each series, as they are written."""
     from prometheus_client.parser import text_string_to_metric_families
 
     for family in text_string_to_metric_families(metrics.exposition()[0].decode()):

@@ -42,21 +42,12 @@ _RESULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def result_of(error: BaseException) -> str:
-    """Return how a request failed, as a word for a label.
-
-    Args:
-        error: that ended it.
-    """
+    """Return how a request failed, as a word for a label."""
     return next((word for kind, word in _RESULTS if isinstance(error, kind)), "failed")
 
 
 class ModelRequest:
-    """A request to the model server, from its beginning to its end.
-
-    Args:
-        observing: the request that it is for.
-        span: of it.
-    """
+    """A request to the model server, from its beginning to its end."""
 
     def __init__(self, observing: "Observing", span: ModelSpan) -> None:
         self._observing, self._span = observing, span
@@ -89,11 +80,7 @@ class ModelRequest:
         self.finish_reason = chunk.finish_reason or self.finish_reason
 
     def over(self, result: str = "ok") -> None:
-        """Note the end.
-
-        Args:
-            result: `ok` or how it failed.
-        """
+        """Note the end."""
         usage = self.usage
         if self._pieces and (usage is None or usage.completion_tokens is None):  # as most servers send them, a token each
             usage = replace(usage or Usage(), completion_tokens=self._pieces, is_estimated=True)
@@ -105,12 +92,7 @@ class ModelRequest:
 
 
 class ObservedBackend(KeptOpen):
-    """A backend whose requests are noted.
-
-    Args:
-        backend: open.
-        observing: the request that they are for.
-    """
+    """A backend whose requests are noted."""
 
     def __init__(self, backend: Backend, observing: "Observing") -> None:
         super().__init__(backend)
@@ -142,16 +124,7 @@ class ObservedBackend(KeptOpen):
 
 @asynccontextmanager
 async def relaying(opened: AbstractAsyncContextManager[Relayed], observing: "Observing", provider: str) -> AsyncIterator[Relayed]:
-    """Note a request to the model server whose answer is passed on byte for byte.
-
-    Args:
-        opened: the answer.
-        observing: the request that it is for.
-        provider: what kind of server it is.
-
-    Raises:
-        BackendError: as the answer does.
-    """
+    """Note a request to the model server whose answer is passed on byte for byte."""
     asked, result = observing.model_asked(provider), "ok"
     tail = _Tail()
     try:

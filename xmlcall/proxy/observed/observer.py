@@ -45,12 +45,6 @@ _OPERATIONS: Final = {
 class Observing:
     """What one request does.
 
-    Args:
-        metrics: in which it counts.
-        spans: of its trace.
-        endpoint: template of its route.
-        method: of HTTP.
-
     Attributes:
         key: name of the key that the caller sent; "" for none, or one without a name.
         model: that was asked; "" before one was chosen.
@@ -69,19 +63,11 @@ class Observing:
     # -- how it goes -----------------------------------------------------------------------------------------------------
 
     def admitted(self, key: str) -> None:
-        """Note under which name the caller's key is known.
-
-        Args:
-            key: the name, never the key itself.
-        """
+        """Note under which name the caller's key is known."""
         self.key = key
 
     def asked(self, model: str) -> None:
-        """Note which model is asked.
-
-        Args:
-            model: its name as configured, not as the caller wrote it.
-        """
+        """Note which model is asked."""
         self.model = model
 
     def stream_began(self) -> None:
@@ -91,19 +77,11 @@ class Observing:
             self._metrics.add(counted.OPEN_STREAMS)
 
     def model_asked(self, provider: str) -> ModelRequest:
-        """Begin a request to the model server.
-
-        Args:
-            provider: what kind of server it is.
-        """
+        """Begin a request to the model server."""
         return ModelRequest(self, self._spans.model_asked(self.model, provider, operation=self._operation))
 
     def around(self, backend: "Backend") -> "Backend":
-        """Return a backend whose requests are noted.
-
-        Args:
-            backend: open.
-        """
+        """Return a backend whose requests are noted."""
         return ObservedBackend(backend, self)
 
     def token(self) -> None:
@@ -113,12 +91,7 @@ class Observing:
             self._metrics.observe(counted.FIRST_TOKEN_SECONDS, time.monotonic() - self._started, self.model)
 
     def model_answered(self, result: str, usage: Usage | None) -> None:
-        """Note the end of a request to the model server.
-
-        Args:
-            result: `ok` or how it failed.
-            usage: of it, as far as it is known.
-        """
+        """Note the end of a request to the model server."""
         self._metrics.add(counted.MODEL_REQUESTS, self.model, result)
         if usage is None:
             return
@@ -132,11 +105,7 @@ class Observing:
                 self._metrics.add(row, self.model, self.key, amount=tokens)
 
     def note(self, event: LoopEvent) -> None:
-        """Note an event of the turn.
-
-        Args:
-            event: any.
-        """
+        """Note an event of the turn."""
         heard = _HEARD.get(type(event))
         if heard is not None:
             heard(self, event)
@@ -166,16 +135,7 @@ class Observing:
     # -- how it ends -----------------------------------------------------------------------------------------------------
 
     def over(self, *, status: int, error: "ApiError | None", has_left: bool) -> dict[str, Any]:
-        """Note the end of the request.
-
-        Args:
-            status: of HTTP; 0 if the caller left before it got one.
-            error: that the caller was told, if one was.
-            has_left: the caller left before the end.
-
-        Returns:
-            What the log says of it, besides its path.
-        """
+        """Note the end of the request."""
         seconds, shown = time.monotonic() - self._started, status or LEFT_STATUS
         code = (error.code or error.kind) if error else PASSED_ON if status >= 400 else ""
         metrics = self._metrics
@@ -226,11 +186,6 @@ _HEARD: Final[Mapping[type, Any]] = {
 class Observer:
     """What all requests of an app do.
 
-    Args:
-        metrics: in which they count; None makes some (see `metrics_of_process`).
-        tracing: begins the spans of a request.
-        open_metrics: whether metrics are read without a key.
-
     Attributes:
         is_stopping: whether the app is about to end, so that nobody should send requests here any more.
     """
@@ -242,23 +197,13 @@ class Observer:
         self._tracing = tracing
 
     def begin(self, request: "Request", endpoint: str) -> Observing:
-        """Begin a request.
-
-        Args:
-            request: of which the method and the header `traceparent` are read.
-            endpoint: template of the route.
-        """
+        """Begin a request."""
         method = request.method if request.method in _METHODS else counted.OTHER
         spans = self._tracing(request.headers, method=method, endpoint=endpoint)
         return Observing(self.metrics, spans, endpoint=endpoint, method=method)
 
     def missed(self, request: "Request", status: int) -> None:
-        """Note a request for a path that there is not, or by another method.
-
-        Args:
-            request: which.
-            status: of HTTP.
-        """
+        """Note a request for a path that there is not, or by another method."""
         method = request.method if request.method in _METHODS else counted.OTHER
         self.metrics.add(counted.REQUESTS, counted.OTHER, method, str(status), "", "")
 

@@ -46,12 +46,7 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Readiness:
-    """Whether requests can be answered now.
-
-    Args:
-        observer: knows whether the app is about to stop.
-        engines: whose model servers are asked; one that answers is enough.
-    """
+    """Whether requests can be answered now."""
 
     def __init__(self, observer: Observer, engines: Iterable["Engine"]) -> None:
         self._observer, self._engines = observer, tuple(engines)
@@ -83,13 +78,7 @@ async def _answers(engine: "Engine") -> bool:
 
 
 def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine"]) -> list[Route]:
-    """Return the routes of an app.
-
-    Args:
-        observer: of its requests.
-        guard: says which pages may ask, and who may read the metrics.
-        engines: of its models.
-    """
+    """Return the routes of an app."""
     readiness = Readiness(observer, engines)
 
     async def health(request: Request) -> Response:

@@ -25,20 +25,10 @@ class ModelSpan(Protocol):
         """The header that goes with it; "" for none."""
 
     def first_chunk(self, seconds: float) -> None:
-        """Note the first chunk.
-
-        Args:
-            seconds: after the request.
-        """
+        """Note the first chunk."""
 
     def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None:
-        """Note the end.
-
-        Args:
-            usage: of it, as far as it is known.
-            finish_reason: of the reply; "" if there is none.
-            failure: the kind of error; "" for none.
-        """
+        """Note the end."""
 
 
 class RequestSpans(Protocol):
@@ -49,54 +39,23 @@ class RequestSpans(Protocol):
         """The id of the trace, in hexadecimal; "" for none."""
 
     def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
-        """Begin a request to the model server.
-
-        Args:
-            model: its name.
-            provider: what serves it.
-            operation: such as `chat`.
-        """
+        """Begin a request to the model server."""
 
     def tool_began(self, call: str, tool: str) -> None:
-        """Begin a call of the proxy's own tools.
-
-        Args:
-            call: its id.
-            tool: its name.
-        """
+        """Begin a call of the proxy's own tools."""
 
     def tool_over(self, call: str, failure: str) -> None:
-        """End a call.
-
-        Args:
-            call: its id.
-            failure: `tool_error` or the like; "" for none.
-        """
+        """End a call."""
 
     def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
-        """End the request.
-
-        Args:
-            model: that was asked; "" for none.
-            operation: such as `chat`; "" if no model was asked.
-            status: of HTTP.
-            usage: of all requests to the model.
-            finish_reason: of the last reply.
-            failure: a code; "" for none.
-        """
+        """End the request."""
 
 
 class Tracing(Protocol):
     """Begins the spans of requests."""
 
     def __call__(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
-        """Begin the span of a request.
-
-        Args:
-            headers: of the request.
-            method: of HTTP.
-            endpoint: template of the route.
-        """
+        """Begin the span of a request."""
 
 
 class _NoModelSpan:
@@ -111,11 +70,7 @@ NO_MODEL_SPAN: Final = _NoModelSpan()
 
 
 class NoSpans:
-    """A request without spans.
-
-    Args:
-        headers: of the request.
-    """
+    """A request without spans."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         match = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))

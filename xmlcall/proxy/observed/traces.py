@@ -48,11 +48,7 @@ def otlp_provider() -> TracerProvider:
 
 
 class Traces:
-    """Begins the spans of requests (see `Tracing`).
-
-    Args:
-        provider: takes the spans.
-    """
+    """Begins the spans of requests (see `Tracing`)."""
 
     def __init__(self, provider: "AnyProvider") -> None:
         self._tracer = provider.get_tracer("xmlcall", version("xmlcall"))
@@ -66,12 +62,7 @@ class Traces:
 
 
 class _RequestSpans:
-    """The spans of one request.
-
-    Args:
-        tracer: makes them.
-        span: of the request.
-    """
+    """The spans of one request."""
 
     def __init__(self, tracer: "Tracer", span: Span) -> None:
         self._tracer, self._span = tracer, span
@@ -116,11 +107,7 @@ class _RequestSpans:
 
 
 class _ModelSpan:
-    """A request to the model server.
-
-    Args:
-        span: of it.
-    """
+    """A request to the model server."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
