@@ -8,7 +8,8 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | is a placeholder, `[email]`, or holds one, `{{result}}`, `your_city`, and nobody wrote that | yes, in any parameter |
 | is what the schema says of the parameter, its name or three words of its description | yes, in any parameter |
 | an address of mail or of the web, or an id of letters and digits, that stands nowhere as a whole | yes, in any parameter |
-| of a parameter that may be left out, with an enum, or for words of the model's own (`body`, `query`) | no |
+| one of ten words and more that a needed parameter lists (a cuisine, a genre), which was not said | yes |
+| of a parameter that may be left out, with another enum, or for words of the model's own (`body`, `query`) | no |
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
 | a text of several lines, or longer than an address | no |
 | of a tool that writes, the name of what exists (`path`, `to`, `invoice_id`), that was not said as a whole | yes |
@@ -64,6 +65,9 @@ _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 _LONGEST: Final = 200  # characters of a value that is looked for
 _FEWEST_WORDS: Final = 3  # of a description that is no name which a schema gives as an example
 _SHORTEST: Final = 5  # letters and digits by which a name is known without its marks
+_WORD_LONG: Final = 4  # letters; codes of languages, units and airports have fewer
+_MANY: Final = 10  # alternatives of which one is somebody's wish
+_MOST: Final = 0.8  # share of the words among them
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
 # Names of parameters of a tool that writes whose value names something that exists: part of it is not enough.
 _POINTS_AT: Final = frozenset({"account", "file", "filename", "id", "ids", "path", "uuid"})
@@ -496,7 +500,7 @@ def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
     required, schema = tool.input_schema.get("required"), property_schema(tool.input_schema, name)
     if not isinstance(required, list) or name not in required or not isinstance(schema, Mapping):
         return False
-    if _has_choice(name, tool) or ("default" in schema and schema["default"] == value):
+    if (_has_choice(name, tool) and not _lists_many_words(schema)) or ("default" in schema and schema["default"] == value):
         return False
     return (OWN_WORDS | _LIMITS).isdisjoint(words_of_name(name))
 
@@ -505,6 +509,15 @@ def _has_choice(name: str, tool: Tool) -> bool:
     """Say whether a parameter's schema lists its values."""
     schema = property_schema(tool.input_schema, name)
     return isinstance(schema, Mapping) and any("enum" in node or "const" in node for node in nodes(schema))
+
+
+def _lists_many_words(schema: Mapping[str, Any]) -> bool:
+    """Say whether a schema lists more words than a person leaves open; a few say what is done (`add`), short ones are codes."""
+    listed = schema.get("enum")
+    if not isinstance(listed, list):
+        return False
+    words = [each for each in listed if isinstance(each, str) and len(each) >= _WORD_LONG]
+    return len(words) >= _MANY and len(words) >= len(listed) * _MOST
 
 
 def _used(arguments: Mapping[str, Any]) -> set[str]:
