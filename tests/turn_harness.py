@@ -1,13 +1,23 @@
 """Turns for tests: tools, calls as a model writes them, a backend that tells a builder, and a turn that is played."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from xmlcall import LocalHost, Message, Tool, ToolLoop
 from xmlcall.backends.base import KeptOpen
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord, turn_from_json, turn_to_json
+from xmlcall.turns.model import (
+    CallRecord,
+    MarkRecord,
+    MessageRecord,
+    ReplyRecord,
+    SourceRecord,
+    SpanRecord,
+    TurnRecord,
+    ValueRecord,
+    turn_to_json,
+)
 from xmlcall.types.completion import CompletionRequest
 
 
@@ -84,3 +94,32 @@ async def turn(
 
 def calls_of(record: TurnRecord) -> list[CallRecord]:
     return [each for reply in record.replies for each in reply.calls]
+
+
+def turn_from_json(told: Mapping[str, Any]) -> TurnRecord:
+    """Read what `turn_to_json` wrote."""
+    return TurnRecord(**{**told, "tools": tuple(told["tools"]), "replies": tuple(map(_reply, told["replies"]))})
+
+
+def _reply(told: Mapping[str, Any]) -> ReplyRecord:
+    parts = {
+        "prompt": tuple(MessageRecord(**each) for each in told["prompt"]),
+        "spans": tuple(SpanRecord(**each) for each in told["spans"]),
+        "repairs": _marks(told["repairs"]),
+        "calls": tuple(map(_call_record, told["calls"])),
+    }
+    return ReplyRecord(**{**told, **parts})
+
+
+def _call_record(told: Mapping[str, Any]) -> CallRecord:
+    parts = {"values": tuple(map(_value, told["values"])), "issues": _marks(told["issues"]), "repairs": _marks(told["repairs"])}
+    return CallRecord(**{**told, **parts})
+
+
+def _value(told: Mapping[str, Any]) -> ValueRecord:
+    source = told["source"] and SourceRecord(**told["source"])
+    return ValueRecord(**{**told, "source": source, "repairs": tuple(told["repairs"])})
+
+
+def _marks(told: Any) -> tuple[MarkRecord, ...]:
+    return tuple(MarkRecord(**{**each, "readings": tuple(each["readings"])}) for each in told)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmlcall.backends import context_size
-from xmlcall.backends.context_size import available_memory, context_for
-from xmlcall.backends.gguf import cache_bytes_a_token, read_metadata, trained_length
+from xmlcall.backends import gguf
+from xmlcall.backends.gguf import available_memory, cache_bytes_a_token, context_for, read_metadata, trained_length
 
 UINT32, STRING, ARRAY, UINT64, FLOAT64, BOOL = 4, 8, 9, 10, 12, 7
 
@@ -159,7 +158,7 @@ def test_the_context_is_as_large_as_is_of_use_and_the_memory_bears(
     path = tmp_path / "model.gguf"
     path.write_bytes(header(fields))
     size = path.stat().st_size
-    monkeypatch.setattr(context_size, "available_memory", lambda: None if memory is None else memory + size)
+    monkeypatch.setattr(gguf, "available_memory", lambda: None if memory is None else memory + size)
     assert context_for(path) == context
 
 

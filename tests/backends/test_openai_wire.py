@@ -9,7 +9,7 @@ from xmlcall.errors import BackendProtocolError
 from xmlcall.types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
 from xmlcall.types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.wire import ollama, openai, sse
-from xmlcall.wire.finish_reason import finish_reason_of
+from xmlcall.wire.openai import finish_reason_of
 
 CALL = ToolCall(id="call_1", name="get_weather", arguments={"city": "Zürich"}, raw=RawCall(index=0, name="get_weather"))
 HISTORY = (

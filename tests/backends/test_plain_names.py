@@ -7,8 +7,7 @@ import httpx2
 import pytest
 
 from xmlcall import Message, Tool
-from xmlcall.backends.openai import OpenAIBackend
-from xmlcall.backends.plain_names import plain_names
+from xmlcall.backends.openai import OpenAIBackend, plain_names
 from xmlcall.errors import BackendStatusError
 from xmlcall.types.calls import RawCall, ToolCall
 from xmlcall.types.completion import CompletionRequest

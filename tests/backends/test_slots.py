@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall import Message
-from xmlcall.backends.slots import SLOTS, Slots
+from xmlcall.backends.embedded import SLOTS, Slots
 from xmlcall.types.completion import CompletionRequest
 
 Asked = tuple[str, bool]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from cli_harness import run_here
+from turn_harness import turn_from_json
 
 from xmlcall import LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
@@ -14,7 +15,7 @@ from xmlcall.records.folder import store_path
 from xmlcall.records.store import Store
 from xmlcall.turns.builder import TurnBuilder
 from xmlcall.turns.keeping import Keeper
-from xmlcall.turns.model import CallRecord, TurnRecord, turn_from_json
+from xmlcall.turns.model import CallRecord, TurnRecord
 
 HOSTILE = "\x1b[31m<script>alert(1)</script> ``` \u202e"
 

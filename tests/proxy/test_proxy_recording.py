@@ -17,6 +17,7 @@ from servers.run_server import Stage, run_server
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp
+from turn_harness import turn_from_json
 
 from xmlcall import LocalHost
 from xmlcall.backends import retrying
@@ -29,7 +30,7 @@ from xmlcall.proxy.engine.recording import client_of
 from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.callers import serving as serving_one
 from xmlcall.proxy.http.keys import key_of
-from xmlcall.turns.model import TurnRecord, summary_of, turn_from_json, turn_to_json
+from xmlcall.turns.model import TurnRecord, summary_of, turn_to_json
 from xmlcall.turns.recorder import Recorder
 
 SECONDS = 10.0

@@ -18,8 +18,8 @@ from xmlcall import Message, ToolCall, UsageError, XmlcallError
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.folder import audit_path, private_folder, store_path
 from xmlcall.records.folder import folder as records_folder
-from xmlcall.records.in_flight import InFlight, KeptTask, in_flight
 from xmlcall.records.store import KeptEvent, Store, new_id
+from xmlcall.turns.resuming import InFlight, KeptTask, in_flight
 from xmlcall.types.call_note import CallNote
 from xmlcall.types.calls import RawArgument, RawCall
 

@@ -7,11 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
+from turn_harness import turn_from_json
 
-from xmlcall.turns import line_thread
+from xmlcall.turns import lines as turn_lines
 from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.line_thread import LineThread
-from xmlcall.turns.model import TurnRecord, turn_from_json
+from xmlcall.turns.lines import LineThread
+from xmlcall.turns.model import TurnRecord
 from xmlcall.turns.recorder import Recorder
 
 
@@ -66,7 +67,7 @@ def test_it_is_told_again_when_some_could_be_written_between(tmp_path: Path, mon
 
 
 def test_a_disk_that_is_slow_makes_nobody_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(line_thread, "MOST_WAITING", 3)
+    monkeypatch.setattr(turn_lines, "MOST_WAITING", 3)
     said: list[str] = []
     lines, waits = LineThread(tmp_path / "turns.jsonl", said.append), threading.Event()
     monkeypatch.setattr(lines._file, "append", lambda turn: waits.wait(10))

@@ -14,7 +14,7 @@ from cases import load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
-from turn_harness import add, block, call, tiles, turn
+from turn_harness import add, block, call, tiles, turn, turn_from_json
 
 from xmlcall import Tool
 from xmlcall.dialects import DIALECTS
@@ -94,11 +94,11 @@ def test_no_secret_is_written(text: str, tmp_path: Path) -> None:
 
 def test_what_is_no_secret_stays() -> None:
     record = turn_of(block(call("login", user="me", n=1)), question="Log me in, user me")
-    assert without_secrets(record) is record
+    assert without_secrets(record) == turn_to_json(record)
 
 
 def test_places_move_with_the_masks() -> None:
-    masked = without_secrets(turn_of(f"Hi. {block(call('login', password=SECRET, user='me', n=7))} ..."))
+    masked = turn_from_json(without_secrets(turn_of(f"Hi. {block(call('login', password=SECRET, user='me', n=7))} ...")))
     [reply] = masked.replies
     tiles(reply)
     places = {value.path: reply.raw[value.start : value.end] for value in reply.calls[0].values}
@@ -241,7 +241,7 @@ def test_any_change_of_a_line_is_a_turn_or_an_error(value: Any, data: st.DataObj
         problem = str(error)
     assert len(found) == 1 or ", line 1: " in problem
     for again in found:
-        json.dumps(turn_to_json(without_secrets(again)))
+        json.dumps(without_secrets(again))
         for reply in again.replies:
             tiles(reply)
 
@@ -249,7 +249,7 @@ def test_any_change_of_a_line_is_a_turn_or_an_error(value: Any, data: st.DataObj
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in load("function_calls/*.toml")])
 def test_masking_keeps_the_rest_whatever_was_written(case: dict[str, Any]) -> None:
     reply = read_reply(case["input"], ())
-    masked = without_secrets(TurnRecord(id="t", source="file", replies=(reply,)))
+    masked = turn_from_json(without_secrets(TurnRecord(id="t", source="file", replies=(reply,))))
     tiles(masked.replies[0])
 
 

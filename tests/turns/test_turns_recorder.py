@@ -5,8 +5,7 @@ from contextlib import aclosing
 
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.recorder import WATCH_SECONDS, Recorder
-from xmlcall.turns.recording_backend import RecordingBackend
+from xmlcall.turns.recorder import WATCH_SECONDS, Recorder, RecordingBackend
 from xmlcall.types.calls import Message
 from xmlcall.types.completion import CompletionRequest
 
@@ -152,10 +151,11 @@ async def test_watching_ends_when_the_recorder_is_closed() -> None:
         assert await watched() == [], "and nobody begins to watch behind that"
 
 
-class Heard:
+class Heard(TurnBuilder):
     """Listens."""
 
     def __init__(self) -> None:
+        super().__init__(id="t", source="chat")
         self.said: list[object] = []
 
     def prompt(self, messages: object) -> None:

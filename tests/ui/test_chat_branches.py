@@ -7,7 +7,7 @@ from chat_stage import Stage, staged
 
 from xmlcall.errors import UsageError
 from xmlcall.records.store import Store
-from xmlcall.turns.asked import branched
+from xmlcall.turns.keeping import branched
 from xmlcall.types.calls import Message
 
 

@@ -17,7 +17,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turn.events import TurnStarted
-from xmlcall.turns.mark_texts import whys
+from xmlcall.turns.places import whys
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta

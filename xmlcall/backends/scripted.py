@@ -6,7 +6,7 @@ from typing import Self
 
 from ..errors import UsageError
 from ..types.completion import Chunk, CompletionRequest
-from ..wire.finish_reason import finish_reason_of
+from ..wire.openai import finish_reason_of
 from .base import Capabilities
 
 __all__ = ["ScriptedBackend"]

@@ -25,8 +25,7 @@ from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, ToolCall
 from ..types.completion import Chunk
 from ..types.events import Event
 from ..types.tool import Tool
-from ..wire.finish_reason import finish_reason_of
-from ..wire.openai import native_call
+from ..wire.openai import finish_reason_of, native_call
 from .case import Case
 from .store import RecordedRun
 from .ways import Settings, Way, feedback_of, generation, read_catalog, sent, way_of

@@ -21,8 +21,7 @@ from ..backends.scripted import ScriptedBackend
 from ..turn.attempts import none_can_run
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT, Chunk
-from ..wire.finish_reason import finish_reason_of
-from ..wire.openai import native_call
+from ..wire.openai import finish_reason_of, native_call
 from .attempt import attempted, spoken
 from .case import Case, judge_case
 from .talk.judge import CALLED, is_admitted, judge_turn, speaks

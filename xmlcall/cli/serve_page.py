@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import Guard
-    from ..turns.line_thread import LineThread
+    from ..turns.lines import LineThread
     from ..turns.recorder import Recorder
 
 __all__ = ["add_page_options", "page_beside", "recording"]
@@ -63,7 +63,7 @@ async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIt
 
 def _lines_in(folder: Path) -> "LineThread":
     """Begin a new file in a folder that is there, or can be made, and can be written."""
-    from ..turns.line_thread import LineThread
+    from ..turns.lines import LineThread
 
     try:
         make_private(folder)

@@ -19,8 +19,7 @@ from ..hosts.base import Host
 from ..prompting.grades import ToolPrompt
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer
-from ..turns.asked import keep_question
-from ..turns.keeping import Keeper
+from ..turns.keeping import Keeper, keep_question
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog

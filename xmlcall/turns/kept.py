@@ -25,9 +25,8 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, Tool, ToolCall
 from ..types.events import TextDelta
 from .builder import MOST_RESULT
-from .mark_texts import repairs_of
 from .model import CallRecord, MarkRecord, ReplyRecord, TurnRecord
-from .places import SaidBefore
+from .places import SaidBefore, repairs_of
 from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text
 
 __all__ = ["turns_of"]

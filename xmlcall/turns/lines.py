@@ -11,8 +11,11 @@ import dataclasses
 import fcntl
 import functools
 import json
+import logging
 import os
+import queue
 import stat
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -22,11 +25,12 @@ from ..errors import UsageError
 from ..records.as_json import tool_to_json
 from ..records.folder import FILE_MODE
 from ..tools.catalog import Catalog
-from .masking import told_without_secrets
+from .builder import TurnBuilder
+from .masking import without_secrets
 from .model import ReplyRecord, TurnRecord
 from .reading import as_messages, read_reply
 
-__all__ = ["LineFile", "read_lines"]
+__all__ = ["LineFile", "LineThread", "read_lines"]
 
 _LONGEST: Final = 64 * 1024 * 1024  # bytes of a line
 _TEXTS: Final = ("raw", "text", "reply")
@@ -45,7 +49,7 @@ class LineFile:
 
     def append(self, turn: TurnRecord) -> None:
         """Append a turn, without its secrets."""
-        line = json.dumps(told_without_secrets(turn)).encode() + b"\n"  # in ASCII: half characters are no UTF-8
+        line = json.dumps(without_secrets(turn)).encode() + b"\n"  # in ASCII: half characters are no UTF-8
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -286,3 +290,59 @@ def _check_places(reply: ReplyRecord) -> None:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+# -- turns written by a thread of its own: whoever finishes one never waits for a disk ---------------------------------
+# Turns wait in a queue of bounded length. Where a disk is slower than the turns come, or full, turns are left out of the file;
+# that is said once, and again only after some could be written in between. Nothing here ends the program.
+
+
+MOST_WAITING: Final = 2000
+"""Turns in the queue; each holds its text."""
+CLOSE_SECONDS: Final = 5.0  # for turns that wait when the program ends
+
+log = logging.getLogger("xmlcall.turns")
+
+
+class LineThread:
+    """Appends turns to a file of JSON lines."""
+
+    def __init__(self, path: Path, say: Callable[[str], None] = log.warning) -> None:
+        self.path = path
+        self._file = LineFile(path)
+        self._say = say
+        self._is_said = False
+        self._waiting: queue.Queue[TurnBuilder | None] = queue.Queue(MOST_WAITING)
+        self._thread = threading.Thread(target=self._work, name="xmlcall-record", daemon=True)
+        self._thread.start()
+
+    def append(self, turn: TurnBuilder) -> None:
+        """Have a turn written; returns at once."""
+        try:
+            self._waiting.put_nowait(turn)
+        except queue.Full:
+            self._complain("they come faster than they can be written")
+
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Write what waits, and end the thread."""
+        try:
+            self._waiting.put(None, timeout=seconds)
+        except queue.Full:
+            self._complain("the program ends")
+            return
+        self._thread.join(seconds)
+
+    def _work(self) -> None:
+        while (turn := self._waiting.get()) is not None:
+            try:
+                self._file.append(turn.record())
+                self._is_said = False
+            except OSError as error:
+                self._complain(error.strerror or str(error))
+            except Exception:
+                log.exception("a turn could not be recorded")
+
+    def _complain(self, why: str) -> None:
+        if not self._is_said:
+            self._is_said = True
+            self._say(f"turns are not written to {self.path}: {why}; it is tried again with each that ends")

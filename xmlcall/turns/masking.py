@@ -13,37 +13,24 @@ from typing import Any
 
 from ..records.secrets import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
 from ..types.calls import Span
-from .model import TurnRecord, turn_from_json, turn_to_json
+from .model import TurnRecord, turn_to_json
 
-__all__ = ["told_without_secrets", "without_secrets"]
+__all__ = ["without_secrets"]
 
 _PLACED = ("start", "end")
 _KEPT = 65_536  # characters of a prompt that is kept to know it again
 
 
-def without_secrets(turn: TurnRecord) -> TurnRecord:
-    """Return a turn with a mask in place of each secret."""
-    told = turn_to_json(turn)
-    return turn_from_json(told) if _mask(told) else turn
-
-
-def told_without_secrets(turn: TurnRecord) -> dict[str, Any]:
+def without_secrets(turn: TurnRecord) -> dict[str, Any]:
     """Return a turn as a JSON object, with a mask in place of each secret."""
     told = turn_to_json(turn)
-    _mask(told)
-    return told
-
-
-def _mask(told: dict[str, Any]) -> bool:
-    """Mask what is secret in a turn; say whether anything was."""
     known = frozenset(_known(told))
-    if not known and not _has_any(told):
-        return False
-    for reply in told["replies"]:
-        _mask_reply(reply, known)
-    for name in ("question", "answer", "error"):
-        told[name] = _text(told[name], known)
-    return True
+    if known or _has_any(told):
+        for reply in told["replies"]:
+            _mask_reply(reply, known)
+        for name in ("question", "answer", "error"):
+            told[name] = _text(told[name], known)
+    return told
 
 
 def _known(told: dict[str, Any]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 A turn goes from somebody's words to an answer, reply by reply, as in `turn.turn`. The terminal, the page and JSON show these
 values and nothing else, so that they cannot say different things. All are plain data: `turn_to_json` writes them with the names
-of the fields, `turn_from_json` reads them again. Offsets are characters of the reply (Unicode code points), end exclusive.
+of the fields. Offsets are characters of the reply (Unicode code points), end exclusive.
 """
 
 from collections.abc import Mapping
@@ -22,7 +22,6 @@ __all__ = [
     "ValueRecord",
     "record_to_json",
     "summary_of",
-    "turn_from_json",
     "turn_to_json",
 ]
 
@@ -236,11 +235,6 @@ def _told(value: Any) -> Any:
     return value if names is None else {name: _told(getattr(value, name)) for name in names}
 
 
-def turn_from_json(told: Mapping[str, Any]) -> TurnRecord:
-    """Read what `turn_to_json` wrote."""
-    return TurnRecord(**{**told, "tools": tuple(told["tools"]), "replies": tuple(map(_reply, told["replies"]))})
-
-
 def summary_of(turn: TurnRecord) -> dict[str, Any]:
     """Return what a list shows of a turn, as a JSON object: no texts but the question's beginning, no tools, no replies."""
     calls = [call for reply in turn.replies for call in reply.calls]
@@ -266,27 +260,3 @@ _IN_LISTS = (
     *("id", "source", "began", "client", "model", "way", "dialect"),
     *("outcome", "seconds", "first_token_seconds", "verdict"),
 )
-
-
-def _reply(told: Mapping[str, Any]) -> ReplyRecord:
-    parts = {
-        "prompt": tuple(MessageRecord(**each) for each in told["prompt"]),
-        "spans": tuple(SpanRecord(**each) for each in told["spans"]),
-        "repairs": _marks(told["repairs"]),
-        "calls": tuple(map(_call, told["calls"])),
-    }
-    return ReplyRecord(**{**told, **parts})
-
-
-def _call(told: Mapping[str, Any]) -> CallRecord:
-    parts = {"values": tuple(map(_value, told["values"])), "issues": _marks(told["issues"]), "repairs": _marks(told["repairs"])}
-    return CallRecord(**{**told, **parts})
-
-
-def _value(told: Mapping[str, Any]) -> ValueRecord:
-    source = told["source"] and SourceRecord(**told["source"])
-    return ValueRecord(**{**told, "source": source, "repairs": tuple(told["repairs"])})
-
-
-def _marks(told: Any) -> tuple[MarkRecord, ...]:
-    return tuple(MarkRecord(**{**each, "readings": tuple(each["readings"])}) for each in told)

@@ -1,4 +1,4 @@
-"""The values of a call one by one: where each stands in the reply, and where it came from.
+"""The values and marks of a call one by one: where each stands in the reply, where it came from, what it means.
 
 A parameter of a tagged format has its own place in the reply. In JSON all arguments of a call share one; there a value's place is
 found by its text, if it stands there once, and is else that of all. The source is that of `binding.provenance`, looked for in the
@@ -11,18 +11,19 @@ Cost: one reading of the conversation for each reply with calls; linear, and bou
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
 from ..dialects.replies import replies_of, start_in
+from ..errors import ISSUES, REPAIRS
 from ..tools.catalog import Catalog
-from ..types.calls import Message, RawArgument, RawCall, Span, ToolCall
-from .mark_texts import codes_of_value
-from .model import SourceRecord, ValueRecord
+from ..types.calls import InvalidCall, Issue, Message, RawArgument, RawCall, Repair, Span, ToolCall
+from ..types.events import CallInReasoning
+from .model import MarkRecord, SourceRecord, ValueRecord
 
-__all__ = ["SaidBefore", "is_tool_prompt", "values_of"]
+__all__ = ["SaidBefore", "is_tool_prompt", "issues_of", "lost_call", "repairs_of", "values_of", "whys"]
 
 _BEGINNING: Final = 20_000  # characters of a value by which its source is found
 _READ: Final = 200_000  # characters of a message in which sources are looked for
@@ -183,3 +184,71 @@ def _found(value: Any, text: str) -> Span | None:
     cases = re.IGNORECASE if len(written) <= _CASES else 0
     found = re.search(_as_word(written), text, cases) or re.search(re.escape(written), text, cases)
     return found.span() if found else None
+
+
+# -- repairs, conversions and mistakes of a call, each with what it means in words -------------------------------------
+# A code of `errors.REPAIRS` or `errors.ISSUES` becomes a `MarkRecord` with its sentence and its place. A conversion of binding
+# has the path of a value: it made that value, and every value inside it.
+
+
+LOST_CALL: Final = "call-in-reasoning"
+"""Code of the mark for a call that nobody hears."""
+
+_LOST: Final = "A call stands in reasoning that never ended, so it is none."
+
+
+def whys() -> dict[str, dict[str, str]]:
+    """Return all codes with what they mean: `repairs` and `issues`."""
+    return {"repairs": {**REPAIRS, LOST_CALL: _LOST}, "issues": dict(ISSUES)}
+
+
+def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
+    """Say what tolerances and conversions mean."""
+    return tuple(
+        MarkRecord(code=each.code, why=REPAIRS.get(each.code, ""), start=each.span[0], end=each.span[1], path=each.path)
+        for each in repairs
+    )
+
+
+def lost_call(event: CallInReasoning) -> MarkRecord:
+    """Say that a call stands where it is none."""
+    return MarkRecord(code=LOST_CALL, why=_LOST, start=event.span[0], end=event.span[1], got=event.name)
+
+
+def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
+    """Say what is wrong with a call."""
+    if isinstance(call, ToolCall):
+        return ()
+    spans = {f"$.{each.name}": each.span for each in call.raw.arguments} if place is not None else {}
+    return tuple(_issue(issue, _place(issue.path, spans) or place) for issue in call.issues)
+
+
+def _issue(issue: Issue, place: Span | None) -> MarkRecord:
+    start, end = place or (None, None)
+    return MarkRecord(
+        code=issue.code,
+        why=issue.message or ISSUES.get(issue.code, ""),
+        start=start,
+        end=end,
+        path=issue.path,
+        expected=issue.expected,
+        got=issue.got,
+        readings=tuple(issue.readings),
+    )
+
+
+def _place(path: str, spans: Mapping[str, Span]) -> Span | None:
+    """Return where the parameter stands that a path is in."""
+    return next((span for parameter, span in spans.items() if span[0] < span[1] and _is_in(path, parameter)), None)
+
+
+def _is_in(path: str, outer: str) -> bool:
+    """Say whether a JSON path is another, or inside what that names."""
+    return path == outer or path.startswith((f"{outer}.", f"{outer}["))
+
+
+def codes_of_value(path: str, parameter: str, repairs: Sequence[Repair], raw: RawCall) -> tuple[str, ...]:
+    """Return the codes of the conversions that made a value."""
+    own = repairs[len(raw.repairs) :]
+    made = [each.code for each in own if each.path and (each.path == f"$.{parameter}" or _is_in(path, each.path))]
+    return tuple(dict.fromkeys(made))

@@ -33,9 +33,8 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .mark_texts import issues_of, lost_call, repairs_of
 from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
-from .places import SaidBefore, values_of
+from .places import SaidBefore, issues_of, lost_call, repairs_of, values_of
 
 __all__ = [
     "DROPPED",

@@ -11,13 +11,16 @@ nothing while nobody watches, and an entry in a set for each watcher else.
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ..backends.base import Backend, KeptOpen
 from ..records.secrets import MASK
+from ..types.completion import Chunk, CompletionRequest
 from .builder import TurnBuilder
 
-__all__ = ["MOST_TEXT", "MOST_TURNS", "Recorder", "new_id"]
+__all__ = ["MOST_TURNS", "Recorder", "RecordingBackend", "new_id"]
 
 MOST_TURNS: Final = 500
 MOST_TEXT: Final = 64 * 1024 * 1024
@@ -209,3 +212,36 @@ class Recorder:
 def new_id() -> str:
     """Make an id of a turn, which nobody can guess."""
     return f"turn_{secrets.token_hex(8)}"
+
+
+# -- what goes over the wire -------------------------------------------------------------------------------------------
+
+
+class RecordingBackend(KeptOpen):
+    """A backend that is listened to.
+
+    Args:
+        listener: told of each prompt before it goes out and of each piece before it is passed on; None for nobody.
+
+    Attributes:
+        listener: may be changed between two requests.
+    """
+
+    def __init__(self, backend: Backend, listener: TurnBuilder | None = None) -> None:
+        super().__init__(backend)
+        self.listener = listener
+
+    def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        if self.listener is None:
+            return self._backend.stream(request)
+        self.listener.prompt(request.messages)
+        return _heard(self._backend.stream(request), self.listener)
+
+
+async def _heard(stream: AsyncGenerator[Chunk], listener: TurnBuilder) -> AsyncGenerator[Chunk]:
+    async with aclosing(stream) as chunks:
+        async for chunk in chunks:
+            if chunk.text:
+                listener.wrote(chunk.text)
+            yield chunk

@@ -30,7 +30,7 @@ from ..turns.builder import TurnBuilder
 from ..turns.model import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
 from ..turns.reading import as_messages
-from ..turns.recording_backend import RecordingBackend
+from ..turns.recorder import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
 from .api import ShownPage, body_of, guarded
 from .streams import Told, event_stream, merged

@@ -17,16 +17,14 @@ from ..agent.loop import ToolLoop
 from ..errors import UsageError
 from ..prompting.results import result_text, stopped
 from ..proxy.formats.contract import ApiError
-from ..records.in_flight import in_flight
 from ..records.store import Store, new_id
 from ..turn.events import CallFinished
-from ..turns.asked import branched
 from ..turns.conversation import Conversation, checked_text
-from ..turns.keeping import Keeper
+from ..turns.keeping import Keeper, branched
 from ..turns.kept import turns_of
 from ..turns.model import TurnRecord, turn_to_json
 from ..turns.recorder import Recorder
-from ..turns.resuming import TaskMoment
+from ..turns.resuming import TaskMoment, in_flight
 from ..types.calls import Message, Tool
 from .chat_turn import TurnUnderWay
 from .news import News

@@ -19,10 +19,9 @@ from ..errors import XmlcallError
 from ..prompting.results import result_text
 from ..records.audit import AuditFile
 from ..turn.events import Answer, CallFinished, CallStarted, LoopEvent
-from ..turns.asked import keep_question
 from ..turns.builder import TurnBuilder
 from ..turns.conversation import Conversation
-from ..turns.keeping import Keeper
+from ..turns.keeping import Keeper, keep_question
 from ..turns.recorder import Recorder
 from ..turns.resuming import OnTask, recovered
 from ..types.call_note import CallNote

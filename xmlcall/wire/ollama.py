@@ -14,8 +14,7 @@ from typing import Any
 from ..errors import UsageError
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest, Usage
-from .finish_reason import finish_reason_of
-from .openai import candidates_of, count, json_text, mapping, mappings, native_call, text_of, tool_dict
+from .openai import candidates_of, count, finish_reason_of, json_text, mapping, mappings, native_call, text_of, tool_dict
 
 __all__ = ["chat_body", "context_length_of", "has_chat_template", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
 

@@ -10,26 +10,25 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 """
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from ..errors import BackendProtocolError
 from ..types.calls import Message, RawArgument, RawCall, Tool
-from ..types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
-from .finish_reason import finish_reason_of
-from .overflow import is_overflow, told_context, told_prompt
+from ..types.completion import UNCUT, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage
 
 __all__ = [
     "ServerError",
     "StreamReader",
     "count",
+    "finish_reason_of",
     "json_text",
     "mapping",
     "mappings",
     "message_dict",
     "native_call",
-    "progress_of",
     "read_error",
     "read_json",
     "request_body",
@@ -231,13 +230,13 @@ def read_error(body: Any) -> ServerError:
     inner = _inner_error(body)
     fields = mapping(inner)
     message = " ".join(text_of(text_of(fields.get("message")) or json_text(inner)).split())[:MESSAGE_LIMIT]
-    overflow = is_overflow(f"{fields.get('type')} {fields.get('code')} {message}")
+    overflow = bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
     told, length = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
     return ServerError(
         message=message,
         overflow=overflow,
-        prompt_tokens=told_prompt(message) if overflow and told is None else told,
-        context_length=told_context(message) if overflow and length is None else length,
+        prompt_tokens=_told(_PROMPT, message) if overflow and told is None else told,
+        context_length=_told(_CONTEXT, message) if overflow and length is None else length,
     )
 
 
@@ -354,3 +353,98 @@ class StreamReader:
             return ""
         echo, self._echo = self._echo, ""
         return text.removeprefix(echo)
+
+
+# -- why a reply ended -------------------------------------------------------------------------------------------------
+# Only here is a server's own word looked at. What is above compares with `FinishReason`, so that a reply which is whole for one
+# part of the program is whole for all.
+
+
+# OpenAI's word comes first in each row. Then: llama.cpp's native API (`eos`, `word`, `limit`), Ollama (`load`, `unload`), TGI
+# (`eos_token`), Anthropic (`end_turn`, `stop_sequence`, `tool_use`, `max_tokens`, `refusal`), Mistral (`model_length`), Cohere
+# (`complete`, `tool_call`), Gemini (`stop`, `max_tokens`, `safety`, `recitation` ..., in capitals), Bedrock (`content_filtered`).
+# Ollama says `load` where it has loaded the model and generated nothing: an empty reply, which is asked for again as any other.
+_WORDS: Final[Mapping[FinishReason, str]] = {
+    "stop": "stop eos eos_token end end_turn stop_sequence stop_token word complete completed finished load unload",
+    "tool_calls": "tool_calls tool_call tool_use function_call",
+    "length": "length max_tokens max_output_tokens max_length model_length limit model_context_window_exceeded",
+    "content_filter": "content_filter content_filtered refusal safety recitation blocklist prohibited_content spii",
+}
+_REASONS: Final[Mapping[str, FinishReason]] = {word: reason for reason, words in _WORDS.items() for word in words.split()}
+
+
+def finish_reason_of(word: str) -> FinishReason:
+    """Read a server's word for why a reply ended.
+
+    Args:
+        word: in any case of letters; "" if the server ended the reply without one.
+
+    Returns:
+        "stop" for no word; "other" for one that is not known here. A reply that ended for an unknown reason may be cut, and half
+        a call must not run.
+    """
+    word = word.strip().lower()
+    return _REASONS.get(word, "other") if word else "stop"
+
+
+# -- a prompt that is too long -----------------------------------------------------------------------------------------
+# llama.cpp and OpenAI have a code for it, most others only words, and each its own. The words here are of llama.cpp, vLLM,
+# SGLang, LM Studio, Ollama, TGI, TabbyAPI, TensorRT-LLM, llama-cpp-python and the large providers. What is read is short: see
+# `read_error`.
+
+
+_OVERFLOW: Final = re.compile(
+    r"exceed_context_size_error|context_length_exceeded|context_window_exceeded|maximum context length"
+    r"|(?:exceed\w*|(?:long|great|larg)er than|too (?:long|large|big) for|overflow\w*)\b[^.]{0,60}?"
+    r"(?:\bcontext\b|max_seq_len|max_model_len|n_ctx|\bmodel length)"
+    r"|\bcontext(?: \w+){0,3}? (?:overflow|exceed)|n_keep: ?\d+ ?>=? ?n_ctx"
+    r"|(?:prompt|input)(?: is)? too long|model token limit"
+    r"|context (?:length|size|window)(?: is| of)? only \d|maximum (?:input|model|prompt) length"
+    r"|(?:input|prompt) (?:length|tokens?|token count)\b[^.]{0,40}? exceed"
+    r"|`inputs`[^.]{0,40}? must (?:be|have)|tokens in the prompt cannot exceed",
+    re.IGNORECASE,
+)
+_NUMBER: Final = r"(\d{1,3}(?:,\d{3})+|\d{1,15})(?!\d)"
+
+
+def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
+    return tuple(re.compile(text.replace("#", _NUMBER), re.IGNORECASE) for text in texts)
+
+
+# The first that is found counts; what is surer comes first, and the sum of prompt and reply last.
+_PROMPT: Final = _patterns(
+    r"\(# in the messages",
+    r"# tokens from the input",
+    r"\b(?:request|input|prompt) \(#",
+    r"(?:resulted in|request has|passed|prompt contains|request contains) # (?:input )?tokens",
+    r"the first # tokens",
+    r"n_keep: ?#",
+    r"\b(?:input|prompt) (?:length|token count)(?: of| is)? \(?#",
+    r"\(length #\)",
+    r"(?:context|prompt) length # is",
+    r"given: #",
+    r"too long: # tokens",
+    r"requested tokens \(#",
+    r"requested:? (?:about |a total of )?#",
+    r"received #",
+)
+_CONTEXT: Final = _patterns(
+    r"(?:max_seq_len|max_model_len|n_ctx):? \(?#",
+    r"context (?:length|size|window|limit)(?: is| of)?(?: only)? \(?#(?! is greater)",
+    r"context limit: # \+ # > #",
+    r"maximum allowed length \(?#",
+    r"maximum (?:model|prompt|input) length(?: is| of)? \(?#",
+    r"must be <= #",
+    r"less than # tokens",
+    r"tokens > #",
+    r"tokens allowed \(#",
+    r"with # maximum context",
+    r"token limit: #",
+    r"(?:the limit of|cannot exceed) #",
+)
+
+
+def _told(patterns: tuple[re.Pattern[str], ...], message: str) -> int | None:
+    """Return the first figure that is found in the words of an overflow."""
+    match = next((found for pattern in patterns if (found := pattern.search(message))), None)
+    return int(match[match.lastindex or 0].replace(",", "")) if match else None
