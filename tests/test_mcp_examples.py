@@ -19,7 +19,8 @@ from servers.run_server import free_port
 
 import xmlcall
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer, parse_servers
+from xmlcall.hosts.config import parse_servers
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import TextContent, ToolResult
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "mcp"

@@ -45,15 +45,11 @@ if TYPE_CHECKING:
         UsageError as UsageError,
         XmlcallError as XmlcallError,
     )
-    from .hosts.config import (
-        HttpServer as HttpServer,
-        OAuth as OAuth,
-        StdioServer as StdioServer,
-        load_servers as load_servers,
-    )
+    from .hosts.config import load_servers as load_servers
     from .hosts.local import LocalHost as LocalHost
     from .hosts.mcp.host import McpHost as McpHost
     from .hosts.mcp.oauth import SignIn as SignIn
+    from .hosts.server import HttpServer as HttpServer, OAuth as OAuth, StdioServer as StdioServer
     from .parsing.parser import Parser as Parser
     from .parsing.reply import parse as parse, render as render
     from .profiles.profile import Profile as Profile
@@ -94,7 +90,8 @@ _MODULES = {
     ".binding.provenance": "ValueSource provenance",
     ".tools.catalog": "Catalog",
     ".types.completion": "Chunk CompletionRequest Usage",
-    ".hosts.config": "HttpServer OAuth StdioServer load_servers",
+    ".hosts.config": "load_servers",
+    ".hosts.server": "HttpServer OAuth StdioServer",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",
     ".types.events": "CallInReasoning Event Markup ReasoningDelta Repaired TextDelta ToolArgumentDelta ToolCallEnd "
     "ToolCallStart coalesce",

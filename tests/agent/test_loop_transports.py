@@ -9,7 +9,7 @@ from servers.started import demo_server, everything_server
 
 from xmlcall import Answer, CallFinished, CallRejected, McpHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.hosts.config import ServerConfig
+from xmlcall.hosts.server import ServerConfig
 from xmlcall.prompting.results import result_text
 
 Server = Callable[[str], AbstractContextManager[ServerConfig]]

@@ -20,8 +20,8 @@ from xmlcall.agent.rules import allow
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
-from xmlcall.hosts.config import HttpServer
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.server import HttpServer
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.pictures import pictures
 from xmlcall.prompting.results import result_text

@@ -16,9 +16,9 @@ from servers.started import printed_url
 
 from xmlcall.cli import prompt_values
 from xmlcall.cli.prompt_values import PromptValues
-from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
+from xmlcall.hosts.server import StdioServer
 
 SCRIPT = str(Path(__file__).parents[1] / "servers" / "library.py")
 

@@ -11,7 +11,7 @@ from servers.started import demo_server
 
 from xmlcall.cli.mcp_option import servers_given
 from xmlcall.errors import UsageError
-from xmlcall.hosts.config import HttpServer, StdioServer
+from xmlcall.hosts.server import HttpServer, StdioServer
 
 COMMANDS = [
     ("python3 -I tools/weather.py --units c", "weather", "python3", ("-I", "tools/weather.py", "--units", "c")),

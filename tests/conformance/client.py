@@ -16,14 +16,14 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
+from servers.memory_tokens import MemoryTokens
 
 from xmlcall import HttpServer, McpHost, Message, Tool, ToolLoop, render
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostError
-from xmlcall.hosts.config import OAuth
 from xmlcall.hosts.mcp.oauth import SignIn
 from xmlcall.hosts.mcp.requests import ClientFeatures, ElicitAnswer, FormRequest, UrlRequest
-from xmlcall.hosts.mcp.token_store import MemoryTokens
+from xmlcall.hosts.server import OAuth
 
 EXAMPLES: dict[str, Any] = {
     "string": "text",

@@ -9,7 +9,8 @@ import pytest
 
 from xmlcall.cli.servers import described
 from xmlcall.errors import UsageError
-from xmlcall.hosts.config import HttpServer, OAuth, StdioServer, load_servers, parse_servers
+from xmlcall.hosts.config import load_servers, parse_servers
+from xmlcall.hosts.server import HttpServer, OAuth, StdioServer
 
 ENVIRON = {"TOKEN": "s3cret", "HOME": "/home/me", "EMPTY": "", "NESTED": "${TOKEN}", "NEWLINE": "s3cret\n"}
 

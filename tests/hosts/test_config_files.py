@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from xmlcall.errors import UsageError
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer, load_servers, parse_servers
-from xmlcall.hosts.config_env_file import read_env_file
+from xmlcall.hosts.config import load_servers, parse_servers
+from xmlcall.hosts.config_file import read_env_file
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 
 ENVIRON = {"TOKEN": "s3cret", "HOME": "/home/me"}
 

@@ -12,9 +12,9 @@ from jsonschema import Draft202012Validator
 from mcp.server.mcpserver.exceptions import ToolError
 
 from xmlcall.hosts import demo_server as demo
-from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
+from xmlcall.hosts.server import StdioServer
 from xmlcall.types.calls import MISSING, TextContent, Tool
 
 LOWLEVEL = str(Path(__file__).parents[1] / "servers" / "lowlevel.py")

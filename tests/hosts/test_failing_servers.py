@@ -11,12 +11,13 @@ import pytest
 from servers.started import ProcessFiles, printed_url, until
 
 from xmlcall.errors import FailureReason, ToolHostError, ToolHostUnavailable
-from xmlcall.hosts.config import HttpServer, StdioServer
 from xmlcall.hosts.local import LocalHost
-from xmlcall.hosts.mcp import limits, restarts
+from xmlcall.hosts.mcp import host as mcp_host
+from xmlcall.hosts.mcp import limits
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.limits import Flood, TooLarge, lines
 from xmlcall.hosts.router import Router
+from xmlcall.hosts.server import HttpServer, StdioServer
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.results import failure
 from xmlcall.types.calls import TextContent
@@ -28,12 +29,12 @@ MIB = 1 << 20
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits a test can reach at once."""
-    monkeypatch.setattr("xmlcall.hosts.mcp.stdio.LEAVE_SECONDS", 0.2)
-    monkeypatch.setattr("xmlcall.hosts.mcp.stdio.KILL_SECONDS", 0.2)
+    monkeypatch.setattr("xmlcall.hosts.mcp.transport.LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr("xmlcall.hosts.mcp.transport.KILL_SECONDS", 0.2)
     monkeypatch.setattr(limits, "MAX_MESSAGE_BYTES", MIB)
     monkeypatch.setattr("xmlcall.hosts.mcp.transport.MAX_MESSAGE_BYTES", MIB)
     monkeypatch.setattr(limits, "_MAX_UNASKED", 500)
-    monkeypatch.setattr(restarts, "PAUSES", (0.0, 0.05, 0.05, 15.0))
+    monkeypatch.setattr(mcp_host, "PAUSES", (0.0, 0.05, 0.05, 15.0))
 
 
 def stdio(mode: str, directory: Path, *size: str, **fields: Any) -> StdioServer:
@@ -158,12 +159,12 @@ async def test_a_server_that_dies_of_each_call_is_left_alone_and_comes_back(
         with pytest.raises(ToolHostUnavailable, match="left alone"):
             await host.tools()
         assert len(files.pids()) == 4
-        monkeypatch.setattr(restarts, "PAUSES", (0.0,))
+        monkeypatch.setattr(mcp_host, "PAUSES", (0.0,))
         assert len(await host.tools()) == 1
 
 
 async def test_a_router_drops_the_tools_of_a_server_that_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xmlcall.hosts.member.PAUSES", (0.1,))
+    monkeypatch.setattr("xmlcall.hosts.router.PAUSES", (0.1,))
     bad, good = McpHost(stdio("die_in_call", tmp_path)), LocalHost([add], name="good")
     async with Router([bad, good]) as router:
         assert [tool.name for tool in await router.tools()] == ["echo", "add"]
@@ -174,7 +175,7 @@ async def test_a_router_drops_the_tools_of_a_server_that_is_left_alone(tmp_path:
         assert [tool.name for tool in await router.tools()] == ["add"]
         assert any("left alone" in notice for notice in router.notices)
         router.changed.clear()
-        monkeypatch.setattr(restarts, "PAUSES", (0.0,))
+        monkeypatch.setattr(mcp_host, "PAUSES", (0.0,))
         await until(router.changed.is_set, "its return")
         assert [tool.name for tool in await router.tools()] == ["echo", "add"]
 

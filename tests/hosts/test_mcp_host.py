@@ -17,8 +17,8 @@ from servers.started import DEMO, ProcessFiles, demo_server, everything_server, 
 
 from xmlcall.errors import ToolHostError, ToolHostUnavailable
 from xmlcall.hosts.base import Host
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import EmbeddedResource, ImageContent, ResourceLink, TextContent, ToolResult
 
 SERVERS = Path(__file__).parents[1] / "servers"

@@ -14,11 +14,11 @@ from mcp.types.jsonrpc import JSONRPCNotification, JSONRPCRequest, JSONRPCRespon
 from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
-from xmlcall.hosts.config import StdioServer
-from xmlcall.hosts.mcp import restarts
+from xmlcall.hosts.mcp import host as mcp_host
 from xmlcall.hosts.mcp.filter import ORIGINAL, Filter
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.messages import Halves
+from xmlcall.hosts.server import StdioServer
 from xmlcall.types.calls import OtherContent, TextContent
 
 HOSTILE = Path(__file__).parents[1] / "servers" / "hostile.py"
@@ -27,8 +27,8 @@ HOSTILE = Path(__file__).parents[1] / "servers" / "hostile.py"
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """The SDK gives a process 2 s to leave by itself and 2 s more after SIGTERM."""
-    monkeypatch.setattr("xmlcall.hosts.mcp.stdio.LEAVE_SECONDS", 0.2)
-    monkeypatch.setattr("xmlcall.hosts.mcp.stdio.KILL_SECONDS", 0.2)
+    monkeypatch.setattr("xmlcall.hosts.mcp.transport.LEAVE_SECONDS", 0.2)
+    monkeypatch.setattr("xmlcall.hosts.mcp.transport.KILL_SECONDS", 0.2)
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_the_server_is_told(files:
 
 
 async def test_a_server_that_dies_in_a_call(files: ProcessFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarts, "PAUSES", (0.0, 0.05, 15.0))
+    monkeypatch.setattr(mcp_host, "PAUSES", (0.0, 0.05, 15.0))
     async with McpHost(server("die_in_call", files)) as host:
         for _ in range(2):
             with pytest.raises(ToolHostUnavailable) as caught:

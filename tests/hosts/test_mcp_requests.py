@@ -15,7 +15,6 @@ from profiles import covering
 from servers.started import everything_server, printed_url, until
 
 from xmlcall.errors import ToolHostProtocolError, ToolHostUnavailable
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.hosts.mcp import tasks
 from xmlcall.hosts.mcp.callbacks import MAX_ASKED, MAX_LOGGED, MAX_SAMPLE_TOKENS
 from xmlcall.hosts.mcp.form import fields
@@ -29,6 +28,7 @@ from xmlcall.hosts.mcp.requests import (
     SampleRequest,
     UrlRequest,
 )
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import TextContent, ToolResult
 
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")

@@ -16,14 +16,15 @@ import pytest
 from keyring.backends.fail import Keyring as NoKeyring
 from mcp.client.auth import OAuthFlowError
 from servers.guarded import Grants, guarded_server
+from servers.memory_tokens import MemoryTokens
 from servers.run_server import free_port
 
 from xmlcall.errors import ToolHostError, ToolHostUnavailable
-from xmlcall.hosts.config import HttpServer, OAuth
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.loopback import PATH, Loopback
 from xmlcall.hosts.mcp.oauth import SignIn, _check_address, forget
-from xmlcall.hosts.mcp.token_store import MemoryTokens, SystemTokens
+from xmlcall.hosts.mcp.token_store import SystemTokens
+from xmlcall.hosts.server import HttpServer, OAuth
 from xmlcall.types.calls import TextContent
 
 NUMBERS = {"a": 1, "b": 2}

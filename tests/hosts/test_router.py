@@ -11,13 +11,13 @@ import pytest
 from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.errors import ToolHostUnavailable, UsageError
-from xmlcall.hosts import member
+from xmlcall.hosts import router as hosts_router
 from xmlcall.hosts.base import Host, OnProgress
-from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.local import LocalHost
-from xmlcall.hosts.mcp import restarts
+from xmlcall.hosts.mcp import host as mcp_host
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
+from xmlcall.hosts.server import StdioServer
 from xmlcall.types.calls import TextContent, Tool, ToolResult
 
 
@@ -115,7 +115,7 @@ async def test_one_that_fails_costs_a_notice_and_the_others_are_used() -> None:
 
 
 async def test_one_that_fails_is_tried_again_and_its_tools_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(hosts_router, "PAUSES", (0.01, 0.01))
     failing = FakeHost("failing", "y", fails=True)
     async with Router([FakeHost("ready", "x"), failing]) as router:
         await router.tools()
@@ -180,7 +180,7 @@ async def test_a_change_of_any_host_is_a_change() -> None:
 
 
 async def test_a_list_that_fails_later_leaves_out_that_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(member, "PAUSES", (0.01,))
+    monkeypatch.setattr(hosts_router, "PAUSES", (0.01,))
     hosts = [FakeHost("a", "x"), FakeHost("b", "y")]
     async with Router(hosts) as router:
         await router.tools()
@@ -241,7 +241,7 @@ async def test_all_processes_are_gone_when_the_block_ends(tmp_path: Path) -> Non
 async def test_one_good_server_among_one_that_ends_one_that_hangs_and_one_that_comes_up_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "PAUSES", (0.2,))
+    monkeypatch.setattr(hosts_router, "PAUSES", (0.2,))
     files, allowed = ProcessFiles(tmp_path), tmp_path / "allowed"
     late = hostile("late", "when_allowed", files, ALLOWED=str(allowed))
     hosts = [LocalHost([calculator]), hostile("exit", "exit", files), hostile("hang", "hang", files), late]
@@ -260,7 +260,7 @@ async def test_one_good_server_among_one_that_ends_one_that_hangs_and_one_that_c
 
 
 async def test_a_server_that_dies_is_left_out_with_a_notice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(restarts, "PAUSES", (0.0, 0.05, 15.0))
+    monkeypatch.setattr(mcp_host, "PAUSES", (0.0, 0.05, 15.0))
     files = ProcessFiles(tmp_path)
     async with Router([LocalHost([calculator]), hostile("once", "once", files)]) as router:
         assert "echo" in [tool.name for tool in await router.tools()]

@@ -12,12 +12,11 @@ from servers.raw_http import Answer, Request, raw_http, reply
 from servers.started import DEMO, ProcessFiles, everything_server, printed_url
 
 from xmlcall.errors import ToolHostError, ToolHostProtocolError
-from xmlcall.hosts.base import Host
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
+from xmlcall.hosts.base import Host, ServingHost
 from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
-from xmlcall.hosts.served import ServingHost
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import EmbeddedResource, TextContent, ToolResult
 from xmlcall.types.served import Completion, PromptMessage, PromptText, Resource, ResourceTemplate
 

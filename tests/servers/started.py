@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 
 from .node import node_server
 from .run_server import free_port

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..errors import ToolHostError
+from ..hosts.base import Served
 from ..hosts.router import Router
-from ..hosts.served import Served
 from ..prompting.format import PromptFormat
 from ..prompting.grades import free_name
 from ..prompting.results import resource_list

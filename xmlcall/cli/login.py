@@ -3,7 +3,7 @@
 import argparse
 
 from ..errors import UsageError
-from ..hosts.config import HttpServer
+from ..hosts.server import HttpServer
 from .exits import OK, complain, run_async
 from .mcp_option import servers_given
 from .options import add_mcp_option

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..hosts.config import HttpServer
+from ..hosts.server import HttpServer
 from .exits import OK, complain, run_async
 from .login import chosen_server
 from .options import add_mcp_option

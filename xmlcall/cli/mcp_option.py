@@ -15,8 +15,9 @@ from pathlib import Path, PurePath
 from urllib.parse import urlsplit
 
 from ..errors import UsageError
-from ..hosts.config import HttpServer, ServerConfig, StdioServer, load_servers
+from ..hosts.config import load_servers
 from ..hosts.config_file import SUFFIXES
+from ..hosts.server import HttpServer, ServerConfig, StdioServer
 from .exits import complain
 
 __all__ = ["FORMS", "servers_given"]

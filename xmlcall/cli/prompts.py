@@ -4,8 +4,8 @@ import argparse
 from collections.abc import Mapping, Sequence
 
 from ..errors import UsageError
+from ..hosts.base import Served
 from ..hosts.router import Router
-from ..hosts.served import Served
 from ..prompting.results import result_text
 from ..types.calls import ToolResult
 from ..types.served import Prompt, PromptMessage

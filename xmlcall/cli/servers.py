@@ -8,11 +8,10 @@ from contextlib import asynccontextmanager
 from typing import Literal
 
 from ..errors import UsageError
-from ..hosts.base import Host
-from ..hosts.config import ServerConfig, StdioServer
+from ..hosts.base import Host, Served
 from ..hosts.mcp.requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
-from ..hosts.served import Served
+from ..hosts.server import ServerConfig, StdioServer
 from .exits import complain
 from .mcp_option import servers_given
 from .plain import visible

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ..errors import ToolHostError, UsageError
-from ..hosts.config import HttpServer, ServerConfig
+from ..hosts.server import HttpServer, ServerConfig
 from .exits import complain
 from .lines import LineReader, is_interactive
 from .plain import visible

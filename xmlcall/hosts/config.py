@@ -1,22 +1,23 @@
-"""Read the configuration of servers that other MCP clients use.
+"""From the configuration that other MCP clients use to servers.
 
-The spellings of Claude, Cursor, VS Code, Cline, Roo, Windsurf, Gemini CLI, Codex, goose and Continue are accepted; the tables
-are in `config_file` and `config_entry`. Loading a file runs nothing; opening its servers does.
+The spellings of Claude, Cursor, VS Code, Cline, Roo, Windsurf, Gemini CLI, Codex, goose and Continue are accepted; `config_file`
+finds the entries in a file, what is in an entry is read here. Loading a file runs nothing; opening its servers does.
 """
 
+import json
 import logging
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from ..errors import UsageError
-from .config_entry import EntryReader
-from .config_file import entries_in
-from .config_variables import Variables
+from .config_file import Variables, entries_in, outline, read_env_file
 from .server import DEFAULT_TIMEOUT, HttpServer, OAuth, ServerConfig, StdioServer
 
-__all__ = ["DEFAULT_TIMEOUT", "HttpServer", "OAuth", "ServerConfig", "StdioServer", "load_servers", "parse_servers"]
+__all__ = ["load_servers", "parse_servers"]
 
 log = logging.getLogger(__name__)
 
@@ -77,3 +78,369 @@ def parse_servers(
     for note in (*(f"{error}; this server is left out" for error in failed), *notes):
         tell(note)
     return found
+
+
+# -- from one entry to a server: the spellings of many clients, checked; every message names server.field --------------
+# Messages and `repr` never show a value that came out of a variable: it may be a secret. Where an entry limits what a server may
+# do and it cannot be told how, that is said, and the server is used.
+
+
+Transport = Literal["stdio", "http", "sse", "either"]
+
+# In small letters, and without what stands between words.
+_TRANSPORTS: Final[dict[str, Transport]] = {
+    "stdio": "stdio",
+    "local": "stdio",
+    "command": "stdio",
+    "http": "http",
+    "https": "http",
+    "httpstream": "http",
+    "streamable": "http",
+    "streamablehttp": "http",
+    "streaminghttp": "http",
+    "remote": "either",
+    "sse": "sse",
+    "httpsse": "sse",
+}
+# Our name -> the spellings of the clients. What is not listed lands in `extra`.
+_SPELLINGS: Final = {
+    "type": ("type", "transport", "transportType"),
+    "url": ("url", "serverUrl", "serverURL", "httpUrl", "baseUrl", "uri"),
+    "auto_approve": ("autoApprove", "alwaysAllow"),
+    "include_tools": ("includeTools", "include_tools", "tools", "allowedTools", "enabledTools", "enabled_tools"),
+    "exclude_tools": ("excludeTools", "exclude_tools", "excludedTools", "disabledTools", "disabled_tools", "blockedTools"),
+    "roots": ("roots",),
+    "command": ("command", "cmd"),
+    "args": ("args",),
+    "env": ("env", "envs", "environment"),
+    "env_file": ("envFile", "env_file"),
+    "passed_on": ("env_vars", "env_keys"),
+    "cwd": ("cwd",),
+    "headers": ("headers", "http_headers"),
+    "header_variables": ("env_http_headers",),
+    "token_variable": ("bearer_token_env_var",),
+    "oauth": ("oauth", "auth"),
+    "timeout": ("timeout",),
+    "seconds": ("tool_timeout_sec",),
+    "disabled": ("disabled",),
+    "enabled": ("enabled", "isActive"),
+    "trust": ("trust",),
+}
+_KNOWN: Final = {spelling: ours for ours, spellings in _SPELLINGS.items() for spelling in spellings}
+_FLAGS: Final = {"true": True, "false": False, 1: True, 0: False}
+# What says as little as null: the empty fields of a form, and empty maps as languages without maps write them.
+_EMPTY: Final[dict[str, tuple[Any, ...]]] = {
+    **dict.fromkeys(("type", "url", "cwd", "env_file", "timeout"), ("",)),
+    **dict.fromkeys(("env", "headers", "oauth"), ("", [])),
+    "args": ("", {}),
+}
+# How keys are called that limit what a server may do.
+_RESTRICTS: Final = re.compile(
+    r"allow|approv|block|deny|disable|enable|exclude|filter|forbid|include|permission|read_?only|restrict|sandbox|tools",
+    re.IGNORECASE,
+)
+_MAX_MILLISECONDS: Final = 1e10  # 115 days
+_LEAST_MILLISECONDS: Final = 1000
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SPACE: Final = re.compile(r"\s")
+
+
+class EntryReader:
+    """Reads one server's entry.
+
+    Attributes:
+        notes: what of the entry is not obeyed, a sentence each.
+    """
+
+    def __init__(self, name: str, entry: Any, variables: Variables, source: str) -> None:
+        self.name, self.notes, self._variables, self._source = name, list[str](), variables, source
+        if not name:
+            raise UsageError(f"{source}: a server has an empty name")
+        if not isinstance(entry, dict):
+            raise self._wrong("", "an object", entry)
+        given = {str(key): value for key, value in _flat(entry).items() if not _is_nothing(str(key), value)}
+        if given.get("command") == "" and any(_KNOWN.get(key) == "url" for key in given):
+            del given["command"]
+        self._keys: dict[str, str] = {}  # our name -> as written, for messages
+        for written, value in given.items():
+            first = self._keys.setdefault(_KNOWN[written], written) if written in _KNOWN else written
+            if first != written and given[first] != value:
+                raise UsageError(f"{source}: {name}.{written} and {name}.{first} mean the same; keep one")
+        self._entry = {_KNOWN.get(key, key): value for key, value in given.items()}
+        self._extra = {key: value for key, value in given.items() if key not in _KNOWN}
+
+    def enabled(self) -> bool:
+        """Tell whether the server is to be used; asked before variables are expanded, as those of a disabled one may be unset."""
+        return self._flag("enabled", default=True) and not self._flag("disabled", default=False)
+
+    def server(self) -> ServerConfig:
+        """Return the server."""
+        transport = self._transport()
+        common: dict[str, Any] = {
+            "name": self.name,
+            "timeout": self._timeout(),
+            "include_tools": self._tools("include_tools", default=("*",)),
+            "exclude_tools": self._tools("exclude_tools"),
+            "auto_approve": self._auto_approve(),
+            "roots": tuple(self._folder(path) for path in self._strings("roots")),
+            "trust": self._flag("trust", default=False),
+            "extra": self._extra,
+        }
+        for key, value in self._extra.items():
+            if value and _RESTRICTS.search(key):
+                self._note(key, "xmlcall does not know what it limits, and does not obey it")
+        if transport == "stdio":
+            return self._process(common)
+        return HttpServer(url=self._url(), headers=self._headers(), transport=transport, oauth=self._oauth(), **common)
+
+    def _process(self, common: dict[str, Any]) -> StdioServer:
+        if "oauth" in self._entry and self._oauth() is not None:
+            raise UsageError(
+                f'{self._where("oauth")}: only servers with a "url" are signed in to; give secrets to this one by "env"'
+            )
+        args = tuple(self._expand(value, "args", may_be_bare=not _SPACE.search(value)) for value in self._args())
+        cwd = self._path("cwd") if "cwd" in self._entry else None
+        command = self._path("command")
+        return StdioServer(command=command, args=args, shown=self._shown(), env=self._env(), cwd=cwd, **common)
+
+    def _shown(self) -> tuple[str, ...]:
+        """Return the command line without what comes out of the environment."""
+        command, *args = (self._variables.shown(text, self._source) for text in (self._entry["command"], *self._args()))
+        return (self._variables.path(command), *args)
+
+    def _args(self) -> tuple[str, ...]:
+        value = self._entry.get("args", [])
+        return self._texts("args", [_scalar(item) for item in value] if isinstance(value, list) else value)
+
+    def _env(self) -> dict[str, str]:
+        """Read the variables of a process: those of its file, those that are passed on, and its own, the last of which hold."""
+        found: dict[str, str] = {}
+        if "env_file" in self._entry:
+            path = os.path.join(self._variables.workspace(), self._path("env_file"))
+            found |= read_env_file(path, self._where("env_file"))
+        passed_on = ((name, self._variables.get(name)) for name in self._strings("passed_on"))
+        return found | {name: value for name, value in passed_on if value is not None} | self._mapping("env")
+
+    def _transport(self) -> Transport:
+        if "type" not in self._entry:
+            if ("command" in self._entry) == ("url" in self._entry):
+                raise UsageError(f'{self._source}: {self.name}: expected either "command" or "url", got {outline(self._entry)}')
+            return "stdio" if "command" in self._entry else "either"
+        written = self._entry["type"]
+        transport = _TRANSPORTS.get(re.sub(r"[\s_+/-]", "", written[:60]).lower()) if isinstance(written, str) else None
+        if transport is None:
+            shown = json.dumps(written[:60]) if isinstance(written, str) else outline(written)
+            raise UsageError(f'{self._where("type")}: expected one of "stdio", "http", "sse", got {shown}')
+        return transport
+
+    def _url(self) -> str:
+        url = self._text("url")
+        try:
+            parts = urlsplit(url)
+            usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0 and not _CONTROL.search(url)
+        except ValueError:
+            usable = False
+        if not usable:
+            raise UsageError(f"{self._where('url')}: expected a URL that starts with http:// or https:// and names a host")
+        return url
+
+    def _headers(self) -> dict[str, str]:
+        """Read headers; white space around a value is no part of it (RFC 9110, 5.5), and tokens from files end in a newline."""
+        given = self._mapping("headers")
+        for name, variable in self._mapping("header_variables").items():
+            given[name] = self._variables.variable(variable, self._where("header_variables", name))
+        if "token_variable" in self._entry:
+            token = self._variables.variable(self._text("token_variable"), self._where("token_variable"))
+            given["Authorization"] = f"Bearer {token.strip()}"
+        headers = {name: value.strip() for name, value in given.items()}
+        for name, value in headers.items():
+            if _CONTROL.search(name + value) or not name.isascii() or not name:
+                raise UsageError(f"{self._where('headers')}.{name!r:.40}: a header cannot hold control characters")
+        return headers
+
+    def _oauth(self) -> OAuth | None:
+        """Read `oauth` (as in Claude Code) or `auth` (Cursor's object, FastMCP's word "oauth")."""
+        value = self._entry.get("oauth", {})
+        if value == "oauth" or value is True:
+            return OAuth()
+        if value is False:
+            return None
+        if not isinstance(value, dict):
+            raise self._wrong("oauth", 'an object, "oauth", true or false (a token belongs into "headers")', value)
+        return read_oauth(value, self._where("oauth"), self._variables, self.notes)
+
+    def _timeout(self) -> float:
+        """Read the timeout: milliseconds as in most clients; what is below 1000 can only be seconds, as Cline and Roo mean."""
+        key = "seconds" if "seconds" in self._entry else "timeout"
+        if key not in self._entry:
+            return DEFAULT_TIMEOUT
+        value = self._entry[key]
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MAX_MILLISECONDS:
+            raise self._wrong(key, f"a positive number of {'seconds' if key == 'seconds' else 'milliseconds'}", value)
+        return float(value) if key == "seconds" or value < _LEAST_MILLISECONDS else value / 1000
+
+    def _flag(self, key: str, default: bool) -> bool:
+        value = self._entry.get(key, default)
+        if isinstance(value, str | int) and not isinstance(value, bool):
+            value = _FLAGS.get(value.strip().lower() if isinstance(value, str) else value, value)
+        if not isinstance(value, bool):
+            raise self._wrong(key, "true or false", value)
+        return value
+
+    def _text(self, key: str) -> str:
+        value = self._entry.get(key)
+        if not isinstance(value, str) or not value:
+            raise self._wrong(key, "a string", value)
+        return self._expand(value, key, may_be_bare=True)
+
+    def _path(self, key: str) -> str:
+        return self._variables.path(self._text(key))
+
+    def _tools(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Read names of tools; one in a string is one, and of anything else than a list it is said that it is not obeyed."""
+        value, written = self._entry.get(key), self._keys.get(key, "")
+        if isinstance(value, dict):
+            self._note(written, "it is not a list of names, and is not obeyed")
+            return default
+        if isinstance(value, str) and written in ("tools", "allowedTools"):
+            return (value,)
+        return self._strings(key, default)
+
+    def _auto_approve(self) -> tuple[str, ...]:
+        """Read what is not obeyed anyhow, so that nothing of it is a reason to refuse the server."""
+        value = self._entry.get("auto_approve")
+        return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+    def _strings(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        return self._texts(key, self._entry.get(key, list(default)))
+
+    def _texts(self, key: str, value: Any) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise self._wrong(key, "a list of strings", value)
+        return tuple(value)
+
+    def _folder(self, path: str) -> str:
+        return self._variables.folder(self._expand(path, "roots"))
+
+    def _mapping(self, key: str) -> dict[str, str]:
+        value = self._entry.get(key, {})
+        if not isinstance(value, dict):
+            raise self._wrong(key, "an object of strings", value)
+        given = {str(name): _scalar(item) for name, item in value.items() if item is not None}
+        for name, item in given.items():
+            if not isinstance(item, str):
+                raise self._wrong(key, "a string", item, name)
+        return {name: self._expand(item, key, name, may_be_bare=True) for name, item in given.items()}
+
+    def _expand(self, text: str, key: str, name: str = "", *, may_be_bare: bool = False) -> str:
+        return self._variables.expand(text, self._where(key, name), may_be_bare=may_be_bare)
+
+    def _note(self, written: str, what: str) -> None:
+        self.notes.append(f"{self._source}: {self.name}.{written[:60]}: {what}")
+
+    def _where(self, key: str, name: str = "") -> str:
+        written = self._keys.get(key, key)
+        return f"{self._source}: " + ".".join(part for part in (self.name, written, name) if part)
+
+    def _wrong(self, key: str, expected: str, value: Any, name: str = "") -> UsageError:
+        where = self._where(key, name) if key else f"{self._source}: {self.name}"
+        return UsageError(f"{where}: expected {expected}, got {outline(value)}")
+
+
+def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Bring up what some clients write one level below: commands as objects and lists, a transport as an object, headers."""
+    found = dict(entry)
+    command, transport, options = found.get("command"), found.get("transport"), found.get("requestOptions")
+    if isinstance(command, dict) and "path" in command:
+        found |= {key: value for key, value in command.items() if key != "path"} | {"command": command["path"]}
+    if isinstance(command, list) and command and "args" not in found:
+        found |= {"command": command[0], "args": command[1:]}
+    if isinstance(transport, dict):
+        del found["transport"]
+        found = transport | found
+    if isinstance(options, dict) and "headers" not in found:
+        found["headers"] = options.get("headers")
+    return found
+
+
+def _is_nothing(key: str, value: Any) -> bool:
+    return value is None or value in _EMPTY.get(_KNOWN.get(key, key), ())
+
+
+def _scalar(value: Any) -> Any:
+    """Write a number or a truth value as JSON does, which a person meant as a text; anything else stays."""
+    return json.dumps(value) if isinstance(value, bool | int | float) else value
+
+
+# -- the key oauth of an entry: what is known beforehand for signing in ------------------------------------------------
+
+
+# The spellings of Claude Code; those in capitals are Cursor's.
+_OAUTH_SPELLINGS: Final = {
+    "clientId": "client_id",
+    "client_id": "client_id",
+    "CLIENT_ID": "client_id",
+    "clientSecret": "client_secret",
+    "client_secret": "client_secret",
+    "CLIENT_SECRET": "client_secret",
+    "clientMetadataUrl": "client_metadata_url",
+    "callbackPort": "callback_port",
+    "scopes": "scopes",
+    "scope": "scopes",
+    "issuer": "issuer",
+    "grantType": "grant",
+    "privateKey": "private_key",
+    "signingAlgorithm": "signing_algorithm",
+}
+_GRANTS: Final = ("authorization_code", "client_credentials")
+
+
+def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: list[str]) -> OAuth | None:
+    """Read the object.
+
+    Args:
+        value: as it stands in the file; null or "" in it say that nothing is given, keys that are not known are passed over.
+    """
+    enabled = value.get("enabled")
+    if enabled is not None and not isinstance(enabled, bool):
+        raise _wrong_oauth(f"{where}.enabled", "true or false", enabled)
+    if enabled is False:
+        return None
+    given = {str(key): item for key, item in value.items() if item not in (None, "") and key != "enabled"}
+    if unknown := [key[:60] for key in given if key not in _OAUTH_SPELLINGS]:
+        notes.append(f"{where}: passed over {', '.join(unknown[:8])}: known are {', '.join(_OAUTH_SPELLINGS)}")
+    oauth = OAuth(
+        **{
+            _OAUTH_SPELLINGS[key]: _oauth_value(key, given[key], f"{where}.{key}", variables)
+            for key in given
+            if key in _OAUTH_SPELLINGS
+        }
+    )
+    is_whole = oauth.client_id and oauth.issuer and (oauth.client_secret or oauth.private_key)
+    if oauth.grant == "client_credentials" and not is_whole:
+        raise UsageError(f"{where}: client_credentials need clientId, issuer, and clientSecret or privateKey")
+    return oauth
+
+
+def _oauth_value(key: str, value: Any, where: str, variables: Variables) -> Any:
+    if _OAUTH_SPELLINGS[key] == "scopes":
+        words = value.split() if isinstance(value, str) else value
+        if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+            raise _wrong_oauth(where, "a string or a list of strings", value)
+        return tuple(words)
+    if key == "callbackPort":
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
+            raise _wrong_oauth(where, "a port", value)
+        return value
+    if not isinstance(value, str) or not value:
+        raise _wrong_oauth(where, "a string", value)
+    text = variables.expand(value, where, may_be_bare=True)
+    if key == "grantType" and text not in _GRANTS:
+        raise UsageError(f"{where}: expected one of {', '.join(_GRANTS)}, got {text[:40]!r}")
+    if key == "clientMetadataUrl" and not (text.startswith("https://") and urlsplit(text).path.strip("/")):
+        raise UsageError(f"{where}: expected an address that starts with https:// and has a path")
+    return text
+
+
+def _wrong_oauth(where: str, expected: str, value: Any) -> UsageError:
+    return UsageError(f"{where}: expected {expected}, got {outline(value)}")

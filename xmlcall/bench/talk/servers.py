@@ -21,7 +21,7 @@ from typing import Final
 import filelock
 
 from ...errors import UsageError
-from ...hosts.config import StdioServer
+from ...hosts.server import StdioServer
 from ...models.sources import scratch_folder
 from ..data import folder
 from .node import node_program, npm_install

@@ -8,22 +8,25 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Awaitable, Iterator
+from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
+from mcp import MCPError
 from mcp import types as mcp
 from mcp.client.session import ClientRequestContext
+from pydantic import ValidationError
 
 from ...errors import XmlcallError
 from ...schema.mending import mended
 from ...types.calls import Message
 from .form import problems, unusable, with_defaults
 from .patience import CallPatience
-from .requests import ClientFeatures, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
+from .requests import ClientFeatures, Elicit, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
-__all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls", "elicitation_of"]
+__all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls", "elicitation_of", "visited"]
 
 MAX_ASKED: Final = {"elicit": 20, "sample": 10}
 """How often a server may ask during one call."""
@@ -235,3 +238,37 @@ def _sampled(reply: SampleReply) -> mcp.CreateMessageResult:
     return mcp.CreateMessageResult(
         role="assistant", content=content, model=reply.model, stop_reason=_STOP_REASONS.get(reply.finish_reason)
     )
+
+
+# -- addresses that a person has to visit before a call: the error -32042 (MCP 2025-11-25) -----------------------------
+# The server says by this error that it has not done the request, and why. Each address is shown to the person as in an
+# elicitation; if they agree to all of them and are done there, the call is made once more. A second such error is the answer.
+
+
+_MOST: Final = 5  # addresses for one call
+
+
+async def visited(server: str, error: MCPError, calls: Calls, elicit: Elicit | None) -> bool:
+    """Ask the person to visit what a server wants visited; say whether the call may be made again."""
+    requests = list(_requests(server, error))
+    if elicit is None or not 0 < len(requests) <= _MOST or not all(isinstance(each, UrlRequest) for each in requests):
+        return False
+    for request in requests:
+        assert isinstance(request, UrlRequest)
+        if calls.refusal("elicit"):
+            return False
+        answer = await calls.during(elicit(replace(request, is_awaited=True)))
+        if answer is None or answer.action != "accept":
+            return False
+    return True
+
+
+def _requests(server: str, error: MCPError) -> Iterator[object]:
+    """Yield the requests of an error; what is none, or has an address that must not be visited, is something else."""
+    data = error.data if error.code == mcp.URL_ELICITATION_REQUIRED and isinstance(error.data, dict) else {}
+    wanted = data.get("elicitations")
+    for each in wanted if isinstance(wanted, list) else ():
+        try:
+            yield elicitation_of(server, mcp.ElicitRequestURLParams.model_validate(each))
+        except ValidationError:
+            yield None

@@ -21,7 +21,7 @@ from mcp import types as mcp
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from ..config import ServerConfig
+from ..server import ServerConfig
 from .callbacks import Callbacks, Calls
 from .filter import Filter, filtered
 from .oauth import SignIn

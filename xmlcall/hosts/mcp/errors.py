@@ -14,7 +14,7 @@ from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, PARSE_ERROR
 from pydantic import ValidationError
 
 from ...errors import FailureReason, ToolHostError, ToolHostProtocolError, ToolHostUnavailable
-from ..config import HttpServer, ServerConfig, StdioServer
+from ..server import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
 from .limits import HttpTrouble, TooLarge
 from .messages import UnreadableAnswer

@@ -4,19 +4,20 @@
         await host.tools()
         await host.call("calculator", {"operation": "add", "a": 1, "b": 2})
 
-What the SDK leaves to its user is done here and in the `mcp_*` modules: one bad tool does not hide the others, a connection
+What the SDK leaves to its user is done here and in the modules beside this: one bad tool does not hide the others, a connection
 belongs to a task of its own, every wait has a limit, lists are bounded, and every failure becomes one sentence.
 
-A server that has died is started again by the next request, the more often it died the later (`restarts.py`); so is one that has
+A server that has died is started again by the next request, the more often it died the later; so is one that has
 not answered three requests in a row. A call during which the server died is not repeated, for it is not known whether the tool
 ran, unless the configuration trusts the server and the server says that the tool may run twice. A list, and a request that the
 server refused because it had forgotten the session, is repeated once.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 from mcp import Client, MCPError
 from mcp import types as mcp
@@ -25,7 +26,8 @@ from mcp.shared.dispatcher import ProgressFnT
 from ...errors import ToolHostError, ToolHostUnavailable
 from ...types.calls import Tool, ToolResult
 from ..base import OnProgress, OnTask, TaskResult
-from ..config import ServerConfig
+from ..server import ServerConfig
+from .callbacks import visited
 from .connection import Connection
 from .errors import (
     Repeatable,
@@ -41,14 +43,11 @@ from .errors import (
 from .filter import ORIGINAL
 from .messages import sendable
 from .oauth import SignIn
-from .paging import pages
 from .patience import CallPatience
 from .plain_text import INSTRUCTIONS, plain_text
 from .requests import NO_FEATURES, ClientFeatures
-from .restarts import LONGEST_WAIT, Restarts
-from .served import McpServed
+from .served import McpServed, pages
 from .tasks import call_as_task, result_of_task
-from .url_visits import visited
 from .wire import cut_result, requires_task, result_from_mcp
 
 __all__ = ["McpHost"]
@@ -384,3 +383,37 @@ def _may_run_twice(tool: Tool) -> bool:
 def _tool(tool: dict[str, Any]) -> Tool:
     schema = tool.get("outputSchema")
     return Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})
+
+
+# -- when a server that has died is started again ------------------------------------------------------------------------
+
+PAUSES: Final = (0.0, 1.0, 4.0, 15.0, 60.0)
+"""Seconds before a start, after the first, second ... death in a row; the last one repeats."""
+
+LONGEST_WAIT: Final = 5.0
+"""Seconds that a request waits for a start, or for a server that is busy; where it would be longer, the request fails at once."""
+
+
+class Restarts:
+    """Counts the deaths of a server between two calls that it answered. Answering a list is not enough: many die of a call."""
+
+    def __init__(self) -> None:
+        self.deaths = 0
+        self._died_at = 0.0
+
+    def died(self) -> None:
+        """Count a connection that ended by itself, or could not be opened."""
+        self.deaths += 1
+        self._died_at = time.monotonic()
+
+    def answered(self) -> None:
+        """Forget the deaths: a call was answered."""
+        self.deaths = 0
+
+    @property
+    def wait(self) -> float:
+        """Seconds until the server may be started again."""
+        if not self.deaths:
+            return 0.0
+        pause = PAUSES[min(self.deaths, len(PAUSES)) - 1]
+        return max(0.0, self._died_at + pause - time.monotonic())

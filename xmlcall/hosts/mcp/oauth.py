@@ -33,10 +33,9 @@ from mcp.shared.auth import AuthorizationCodeResult, OAuthClientMetadata
 from pydantic import ValidationError
 
 from ...addresses import is_inside
-from ..config import HttpServer, OAuth
-from .kept_sign_in import KeptSignIn, key_of
+from ..server import HttpServer, OAuth
 from .loopback import Loopback
-from .token_store import SystemTokens, TokenStore
+from .token_store import KeptSignIn, SystemTokens, TokenStore, key_of
 
 __all__ = ["Ask", "SignIn", "SignInLog", "authorization", "forget", "kept_in_file", "wants_sign_in"]
 

@@ -1,31 +1,249 @@
-"""What an MCP server has beside tools, by the requests of its host: each has a limit of time and fails in one sentence."""
+"""What an MCP server has beside tools, resources and prompts; each request has a limit of time and fails in one sentence.
+
+Of MCP 2025-11-25 and 2026-07-28. Nothing is kept between requests, so nothing has to be listed again when a server says that its
+list has changed.
+"""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from mcp import Client, MCPError
+from mcp import types as mcp
+from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost
+from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
-from ...types.calls import ToolResult
-from ...types.served import Completion, Listing, Prompt, PromptText, Resource, ResourceTemplate
-from ..config import ServerConfig
-from ..served import NO_ARGUMENTS
+from ...types.calls import EmbeddedResource, ToolResult
+from ...types.served import Completion, Listing, Prompt, PromptArgument, PromptMessage, PromptText, Resource, ResourceTemplate
+from ..base import NO_ARGUMENTS
+from ..server import ServerConfig
 from .connection import Connection
 from .errors import is_lost, request_error, timeout_error
-from .paging import Original, listed
-from .prompts import completion_from_mcp, prompt_from_mcp, prompt_text_from_mcp, reference_to
-from .resources import contents_read, resource_from_mcp, template_from_mcp, updates
+from .wire import ROLES, content_from_mcp, contents_from_mcp, cut_result, string_in
 
-__all__ = ["McpServed"]
+__all__ = ["McpServed", "pages"]
+
+# -- lists in pages: a server may repeat cursors, make up new ones for ever, or list without end ------------------------
+
+MAX_PAGES: Final = 100
+MAX_ITEMS: Final = 10_000
+
+T = TypeVar("T")
+
+Original = Callable[[Mapping[str, Any] | None], dict[str, Any]]
+"""Returns an answer as it came, by the `_meta` of what the SDK was given in its place; raises if it is no complete answer."""
+
+
+class Page(Protocol):
+    """What the SDK returns for a page."""
+
+    @property
+    def meta(self) -> Mapping[str, Any] | None:
+        """Carries the original."""
+
+
+P = TypeVar("P", bound=Page)
+
+
+async def listed(
+    fetch: Callable[..., Awaitable[Page]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
+) -> Listing[T]:
+    """List all that a server has of a kind.
+
+    Args:
+        fetch: a method of the SDK's `Client` that lists; gives a page, by its `cursor`.
+    """
+    items: list[T] = []
+    notices: list[str] = []
+    broken = 0
+    async for _, page in pages(fetch, original, notices):
+        entries = page.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            item = read(entry) if isinstance(entry, Mapping) else None
+            if item is None:
+                broken += 1
+            else:
+                items.append(item)
+        if len(items) > MAX_ITEMS:
+            notices.append(f"Listing stopped: there are more than {MAX_ITEMS:,} {key}.")
+            break
+    if broken:
+        notices.append(f"{broken} of its {key} were left out: they lack what MCP asks for.")
+    return Listing(items=tuple(items[:MAX_ITEMS]), notices=tuple(notices))
+
+
+async def pages(
+    fetch: Callable[..., Awaitable[P]], original: Original, notices: list[str]
+) -> AsyncIterator[tuple[P, dict[str, Any]]]:
+    """Yield the pages of a list: as the SDK read them, and as they came.
+
+    Args:
+        notices: gets a sentence if the list was not read to its end.
+    """
+    cursor: str | None = None
+    seen: set[str] = set()
+    for _ in range(MAX_PAGES):
+        answer = await fetch(cursor=cursor)
+        page = original(answer.meta)
+        yield answer, page
+        cursor = page.get("nextCursor")
+        if not isinstance(cursor, str):  # "" is a cursor like any other
+            return
+        if cursor in seen:
+            notices.append("Listing stopped: the server repeats a page.")
+            return
+        seen.add(cursor)
+    notices.append(f"Listing stopped after {MAX_PAGES} pages.")
+
+
+# -- resources ---------------------------------------------------------------------------------------------------------
+# Nothing is kept between requests, so nothing has to be listed again when a server says that its list has changed.
+
+
+MAX_CONTENTS: Final = 1000
+
+
+def resource_from_mcp(entry: Mapping[str, Any]) -> Resource | None:
+    """Read an entry of `resources/list`; None if it has no address."""
+    if not (uri := string_in(entry, "uri")):
+        return None
+    size = entry.get("size")
+    has_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return Resource(uri=uri, size=size if has_size else None, **_described(entry))
+
+
+def template_from_mcp(entry: Mapping[str, Any]) -> ResourceTemplate | None:
+    """Read an entry of `resources/templates/list`; None if it has no address."""
+    uri = string_in(entry, "uriTemplate")
+    return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
+
+
+def _described(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {"mime_type": string_in(entry, "mimeType")} | {key: string_in(entry, key) for key in ("name", "title", "description")}
+
+
+def contents_read(answer: Mapping[str, Any], limit: int) -> ToolResult:
+    """Read an answer to `resources/read`, as the result of a tool that reads: it is shown and bounded as one."""
+    entries = answer.get("contents")
+    found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
+    contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
+    return cut_result(ToolResult(content=contents), limit)
+
+
+async def updates(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
+    """Have the server tell when a resource has changed, until the connection has ended or the server ends it."""
+    client = connection.client
+    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+        told = _listened(client, uri, limit)
+    else:
+        told = _subscribed(connection, uri, limit)
+    async with aclosing(told) as events:
+        async for event in events:
+            yield event
+
+
+async def _listened(client: Client, uri: str, limit: float) -> AsyncGenerator[None]:
+    listening = client.listen(resource_subscriptions=[uri])
+    async with asyncio.timeout(limit) as patience, listening as subscription:
+        patience.reschedule(None)
+        with contextlib.suppress(SubscriptionLost):
+            async for event in subscription:
+                if isinstance(event, ResourceUpdated):
+                    yield
+
+
+async def _subscribed(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
+    """Subscribe as before 2026-07-28; what is told comes unasked, and the connection passes it on."""
+    session = connection.client.session
+    updated = asyncio.Event()
+    with connection.watched(uri, updated):
+        subscribe = mcp.SubscribeRequest(params=mcp.SubscribeRequestParams(uri=uri))
+        await session.send_request(subscribe, mcp.EmptyResult, request_read_timeout_seconds=limit)
+        try:
+            while not connection.closed:
+                await updated.wait()
+                updated.clear()
+                if not connection.closed:
+                    yield
+        finally:
+            if not connection.closed:
+                unsubscribe = mcp.UnsubscribeRequest(params=mcp.UnsubscribeRequestParams(uri=uri))
+                with contextlib.suppress(MCPError, TimeoutError):
+                    await session.send_request(unsubscribe, mcp.EmptyResult, request_read_timeout_seconds=limit)
+
+
+# -- prompts and completion --------------------------------------------------------------------------------------------
+
+
+MAX_MESSAGES: Final = 1000
+MAX_VALUES: Final = 100
+"""Of a completion (MCP 2025-11-25, completion: MUST)."""
+
+
+def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
+    """Read an entry of `prompts/list`; None if it has no name."""
+    if not (name := string_in(entry, "name")):
+        return None
+    arguments = entry.get("arguments")
+    return Prompt(
+        name=name,
+        title=string_in(entry, "title"),
+        description=string_in(entry, "description"),
+        arguments=tuple(map(_argument, filter(_is_named, arguments))) if isinstance(arguments, list) else (),
+    )
+
+
+def _is_named(argument: Any) -> bool:
+    return isinstance(argument, Mapping) and bool(string_in(argument, "name"))
+
+
+def _argument(argument: Mapping[str, Any]) -> PromptArgument:
+    description = string_in(argument, "description")
+    return PromptArgument(name=argument["name"], description=description, required=argument.get("required") is True)
+
+
+def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
+    """Read an answer to `prompts/get`."""
+    messages = answer.get("messages")
+    entries = [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
+    read = tuple(
+        PromptMessage(role=cast(Any, entry["role"]), content=content_from_mcp(entry.get("content")))
+        for entry in entries[:MAX_MESSAGES]
+        if entry.get("role") in ROLES
+    )
+    return PromptText(description=string_in(answer, "description"), messages=read)
+
+
+def reference_to(of: Prompt | ResourceTemplate) -> mcp.PromptReference | mcp.ResourceTemplateReference:
+    """Write whose argument is to be completed."""
+    if isinstance(of, Prompt):
+        return mcp.PromptReference(type="ref/prompt", name=of.name)
+    return mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)
+
+
+def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
+    """Read an answer to `completion/complete`.
+
+    Args:
+        answer: `{"completion": {"values": [...], "hasMore"?}}`; values that are no texts are left out.
+    """
+    completion = answer.get("completion")
+    if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
+        return Completion()
+    values = [value for value in completion["values"] if isinstance(value, str)]
+    return Completion(values=tuple(values[:MAX_VALUES]), has_more=completion.get("hasMore") is True or len(values) > MAX_VALUES)
+
+
+# -- what a host has of them -------------------------------------------------------------------------------------------
+
 
 MAX_CHARACTERS: Final = 2_000_000
 PAUSES: Final = (1.0, 5.0, 30.0, 60.0)
 """Seconds before a server that stopped telling of a resource is asked again; the last one repeats."""
-
-T = TypeVar("T")
 
 
 class ServerRequest(Protocol):

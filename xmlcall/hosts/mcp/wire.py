@@ -32,7 +32,6 @@ __all__ = [
     "cut_result",
     "requires_task",
     "result_from_mcp",
-    "result_to_mcp",
     "string_in",
     "tool_to_mcp",
 ]
@@ -149,39 +148,6 @@ def string_in(block: Mapping[str, Any], key: str) -> str:
 
 def _type_in(block: Mapping[str, Any]) -> str:
     return string_in(block, "mimeType")[:_LONGEST_TYPE]
-
-
-def result_to_mcp(result: ToolResult) -> dict[str, Any]:
-    """Write a CallToolResult; the inverse of `result_from_mcp` for what the types hold."""
-    document: dict[str, Any] = {"content": [_block_to_mcp(block) for block in result.content], "isError": result.is_error}
-    if result.structured_content is not MISSING:
-        document["structuredContent"] = result.structured_content
-    return document
-
-
-def _block_to_mcp(block: Content) -> dict[str, Any]:
-    annotations = {"annotations": {"audience": list(block.audience)}} if block.audience else {}
-    return annotations | _fields_to_mcp(block)
-
-
-def _fields_to_mcp(block: Content) -> dict[str, Any]:
-    match block:
-        case TextContent():
-            return {"type": "text", "text": block.text}
-        case ImageContent():
-            return {"type": "image", "data": block.data, "mimeType": block.mime_type}
-        case AudioContent():
-            return {"type": "audio", "data": block.data, "mimeType": block.mime_type}
-        case ResourceLink():
-            link = {"uri": block.uri, "name": block.name}
-            return (
-                {"type": "resource_link"} | link | _given(description=block.description or None, mimeType=block.mime_type or None)
-            )
-        case EmbeddedResource():
-            fields = _given(mimeType=block.mime_type or None, text=block.text, blob=block.blob)
-            return {"type": "resource", "resource": {"uri": block.uri} | fields}
-        case OtherContent():
-            return dict(block.raw)
 
 
 def tool_to_mcp(tool: Tool) -> dict[str, Any]:
