@@ -18,11 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from xmlcall import Catalog, Tool, ToolCall, bind, parse
-from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
+from xmlcall.bench.bfcl import AST_CATEGORIES, bfcl_wheel, read_cases
 from xmlcall.bench.case import Case
-from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
-from xmlcall.bench.oracle import concrete, oracle_calls
+from xmlcall.bench.subjects import concrete, oracle_calls
 from xmlcall.binding.grounds import Said, groundless
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write

@@ -3,9 +3,9 @@
     python benchmarks/catalog.py run http://127.0.0.1:8090/v1 --name 0.5b [--tool-tokens N] [--sizes 10,50,200] [--limit N]
     python benchmarks/catalog.py report [--write]
 
-The questions and tools are those of the suite `catalog` (xmlcall/bench/catalog.py). Before each question the same loop is asked a
-greeting, so that the server has read the tool prompt: what is timed is a question as the second one. Time to first token is until
-the first text or call of the reply, with all that is asked before it (does the message need a tool, and which).
+The questions and tools are those of the suite `catalog` (xmlcall/bench/own_suites.py). Before each question the same loop
+is asked a greeting, so that the server has read the tool prompt: what is timed is a question as the second one. Time to first
+token is until the first text or call of the reply, with all that is asked before it (does the message need a tool, and which).
 
 A reply's first calls count, those for descriptions aside. Nothing runs: the turn is left when they are known. Lines of
 `results/catalog/NAME.jsonl` keep every raw reply, and what was answered before is not asked again.
@@ -25,8 +25,8 @@ from typing import Any
 from xmlcall import LocalHost, Message, ToolLoop, connect
 from xmlcall.backends.base import Backend
 from xmlcall.bench.case import Case, judge_case
-from xmlcall.bench.catalog import catalog_cases
-from xmlcall.bench.recorder import ReplyRecorder
+from xmlcall.bench.own_suites import catalog_cases
+from xmlcall.bench.store import ReplyRecorder
 from xmlcall.turn.events import TurnEnded
 from xmlcall.turn.tool_need import ToolNeed
 from xmlcall.types.calls import ToolCall, ToolResult

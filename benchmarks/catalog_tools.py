@@ -20,8 +20,8 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
-from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.server import StdioServer
 from xmlcall.types.calls import Tool
 
 OUTPUT = Path(__file__).resolve().parent.parent / "xmlcall" / "bench" / "catalog.json"

@@ -20,7 +20,8 @@ from transcripts import MODELS, ROOT, ask, shortened
 sys.path.insert(0, str(ROOT / "tests"))
 from test_mcp_examples import EXAMPLES, installed, started
 
-from xmlcall.hosts.config import HttpServer, StdioServer, parse_servers
+from xmlcall.hosts.config import parse_servers
+from xmlcall.hosts.server import HttpServer, StdioServer
 
 PAGE: Final = EXAMPLES / "TRANSCRIPTS.md"
 NOTES: Final = Path("/srv/notes")

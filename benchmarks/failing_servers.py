@@ -25,10 +25,10 @@ from typing import Any
 from xmlcall import ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
-from xmlcall.hosts.config import HttpServer, ServerConfig, StdioServer
 from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
+from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.prompting.results import result_text
 from xmlcall.turn.events import CallFinished, CallRejected
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from xmlcall.bench.funnel import Verdict
-from xmlcall.bench.long import SIZES, TURNS
+from xmlcall.bench.own_suites import LONG_SIZES, LONG_TURNS
 from xmlcall.bench.report import cached_share, judged
 from xmlcall.bench.stats import mcnemar, wilson
 from xmlcall.bench.store import RecordedRun, read_run
@@ -55,12 +55,12 @@ def table(verdicts: Sequence[Verdict]) -> list[str]:
     """Write a row a turn."""
     chosen: dict[str, Callable[[tuple[str, int, int]], bool]] = {
         "all": lambda at: True,
-        **{f"{size} tools": lambda at, size=size: at[1] == size for size in SIZES},  # type: ignore[misc]
+        **{f"{size} tools": lambda at, size=size: at[1] == size for size in LONG_SIZES},  # type: ignore[misc]
         "English": lambda at: at[0] == "english",
         "Chinese": lambda at: at[0] == "chinese",
     }
     lines = [f"| turn | {' | '.join(chosen)} | prompt tokens | of them cached |", f"|---|{'---|' * (len(chosen) + 2)}"]
-    for turn in TURNS:
+    for turn in LONG_TURNS:
         of_turn = [verdict for verdict in verdicts if place(verdict)[2] == turn]
         cells = [cell([verdict for verdict in of_turn if is_in(place(verdict))]) for is_in in chosen.values()]
         lines.append(f"| {turn} | {' | '.join(cells)} | {prompt_of(of_turn)} |")

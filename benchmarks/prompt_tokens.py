@@ -15,8 +15,8 @@ from typing import Any
 
 import httpx
 
-from xmlcall.bench.catalog import catalog_cases
-from xmlcall.bench.origin import origin_prompt
+from xmlcall.bench.own_suites import catalog_cases
+from xmlcall.bench.ways import origin_prompt
 from xmlcall.prompting.families import FAMILIES
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt

@@ -20,11 +20,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from xmlcall import parse
-from xmlcall.bench.bfcl import read_cases
+from xmlcall.bench.bfcl import bfcl_wheel, read_cases
 from xmlcall.bench.case import Case, judge_case
-from xmlcall.bench.data import bfcl_wheel
-from xmlcall.bench.oracle import oracle_calls
 from xmlcall.bench.store import read_run
+from xmlcall.bench.subjects import oracle_calls
 from xmlcall.binding.provenance import SaidIndex, values_in
 from xmlcall.binding.waiting import waiting_values
 from xmlcall.tools.parameters import property_schema

@@ -17,10 +17,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 
-from xmlcall.bench.bfcl import read_cases
+from xmlcall.bench.bfcl import bfcl_wheel, read_cases
 from xmlcall.bench.case import Case
-from xmlcall.bench.catalog import catalog_cases
-from xmlcall.bench.data import bfcl_wheel
+from xmlcall.bench.own_suites import catalog_cases
 from xmlcall.tools.outline import parameters_of
 from xmlcall.tools.ranking import Ranking, words_in
 from xmlcall.types.tool import Tool

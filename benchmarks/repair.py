@@ -29,11 +29,10 @@ from typing import Any
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
 from xmlcall.backends.base import Backend, Capabilities, KeptOpen
-from xmlcall.bench.bfcl import read_cases
+from xmlcall.bench.bfcl import bfcl_wheel, read_cases
 from xmlcall.bench.case import Case
-from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.judge import judge
-from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.subjects import oracle_calls
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.hosts.local import LocalHost

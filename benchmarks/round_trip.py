@@ -24,8 +24,8 @@ from xmlcall import Catalog, Tool, ToolCall, UsageError, parse, render
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
 from xmlcall.binding.provenance import values_in
 from xmlcall.dialects import DIALECTS
-from xmlcall.hosts.config import StdioServer
 from xmlcall.hosts.mcp.host import McpHost
+from xmlcall.hosts.server import StdioServer
 from xmlcall.schema.validation import find_issues
 
 

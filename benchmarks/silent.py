@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Catalog, UsageError, parse
-from xmlcall.bench.attempt import spoken
 from xmlcall.bench.case import Case
+from xmlcall.bench.funnel import spoken
 from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import read_catalog, way_of
 from xmlcall.dialects import DIALECTS, attempts_call

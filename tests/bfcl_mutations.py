@@ -10,7 +10,7 @@ from typing import Any
 from xmlcall.bench.bfcl import AST_CATEGORIES, read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.judge import Call
-from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.subjects import oracle_calls
 
 VALUES: tuple[Any, ...] = (None, True, 0, 5, 5.0, 2.5, "", "a", "A-1, b", [], ["a"], [1, 2], [[]], {}, {"a": 1}, [{"a": 1}], [{}])
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from xmlcall import Tool
-from xmlcall.bench.attempt import attempted, spoken
 from xmlcall.bench.case import Case, group_of
-from xmlcall.bench.funnel import Verdict, judge_reply
+from xmlcall.bench.funnel import Verdict, attempted, judge_reply, spoken
 from xmlcall.bench.report import compared, reported
 from xmlcall.bench.store import RecordedRun
 from xmlcall.bench.ways import Settings, way_of

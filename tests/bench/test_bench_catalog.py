@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 from profiles import covering
 
-import xmlcall.bench.catalog
 from xmlcall import Catalog, ToolCall, parse, render
+from xmlcall.bench import own_suites
 from xmlcall.bench.case import Case, judge_case
-from xmlcall.bench.catalog import SIZES, catalog_cases
-from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.own_suites import CATALOG_SIZES, catalog_cases
+from xmlcall.bench.subjects import oracle_calls
 from xmlcall.bench.suites import cases_of
 from xmlcall.schema.validation import find_issues
 from xmlcall.tools.outline import example_arguments
 
-HERE = Path(xmlcall.bench.catalog.__file__)
+HERE = Path(own_suites.__file__).with_name("catalog")
 RECORD = json.loads(HERE.with_suffix(".json").read_text(encoding="utf-8"))
 QUESTIONS = tomllib.loads(HERE.with_suffix(".toml").read_text(encoding="utf-8"))["question"]
 CASES = catalog_cases()
@@ -79,7 +79,7 @@ def test_every_tool_can_be_called(server: str) -> None:
 def test_every_size_asks_every_question() -> None:
     assert len(QUESTIONS) == 40
     assert len(CASES) == len({case.id for case in CASES}) == 200
-    assert Counter(case.category for case in CASES) == {f"tools-{size:03}": 40 for size in SIZES}
+    assert Counter(case.category for case in CASES) == {f"tools-{size:03}": 40 for size in CATALOG_SIZES}
     for case in CASES:
         assert case.messages == ({"role": "user", "content": QUESTIONS[question_of(case)]["text"]},)
         assert len(set(names(case))) == len(case.tools) == int(case.category.removeprefix("tools-"))
@@ -102,12 +102,12 @@ def test_the_right_tool_is_offered_without_those_that_would_do_as_well() -> None
 def test_a_smaller_catalog_is_part_of_the_larger_ones() -> None:
     for question in range(len(QUESTIONS)):
         catalogs = [set(names(case)) for case in CASES if question_of(case) == question]
-        assert [len(each) for each in catalogs] == list(SIZES)
+        assert [len(each) for each in catalogs] == list(CATALOG_SIZES)
         assert all(smaller < larger for smaller, larger in itertools.pairwise(catalogs))
 
 
 def test_the_right_tool_stands_anywhere() -> None:
-    for size in SIZES[1:]:
+    for size in CATALOG_SIZES[1:]:
         places = [names(case).index(next(iter(case.answers[0]))) / size for case in CASES if len(case.tools) == size]
         assert min(places) < 0.15
         assert max(places) >= 0.85
@@ -126,7 +126,7 @@ BY_SIZE = {(size, number): case for case in CASES for size, number in [(len(case
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("size", "question"), covering(SIZES, range(len(QUESTIONS))))
+@pytest.mark.parametrize(("size", "question"), covering(CATALOG_SIZES, range(len(QUESTIONS))))
 def test_the_right_call_is_judged_right_and_read_back(size: int, question: int) -> None:
     case = BY_SIZE[size, question]
     calls = oracle_calls(case)

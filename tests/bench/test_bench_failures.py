@@ -16,8 +16,8 @@ from profiles import examples, is_deep
 from xmlcall import ToolCall
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
+from xmlcall.bench.bfcl import bfcl_wheel
 from xmlcall.bench.case import Case, judge_case
-from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.failures import CAUSES, causes_of, counted, unsaid
 from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.report import causes_table_of, judged, reported

@@ -10,7 +10,7 @@ from bfcl_mutations import drawn
 from bfcl_official import official_judge
 from profiles import is_deep
 
-from xmlcall.bench.data import bfcl_wheel
+from xmlcall.bench.bfcl import bfcl_wheel
 from xmlcall.bench.judge import judge
 from xmlcall.errors import BackendUnavailable
 

@@ -11,12 +11,11 @@ from profiles import is_deep
 
 from xmlcall import Catalog, ToolCall, parse
 from xmlcall.bench.case import Case, group_of, judge_case
-from xmlcall.bench.long import SIZES, TURNS, long_cases
-from xmlcall.bench.oracle import oracle_calls
+from xmlcall.bench.own_suites import LONG_SIZES, LONG_TURNS, long_cases
 from xmlcall.bench.report import cached_share, judged, reported
 from xmlcall.bench.runner import execute
 from xmlcall.bench.store import create_or_resume
-from xmlcall.bench.subjects import stand_in
+from xmlcall.bench.subjects import oracle_calls, stand_in
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, conversation, way_of
 from xmlcall.dialects import DIALECTS
@@ -42,9 +41,9 @@ def test_the_same_questions_are_asked_at_each_turn() -> None:
     found = defaultdict(list)
     for case in CASES:
         found[place(case)].append((asked(case), case.answers))
-    assert found.keys() == set(itertools.product(("english", "chinese"), SIZES, TURNS))
+    assert found.keys() == set(itertools.product(("english", "chinese"), LONG_SIZES, LONG_TURNS))
     for language in ("english", "chinese"):
-        first = found[language, SIZES[0], TURNS[0]]
+        first = found[language, LONG_SIZES[0], LONG_TURNS[0]]
         assert len({question for question, _ in first}) == 16
         assert all(questions == first for key, questions in found.items() if key[0] == language)
     assert len({group_of(case) for case in CASES}) == 32, "a question at all turns is one group"

@@ -19,18 +19,20 @@ from profiles import covering, is_deep
 
 from xmlcall.backends.base import Backend
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.bench import bfcl_backends as statehost
+from xmlcall.bench import multiturn as statehost
 from xmlcall.bench import report, runner
-from xmlcall.bench.bfcl_backends import BACKENDS, StateHost, read_call
-from xmlcall.bench.data import bfcl_wheel
+from xmlcall.bench.bfcl import bfcl_wheel
 from xmlcall.bench.funnel import rates
 from xmlcall.bench.judge import Call
 from xmlcall.bench.multiturn import (
+    BACKENDS,
     DISPUTED_MULTI_TURN,
     MULTI_TURN_CATEGORIES,
     MultiTurnCase,
     Reference,
+    StateHost,
     hosts_of,
+    read_call,
     read_multi_turn,
     run_case,
 )

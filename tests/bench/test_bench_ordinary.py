@@ -11,12 +11,12 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from xmlcall.bench import ordinary
-from xmlcall.bench.ordinary import canned_tools, needed_cases, ordinary_cases
+from xmlcall.bench import own_suites
+from xmlcall.bench.own_suites import canned_tools, needed_cases, ordinary_cases
 from xmlcall.bench.talk.judge import CALLED, judge_turn
 from xmlcall.hosts.demo_server import build_server
 
-FOLDER = Path(ordinary.__file__).parent
+FOLDER = Path(own_suites.__file__).parent / "ordinary"
 KINDS = ("write", "translate", "explain", "correct", "knowledge", "ideas", "chat", "rewrite", "arithmetic", "advice", "earlier")
 
 
@@ -188,7 +188,7 @@ def played(*calls: tuple[str, Any], answer: str = "") -> dict[str, Any]:
 def test_a_true_answer_is_right_and_a_call_is_not() -> None:
     for case in ordinary_cases():
         [turn], [server] = case.turns, case.servers
-        name = canned_tools(server.removeprefix(ordinary.CANNED)).names()[0]
+        name = canned_tools(server.removeprefix(own_suites.CANNED)).names()[0]
         verdicts = [judge_turn(turn, each, "") for each in (played(answer=turn["reply"]), played(), played((name, {})))]
         assert verdicts == ["", "no_answer", "false_call"], case.id
 

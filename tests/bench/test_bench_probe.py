@@ -20,11 +20,21 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case, messages_of
 from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, settled
-from xmlcall.bench.oracle import calling, oracle_calls
-from xmlcall.bench.probe import RUNG, Finding, Native, Probe, candidates, in_lanes, incumbent, most_replies
-from xmlcall.bench.probe_cases import WITHOUT_CALL, probe_cases
+from xmlcall.bench.probe import (
+    RUNG,
+    WITHOUT_CALL,
+    Finding,
+    Native,
+    Probe,
+    candidates,
+    in_lanes,
+    incumbent,
+    most_replies,
+    probe_cases,
+)
 from xmlcall.bench.probe_report import found_json, native_words, sentences, table_of_probe
 from xmlcall.bench.store import RunError, read_run
+from xmlcall.bench.subjects import calling, oracle_calls
 from xmlcall.bench.ways import Settings, Way, asked_by, catalog_of, conversation, format_of, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse

@@ -21,8 +21,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.funnel import METRICS, STAGES, Verdict, rates
-from xmlcall.bench.report import compared, judged, reported
-from xmlcall.bench.scores import changes, keep_scores
+from xmlcall.bench.report import changed_scores, compared, judged, keep_scores, reported, scores_of
 from xmlcall.bench.stats import mcnemar, slope, wilson
 from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import MUTATIONS, Subject, model_subject, stand_in
@@ -408,11 +407,11 @@ async def test_fewer_false_calls_are_better(tmp_path: Path) -> None:
 async def test_what_a_new_reading_changed(tmp_path: Path) -> None:
     run = start(tmp_path / "run", cases=[case(1)])
     verdicts = await answered(run, stand_in("oracle", run.cases))
-    keep_scores(run, verdicts)
-    assert changes(run, verdicts) == []
+    keep_scores(run.folder, scores_of(verdicts))
+    assert changed_scores(run.folder, scores_of(verdicts)) == []
     file = run.folder / "scores.json"
     file.write_text(file.read_text().replace('"failure": ""', '"failure": "unclosed_tag"'))
-    (change,) = changes(run, verdicts)
+    (change,) = changed_scores(run.folder, scores_of(verdicts))
     assert (change["case"], change["before"]["failure"], change["now"]["failure"]) == ("case-1", "unclosed_tag", "")
 
 

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from xmlcall.bench.bfcl import read_cases
+from xmlcall.bench.bfcl import bfcl_wheel, read_cases
 from xmlcall.bench.case import Case
-from xmlcall.bench.data import bfcl_wheel
 from xmlcall.bench.store import open_file
 from xmlcall.bench.suites import SUITES, cases_of
 from xmlcall.errors import BackendUnavailable

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from xmlcall import UsageError
-from xmlcall.bench.sequential import MATTERS, Standing, verdict
+from xmlcall.bench.stats import MATTERS, Standing, standing_of
 
 COUNTS = st.integers(0, 400)
 
 
 def decision(wins: int, losses: int, ties: int, left: int = 1000) -> str:
-    return verdict(wins, losses, ties, left).decision
+    return standing_of(wins, losses, ties, left).decision
 
 
 # Wins, losses, ties, left -> decision.
@@ -40,20 +40,20 @@ SAID = [
 
 @pytest.mark.parametrize(("counts", "said"), SAID)
 def test_what_is_said(counts: tuple[int, int, int, int], said: str) -> None:
-    assert verdict(*counts).decision == said
+    assert standing_of(*counts).decision == said
 
 
 @settings(deadline=None, max_examples=examples(60))
 @given(COUNTS, COUNTS, COUNTS, COUNTS, st.sampled_from([0.01, 0.05, 0.2]))
 def test_a_verdict_agrees_with_its_interval(wins: int, losses: int, ties: int, left: int, alpha: float) -> None:
-    found = verdict(wins, losses, ties, left, alpha=alpha)
+    found = standing_of(wins, losses, ties, left, alpha=alpha)
     assert -100 <= found.low <= found.estimate <= found.high <= 100
     assert (found.low > 0) == (found.decision == "better") or abs(found.low) < 1e-6
     assert (found.high < 0) == (found.decision == "worse") or abs(found.high) < 1e-6
     if found.decision == "no difference that matters":
         assert -MATTERS <= found.low <= found.high <= MATTERS
     assert not (found.decision == "go on" and left == 0)
-    other = verdict(losses, wins, ties, left, alpha=alpha)
+    other = standing_of(losses, wins, ties, left, alpha=alpha)
     assert (other.estimate, other.low, other.high) == (-found.estimate, -found.high, -found.low)
     exchanged = {"better": "worse", "worse": "better"}
     assert other.decision == exchanged.get(found.decision, found.decision)
@@ -62,9 +62,9 @@ def test_a_verdict_agrees_with_its_interval(wins: int, losses: int, ties: int, l
 @settings(deadline=None, max_examples=examples(60))
 @given(COUNTS, COUNTS, COUNTS)
 def test_more_of_the_same_moves_the_interval_that_way(wins: int, losses: int, ties: int) -> None:
-    now, won = verdict(wins, losses, ties, 0), verdict(wins + 1, losses, ties, 0)
+    now, won = standing_of(wins, losses, ties, 0), standing_of(wins + 1, losses, ties, 0)
     assert won.low >= now.low - 1e-6
-    cautious = verdict(wins, losses, ties, 0, alpha=0.01)
+    cautious = standing_of(wins, losses, ties, 0, alpha=0.01)
     assert cautious.low <= now.low
     assert now.high <= cautious.high
 
@@ -109,7 +109,7 @@ def test_false_alarms_with_a_look_after_every_pair_are_rarer_than_alpha() -> Non
     """Exactly, for equals; pairs that tie change no capital where the difference is 0."""
     chance = false_alarms(150)
     assert 0.01 < chance <= 0.05  # nor is it so cautious that it never speaks
-    assert verdict(20, 5, 0, 1).decision == verdict(20, 5, 300, 1).decision == "better"
+    assert standing_of(20, 5, 0, 1).decision == standing_of(20, 5, 300, 1).decision == "better"
 
 
 @pytest.mark.parametrize(
@@ -126,13 +126,13 @@ def test_the_true_difference_stays_in_the_interval(win: float, loss: float) -> N
 
 
 def contains(pairs: list[int], difference: float) -> bool:
-    found = verdict(pairs.count(1), pairs.count(-1), pairs.count(0), 0)
+    found = standing_of(pairs.count(1), pairs.count(-1), pairs.count(0), 0)
     return found.low <= difference <= found.high
 
 
 def test_the_capital_is_that_of_bets_made_one_after_the_other() -> None:
     """The bound, worked out by hand: four wins, and each bet's capital is the product of its factors."""
-    found = verdict(4, 0, 0, 0, alpha=0.5)
+    found = standing_of(4, 0, 0, 0, alpha=0.5)
     mean = found.low / 100
     bets = [number / 50 for number in range(1, 50)]
     capital = sum(prod([1 + bet * (1 - mean) / (1 + mean)] * 4) for bet in bets) / len(bets)
@@ -142,16 +142,16 @@ def test_the_capital_is_that_of_bets_made_one_after_the_other() -> None:
 @pytest.mark.parametrize("counts", [(-1, 0, 0, 0), (0, 0, 0, -1)])
 def test_counts_below_zero_are_refused(counts: tuple[int, int, int, int]) -> None:
     with pytest.raises(UsageError, match="counts from 0"):
-        verdict(*counts)
+        standing_of(*counts)
 
 
 @pytest.mark.parametrize("alpha", [0, 1, float("nan")])
 def test_a_chance_of_error_is_between_0_and_1(alpha: float) -> None:
     with pytest.raises(UsageError, match="alpha"):
-        verdict(1, 1, 1, 1, alpha=alpha)
+        standing_of(1, 1, 1, 1, alpha=alpha)
 
 
 def test_a_verdict_is_a_value() -> None:
-    assert verdict(3, 2, 1, 0) == verdict(3, 2, 1, 0)
-    assert isinstance(hash(verdict(3, 2, 1, 0)), int)
-    assert isinstance(verdict(3, 2, 1, 0), Standing)
+    assert standing_of(3, 2, 1, 0) == standing_of(3, 2, 1, 0)
+    assert isinstance(hash(standing_of(3, 2, 1, 0)), int)
+    assert isinstance(standing_of(3, 2, 1, 0), Standing)

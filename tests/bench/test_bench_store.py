@@ -21,8 +21,7 @@ from xmlcall import Tool, ToolCall, UsageError, parse
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import store
 from xmlcall.bench.case import Case
-from xmlcall.bench.report import judged
-from xmlcall.bench.scores import changes, keep_scores
+from xmlcall.bench.report import changed_scores, judged, keep_scores, scores_of
 from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, pack, read_run
 from xmlcall.bench.suites import fingerprint
 from xmlcall.bench.ways import Settings
@@ -285,7 +284,7 @@ async def test_scores_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatc
     run = start(tmp_path)
     run.add(row())
     verdicts = await judged(run)
-    keep_scores(run, verdicts)
+    keep_scores(run.folder, scores_of(verdicts))
     before = (tmp_path / "scores.json").read_text()
 
     def full(path: Path, target: Path) -> Path:
@@ -293,9 +292,9 @@ async def test_scores_are_written_whole_or_not_at_all(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Path, "replace", full)
     with pytest.raises(OSError, match="No space"):
-        keep_scores(run, {})
+        keep_scores(run.folder, scores_of({}))
     assert (tmp_path / "scores.json").read_text() == before
-    assert changes(run, verdicts) == []
+    assert changed_scores(run.folder, scores_of(verdicts)) == []
 
 
 @pytest.mark.parametrize("text", ["", "\udcff", '{"xml": {"case-0"', "[]", '{"xml": []}', '{"xml": {"case-0": {}}}'])
@@ -304,7 +303,7 @@ async def test_damaged_scores_are_told(tmp_path: Path, text: str) -> None:
     run.add(row())
     (tmp_path / "scores.json").write_text(text, errors="surrogateescape")
     with pytest.raises(RunError, match=r"scores\.json is damaged: .*remove it"):
-        changes(run, await judged(run))
+        changed_scores(run.folder, scores_of(await judged(run)))
     assert (tmp_path / "scores.json").read_text(errors="surrogateescape") == text
 
 

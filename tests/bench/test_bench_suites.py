@@ -8,8 +8,8 @@ import pytest
 
 from xmlcall import Catalog, ToolCall, parse
 from xmlcall.bench.case import Case, judge_case
-from xmlcall.bench.oracle import oracle_calls
-from xmlcall.bench.smoke import smoke_cases
+from xmlcall.bench.own_suites import smoke_cases
+from xmlcall.bench.subjects import oracle_calls
 from xmlcall.bench.wire import CATEGORIES, wire_cases
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write

@@ -9,7 +9,7 @@ from typing import Any
 from ..types.calls import MISSING, InvalidCall, ToolCall
 from .case import Case
 from .judge import Call, judge
-from .oracle import oracle_calls
+from .subjects import oracle_calls
 
 __all__ = ["arguments_of", "call_text", "difference", "expected_of", "to_json"]
 
@@ -69,6 +69,7 @@ def difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
 
     Returns:
         Per line its mark (`-` only accepted, `+` only in the reply, a space for both) and its text; nothing if there is nothing
+        to compare.
     """
     if case.expects != "calls" or not got:
         return []

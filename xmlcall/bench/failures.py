@@ -18,9 +18,8 @@ from typing import Any, Final
 from ..binding.provenance import SaidIndex, ValueSource, values_in
 from ..types.calls import InvalidCall, ToolCall
 from ..types.tool import Tool
-from .attempt import attempted
 from .case import Case, is_identical
-from .funnel import UNREADABLE, Verdict, issue_code
+from .funnel import UNREADABLE, Verdict, attempted, issue_code
 from .judge import judge_value
 from .stats import assignment
 
@@ -86,6 +85,7 @@ def counted(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
 
     Returns:
         Per cause that was found, in the order of `CAUSES`: `main`, in how many replies it is the main one, and `any`, in how many
+        it is one of all.
     """
     causes = [causes_of(verdict) for verdict in verdicts]
     main, all_of = Counter(each[0] for each in causes if each), Counter(cause for each in causes for cause in each)

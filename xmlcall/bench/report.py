@@ -3,20 +3,33 @@
 A report is a plain dict, the same that `--json` prints; tables for terminal and Markdown and the HTML page are made of it.
 """
 
+import json
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from . import sequential
 from .case import Case, group_of
 from .failures import CAUSES, counted
 from .funnel import METRICS, Verdict, judge_reply, judge_turns, rates
-from .stats import mcnemar, slope, wilson
-from .store import RecordedRun
+from .stats import mcnemar, slope, standing_of, wilson
+from .store import RecordedRun, read_json, write_whole
 from .ways import Way, way_of
 
-__all__ = ["LEAST_CASES", "asked", "cached_share", "causes_table_of", "compared", "judged", "reported", "table_of"]
+__all__ = [
+    "Scores",
+    "asked",
+    "cached_share",
+    "causes_table_of",
+    "changed_scores",
+    "compared",
+    "judged",
+    "keep_scores",
+    "reported",
+    "scores_of",
+    "table_of",
+]
 
 LEAST_CASES = 100
 """Below this, intervals are wider than most differences between prompts."""
@@ -206,7 +219,7 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict], *, left: int =
     """Compare two ways, or two runs, on the cases that both answered.
 
     Returns:
-        Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `sequential` says
+        Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `standing_of` says
         of the second: `decision`, and `estimate`, `low` and `high` in percentage points; `kept`, of what the first has right what
         the second has, too; and the ids of the cases that only one of them has right.
     """
@@ -235,7 +248,7 @@ def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str, left: int) ->
     outcomes = [(metric in one.reached, metric in other.reached) for one, other in pairs if _both_count((one, other), metric)]
     only_first, only_second = outcomes.count((True, False)), outcomes.count((False, True))
     both = outcomes.count((True, True))
-    standing = sequential.verdict(only_second, only_first, len(outcomes) - only_first - only_second, left)
+    standing = standing_of(only_second, only_first, len(outcomes) - only_first - only_second, left)
     return {
         "first": both + only_first,
         "second": both + only_second,
@@ -245,4 +258,46 @@ def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str, left: int) ->
         "p": round(mcnemar(only_first, only_second), 5),
         "decision": _TURNED.get(standing.decision, standing.decision) if metric in _LESS_IS_BETTER else standing.decision,
         **{name: round(getattr(standing, name), 1) for name in ("estimate", "low", "high")},
+    }
+
+
+# -- the verdicts of a run as they were when it was made, so that a later reading can tell what it changed -------------
+
+
+_SCORE = {"type": "object", "required": ["failure"], "properties": {"failure": {"type": "string"}}}
+_SCORES = {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": _SCORE}}
+
+Scores = dict[str, dict[str, dict[str, Any]]]
+"""Way -> id of a case -> the metrics that its reply reached, its failure and its repairs."""
+
+
+def keep_scores(folder: Path, scores: Scores) -> None:
+    """Write `scores.json` into the folder of a run."""
+    write_whole(folder / "scores.json", json.dumps(scores, ensure_ascii=False, indent=0) + "\n")
+
+
+def changed_scores(folder: Path, now: Scores) -> list[dict[str, Any]]:
+    """Tell which scores differ from those that were kept.
+
+    Returns:
+        Per difference `way`, `case`, `before` and `now`: the metrics that a reply reached, and its failure.
+    """
+    file = folder / "scores.json"
+    before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it anew") if file.exists() else {}
+    return [
+        {"way": way, "case": case, "before": before[way][case], "now": score}
+        for way, scores in now.items()
+        for case, score in scores.items()
+        if case in before.get(way, {}) and before[way][case] != score
+    ]
+
+
+def scores_of(verdicts: Mapping[str, Sequence[Verdict]]) -> Scores:
+    """Return what is kept of verdicts."""
+    return {
+        way: {
+            verdict.case.id: {"reached": sorted(verdict.reached), "failure": verdict.failure, "repairs": sorted(verdict.repairs)}
+            for verdict in of_way
+        }
+        for way, of_way in verdicts.items()
     }

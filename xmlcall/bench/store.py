@@ -18,25 +18,33 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, Final, cast, get_args, get_type_hints
 
 import filelock
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
+from ..backends.base import Backend, KeptOpen
 from ..errors import UsageError, XmlcallError
+from ..prompting.results import result_text
+from ..tools.catalog import Catalog
+from ..turn.events import CallDenied, CallFinished, CallRejected
 from ..types.calls import Message
+from ..types.completion import Chunk, CompletionRequest
 from ..types.tool import Tool
 from .case import Case, case_to_json
-from .run_schemas import ABOUT, ADDED, GONE, REPLY, conversation
 from .ways import Settings, Way
 
 __all__ = [
     "RecordedRun",
+    "ReplyRecorder",
     "RunError",
     "create_or_resume",
+    "kept_call",
+    "kept_tools",
     "open_file",
     "pack",
     "read_about",
@@ -72,13 +80,13 @@ class RecordedRun:
             _unpack_replies(file)
             if file.exists():
                 os.truncate(file, len(_whole_lines(file.read_bytes())))
-            self.replies = _read_replies(self.folder, ADDED)
+            self.replies = _read_replies(self.folder, _ADDED)
             yield
 
     @property
     def settings(self) -> Settings:
         """The settings that all replies were generated with."""
-        return Settings(**{name: value for name, value in self.about["settings"].items() if name not in GONE})
+        return Settings(**{name: value for name, value in self.about["settings"].items() if name not in _GONE})
 
     def done(self) -> set[str]:
         """Return the keys of all requests that were answered."""
@@ -198,7 +206,7 @@ def _unpack_replies(file: Path) -> None:
 def read_run(folder: Path) -> RecordedRun:
     """Read a run."""
     about = read_about(folder)
-    run = RecordedRun(folder, about, _read_cases(folder, about), _read_replies(folder, REPLY))
+    run = RecordedRun(folder, about, _read_cases(folder, about), _read_replies(folder, _REPLY))
     _check_conversations(run)
     return run
 
@@ -210,7 +218,7 @@ def read_about(folder: Path) -> dict[str, Any]:
     about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
     if about.get("format") != _FORMAT:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
-    _check(about, ABOUT, folder / "run.json", _BEGIN_ANEW)
+    _check(about, _ABOUT, folder / "run.json", _BEGIN_ANEW)
     return about
 
 
@@ -271,7 +279,9 @@ def _check_conversations(run: RecordedRun) -> None:
     for reply in run.replies:
         case = run.by_id.get(reply["case"])
         if case is not None and case.expects == "talk":
-            _check(reply, conversation(len(case.turns)), f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT)
+            _check(
+                reply, _conversation_schema(len(case.turns)), f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT
+            )
 
 
 def _content(folder: Path, name: str) -> bytes | None:
@@ -326,3 +336,130 @@ def request_key(way: Way, case: Case, messages: Iterable[Message], settings: Set
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []
     request = [model, way.name, case.id, [[message.role, message.content] for message in messages], tools, settings.to_json()]
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+# -- what the files of a run must look like ----------------------------------------------------------------------------
+# A later version may add to all but the settings, which decide how a run is read.
+
+
+_GONE: Final = frozenset({"constrain"})
+"""Settings of recorded runs that there are no more. How a reply is judged never hung on them."""
+
+
+def _object(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "required": required, "properties": properties}
+
+
+def _array(items: Mapping[str, Any], **more: int) -> dict[str, Any]:
+    return {"type": "array", "items": items, **more}
+
+
+_STRING, _NUMBER, _NUMBER_OR_NOT = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
+_USAGE = {
+    "type": ["object", "null"],
+    "properties": {"is_estimated": {"type": "boolean"}},
+    "additionalProperties": _NUMBER_OR_NOT,
+}
+_ROUND = _object(
+    text=_STRING,
+    reasoning=_STRING,
+    calls=_array(_array(_STRING, minItems=2, maxItems=2)),
+    finish_reason=_STRING,
+    usage=_USAGE,
+    need_usage=_USAGE,
+    seconds=_NUMBER,
+    first_event_seconds=_NUMBER,
+    described=_array(_STRING),
+    log_odds=_NUMBER_OR_NOT,
+    score=_NUMBER_OR_NOT,
+    moved=_NUMBER_OR_NOT,
+    named=_NUMBER_OR_NOT,
+    threshold=_NUMBER_OR_NOT,
+)
+_TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
+_OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1))
+_KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
+_REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)
+_PLAYED_CALL = {**_object("name", name=_STRING, result=_STRING), "dependentRequired": {"result": ["is_error"]}}
+_TALK_TURN = _object(
+    *("calls", "answer", "stop_reason", "files", "usage", "seconds"),
+    calls=_array(_PLAYED_CALL),
+    answer=_STRING,
+    files={"type": "object", "additionalProperties": {"type": ["string", "null"]}},
+    usage=_USAGE,
+    seconds=_NUMBER,
+)
+_ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
+_JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
+_SETTINGS: dict[str, Any] = {
+    name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,) if each in _JSON_TYPES]}
+    for name, hint in get_type_hints(Settings).items()
+}
+_SETTINGS["call_threshold"] = {"anyOf": [_NUMBER_OR_NOT, {"const": "auto"}]}
+_SETTINGS |= {name: {} for name in _GONE}
+_ABOUT = _object(
+    *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}
+)
+
+
+def _conversation_schema(turns: int) -> dict[str, Any]:
+    """Return the schema of a line of `replies.jsonl` that holds all that is needed to judge the turns of a conversation again."""
+    played = _array(_TALK_TURN, minItems=turns, maxItems=turns)
+    return _object("outcome", outcome=_object("folder", "turns", folder=_STRING, turns=played))
+
+
+# -- what is kept of a played conversation -----------------------------------------------------------------------------
+
+
+class ReplyRecorder(KeptOpen):
+    """A backend of which what the model writes is kept as it came, turn by turn; calls that the server parsed as it told them."""
+
+    def __init__(self, backend: Backend) -> None:
+        super().__init__(backend)
+        self._replies: list[str] = []
+
+    def begin_turn(self) -> list[str]:
+        """Return the list that the replies from now on are added to."""
+        self._replies = []
+        return self._replies
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Generate a reply, piece by piece (see `Backend.stream`)."""
+        replies, text = self._replies, ""
+        try:
+            async with aclosing(self._backend.stream(request)) as stream:
+                async for chunk in stream:
+                    text += chunk.text + "".join(call.text for call in chunk.tool_calls)
+                    yield chunk
+        finally:
+            if not request.top_logprobs:  # asking whether a tool is needed is no reply
+                replies.append(text)
+
+
+def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
+    """Return a call as it is kept.
+
+    Args:
+        reply: the number of the reply that it came in, in its turn, from 1.
+
+    Returns:
+        A JSON object: `name`, `reply`, and `arguments` with `result` and `is_error`, `arguments` with `denied`, or `issues`.
+    """
+    told: dict[str, Any] = {"name": event.call.name, "reply": reply}
+    match event:
+        case CallFinished(call=call, result=result):
+            return {**told, "arguments": call.arguments, "result": result_text(result), "is_error": result.is_error}
+        case CallDenied(call=call, reason=reason):
+            return {**told, "arguments": call.arguments, "denied": reason}
+        case CallRejected(call=call):
+            return {
+                **told,
+                "issues": [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in call.issues],
+            }
+
+
+def kept_tools(catalog: Catalog, turns: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the tools that were called, so that it can be told which values come from their schemas."""
+    called = dict.fromkeys(call["name"] for calls in turns for call in calls)
+    tools = [tool for name in called if (tool := catalog.get(name))]
+    return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]

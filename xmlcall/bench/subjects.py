@@ -6,25 +6,33 @@ so that each number of a report can be worked out by hand; in conversations ther
 parser and judge as a model.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from itertools import takewhile
+from typing import Any, Final
 
-from ..backends.base import Backend
+from jsonschema import Draft202012Validator
+
+from ..backends.base import Backend, KeptOpen
 from ..backends.scripted import ScriptedBackend
 from ..dialects import DIALECTS
+from ..dialects.replies import named_results, replies_of
 from ..dialects.write import write
 from ..errors import UsageError
 from ..tools.catalog import Catalog
-from ..types.completion import Chunk, FinishReason
+from ..tools.outline import example_arguments
+from ..types.calls import Message
+from ..types.completion import Chunk, CompletionRequest, FinishReason
+from ..types.tool import Tool
+from ..wire.openai import json_text, native_call
 from .case import Case
+from .judge import Call
 from .multiturn import MultiTurnCase, Reference
-from .oracle import calling, oracle_calls
 from .suites import tasks_of
-from .talk.oracle import RightTurns
+from .talk.servers import folder_of
 from .ways import Way, catalog_of
 
-__all__ = ["MUTATIONS", "STAND_INS", "Subject", "model_subject", "stand_in"]
+__all__ = ["MUTATIONS", "STAND_INS", "Subject", "calling", "concrete", "model_subject", "oracle_calls", "stand_in"]
 
 Script = list[Chunk]
 
@@ -136,3 +144,100 @@ STAND_INS: Mapping[str, Callable[[list[Script], Way, int], list[Script]]] = {
     "mutator": _mutator,
 }
 """Name -> its replies to a case in a way, in order, given the right ones and the case's place in the run."""
+
+
+# -- the calls that a perfect model would write ------------------------------------------------------------------------
+
+
+_LEFT_OUT: Final = object()
+
+
+def oracle_calls(case: Case) -> list[Call]:
+    """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such."""
+    if case.exact:
+        return list(case.exact)
+    if case.expects == "any_call":
+        return [(case.tools[0].name, example_arguments(case.tools[0]))]
+    tools = {tool.name: tool for tool in reversed(case.tools)}
+    return [(name, _chosen(values, tools[name])) for answer in case.answers for name, values in answer.items()]
+
+
+def calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> list[Chunk]:
+    """Return a reply that makes calls."""
+    if way.is_native:
+        return [
+            Chunk(tool_calls=tuple(native_call(index, name, json_text(dict(each))) for index, (name, each) in enumerate(calls)))
+        ]
+    return [Chunk(text=write(calls, catalog, DIALECTS[way.dialect]))]
+
+
+def _chosen(values: Mapping[str, Sequence[Any]], tool: Tool) -> dict[str, Any]:
+    chosen = {name: _choice(name, alternatives, tool.input_schema) for name, alternatives in values.items()}
+    return {name: value for name, value in chosen.items() if value is not _LEFT_OUT}
+
+
+def _choice(name: str, alternatives: Sequence[Any], schema: Mapping[str, Any]) -> Any:
+    """Choose a value; `""` means that the parameter may be left out, or, if it is required, that it is empty."""
+    required = name in schema.get("required", ())
+    candidates = [_LEFT_OUT if each == "" and not required else concrete(each) for each in alternatives]
+    declared = schema.get("properties", {}).get(name)
+    fitting = (each for each in candidates if each is _LEFT_OUT or _is_valid(each, declared))
+    return next(fitting, candidates[0] if candidates else _LEFT_OUT)
+
+
+def _is_valid(value: Any, schema: Any) -> bool:
+    return schema is not None and Draft202012Validator(schema).is_valid(value)
+
+
+def concrete(value: Any) -> Any:
+    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list."""
+    if isinstance(value, Mapping):
+        return {key: each[0] for key, each in value.items() if each[0] != ""}
+    return [concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value
+
+
+# -- what a perfect model says in a conversation -----------------------------------------------------------------------
+# The answer is the turn's `reply`; without one it is what the tools told, since times are known only while a conversation is
+# played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
+
+
+_PLAIN_WORDS: Final = {"english": "All right.", "chinese": "好的。"}
+
+
+class RightTurns(KeptOpen):
+    """A backend that is right in every turn of a conversation."""
+
+    def __init__(self, case: Case, way: Way) -> None:
+        super().__init__(ScriptedBackend([]))
+        self._case, self._way = case, way
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        """Say what comes next (see `Backend.stream`)."""
+        for chunk in self._said(request.messages):
+            yield chunk
+        yield Chunk(finish_reason="stop")
+
+    def _said(self, messages: Sequence[Message]) -> list[Chunk]:
+        asked = sum(message.role == "user" and not replies_of(message) for message in messages)
+        before = sum(row["role"] == "user" for row in self._case.messages[: -len(self._case.turns)])
+        turn, results = self._case.turns[asked - before - 1], list(_told_since(messages))
+        if "right" in turn and not results:
+            calls = [each for call in _placed(turn["right"], str(folder_of(self._case.id))) for each in call.items()]
+            return calling(calls, Catalog(()), self._way)
+        return [Chunk(text=turn.get("reply") or "\n".join(results) or _PLAIN_WORDS[self._case.category])]
+
+
+def _told_since(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield what the tools told since the last reply: in messages of their own, or all in one of role `user`."""
+    new = list(takewhile(lambda message: message.role != "assistant", reversed(messages)))
+    for message in reversed(new):
+        yield from (text for _, text in named_results(message))
+
+
+def _placed(value: Any, folder: str) -> Any:
+    """Put the folder in place of its mark, in all strings of a JSON value."""
+    if isinstance(value, str):
+        return value.replace("{folder}", folder)
+    if isinstance(value, list):
+        return [_placed(item, folder) for item in value]
+    return {name: _placed(item, folder) for name, item in value.items()} if isinstance(value, dict) else value

@@ -18,14 +18,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UsageError
-from .bfcl import AST_CATEGORIES, read_cases
+from .bfcl import AST_CATEGORIES, bfcl_wheel, read_cases
 from .case import Case, case_to_json
-from .catalog import catalog_cases
-from .data import bfcl_wheel
-from .long import long_cases
 from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
-from .ordinary import needed_cases, ordinary_cases
-from .smoke import smoke_cases
+from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases
 from .talk import talk_cases
 from .wire import wire_cases
 

@@ -261,12 +261,12 @@ def _show_verdict(verdict: Any, way: str) -> None:
 
 def rescore(options: argparse.Namespace) -> int:
     """Judge the kept replies again and tell what changed."""
-    from ..bench.scores import changed, keep
+    from ..bench.report import changed_scores, keep_scores
 
     several, told, out = len(options.runs) > 1, [], sys.stdout
     for folder, scores in (_rescored_on_ray if options.on else _rescored_here)(options):
-        found = changed(folder, scores)
-        keep(folder, scores)
+        found = changed_scores(folder, scores)
+        keep_scores(folder, scores)
         if options.json:
             told += [{"run": str(folder), **change} for change in found] if several else found
             continue
@@ -281,8 +281,7 @@ def rescore(options: argparse.Namespace) -> int:
 
 
 def _rescored_here(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
-    from ..bench.report import judged
-    from ..bench.scores import scores_of
+    from ..bench.report import judged, scores_of
     from ..bench.store import read_run
 
     for folder in options.runs:

@@ -263,10 +263,9 @@ def _commit() -> str:
 
 
 async def _keep_scores(run: Any) -> None:
-    from ..bench.report import judged
-    from ..bench.scores import keep_scores
+    from ..bench.report import judged, keep_scores, scores_of
 
-    keep_scores(run, await judged(run))
+    keep_scores(run.folder, scores_of(await judged(run)))
 
 
 class Bar:

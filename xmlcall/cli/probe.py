@@ -62,8 +62,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    from ..bench.probe import Probe, candidates, incumbent, most_replies
-    from ..bench.probe_cases import probe_cases
+    from ..bench.probe import Probe, candidates, incumbent, most_replies, probe_cases
     from ..profiles.folder import shipped
 
     cases = probe_cases()

@@ -17,8 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..bench.report import judged
-from ..bench.scores import Scores, scores_of
+from ..bench.report import Scores, judged, scores_of
 from ..bench.store import RunError, read_about, read_run
 from ..errors import UsageError, XmlcallError
 

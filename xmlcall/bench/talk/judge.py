@@ -47,6 +47,7 @@ def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: s
 
     Returns:
         "" if it is right, else the first that is wrong: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `wrong_value`,
+        `state`, `cut`, `no_answer`, `prompt_shown` or `wrong_answer`.
     """
     if error := _judge_calls(expected, played) or _judge_arguments(expected, played) or _judge_state(expected, played):
         return error

@@ -14,21 +14,22 @@ from typing import Any
 from ...agent.loop import ToolLoop
 from ...backends.base import Backend
 from ...errors import ContextOverflow
-from ...hosts.base import Host
+from ...hosts.base import Host, OnProgress
+from ...hosts.local import LocalHost
 from ...hosts.mcp.host import McpHost
 from ...prompting.writer import in_text
+from ...tools.catalog import Catalog
 from ...turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ...turn.tool_need import ToolNeed
-from ...types.calls import Message
+from ...types.calls import Message, TextContent, ToolResult
 from ...types.completion import Usage
 from ..case import Case, messages_of
-from ..ordinary import CANNED, canned_tools
-from ..ordinary.canned import CannedHost
-from ..recorder import ReplyRecorder, kept_call, kept_tools
+from ..own_suites import CANNED, canned_tools
+from ..store import ReplyRecorder, kept_call, kept_tools
 from .judge import CALLED, judge_turn
 from .servers import lay_out, occupied, server_of
 
-__all__ = ["converse"]
+__all__ = ["CannedHost", "converse"]
 
 _FILE_LIMIT = 10_000  # characters of a file that are kept
 _START_SECONDS = 180.0  # for a server to start, beside a model that takes the whole machine
@@ -65,6 +66,7 @@ async def converse(case: Case, backend: Backend, *, offers: bool = True, **optio
     Returns:
         A JSON object: `valid` (all turns are right), `error` and `failed_turn` (of the first that is not), `folder`, `turns`
         (each with `replies`, all that the model wrote, `calls`, `answer`, `stop_reason`, `files`, `need`, `usage`, `seconds`),
+        their `usage`, and `tools`, those that were called.
 
     Raises:
         BackendError: the model server failed otherwise than by a prompt that is too long.
@@ -144,3 +146,20 @@ def _outcome(case: Case, turns: Sequence[_Played], folder: str) -> dict[str, Any
         "turns": played,
         "usage": asdict(sum((turn.usage for turn in turns), Usage())),
     }
+
+
+# -- a server of the suites ordinary and needed ------------------------------------------------------------------------
+
+
+class CannedHost(LocalHost):
+    """A `Host` whose tools all say that they are done."""
+
+    def __init__(self, name: str, catalog: Catalog) -> None:
+        super().__init__((), name=name)
+        self._tools = list(catalog)
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
+        """Say that it is done (see `Host.call`)."""
+        return ToolResult(content=(TextContent(text="Done."),))

