@@ -29,14 +29,15 @@ __all__ = [
     "smoke_cases",
 ]
 
-# -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
-# It is short enough to be asked after every change. Catalogs, questions and accepted answers stand in `smoke.toml`; a Chinese
-# case may also offer its tools with Chinese descriptions, names and schemas stay as they are.
-
 
 @cache
 def _read(name: str) -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
+
+
+# -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
+# It is short enough to be asked after every change. Catalogs, questions and accepted answers stand in `smoke.toml`; a Chinese
+# case may also offer its tools with Chinese descriptions, names and schemas stay as they are.
 
 
 def smoke_cases() -> list[Case]:
@@ -119,10 +120,10 @@ def _catalog_tools() -> list[dict[str, Any]]:
 
 
 # -- long: is a call as right in the 40th turn as in the first, and does the prompt cache hold? ------------------------
-# The same questions are asked at several turns, with 10 and with 50 tools. What was said before is canned (`english.toml`,
-# `chinese.toml`): talk, calls with results, some of them long. It never depends on the model, so that a run is the same for every
-# model, and the conversation at one turn is the beginning of that at a later one. `tools.toml` has the tools; `catalog.json` the
-# others beside them. The same tools in the same order are offered to all questions of a size.
+# The same questions are asked at several turns, with 10 and with 50 tools. What was said before is canned (in `long/`): talk,
+# calls with results, some of them long. It never depends on the model, so that a run is the same for every model, and the
+# conversation at one turn is the beginning of that at a later one. The tools are those of `long/tools.toml` and, beside them,
+# of `catalog.json`. The same tools in the same order are offered to all questions of a size.
 #
 # The cases of one category have a long prompt in common and are asked one after the other (see `suites.cases_of`).
 
@@ -186,9 +187,9 @@ def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
 
 
 # -- ordinary and needed: do tools on offer make an answer worse, and is the right one called where one is needed? -----
-# `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the tools; the files say
-# what their keys mean. Each is a conversation of which the last turn is judged, played as those of `talk`. What the turns before
-# it called stands in it with its results.
+# In `ordinary/`, `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the
+# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. What the turns before it called
+# stands in it with its results.
 #
 # A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Where
 # a calculator is on offer, sums are not asked: to call it is right. With one that needs a tool its own catalog is on offer.
