@@ -29,9 +29,8 @@ from xmlcall.bench.own_suites import catalog_cases
 from xmlcall.bench.store import ReplyRecorder
 from xmlcall.turn.events import TurnEnded
 from xmlcall.turn.tool_need import ToolNeed
-from xmlcall.types.calls import ToolCall, ToolResult
+from xmlcall.types.calls import Tool, ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
-from xmlcall.types.tool import Tool
 
 FOLDER = Path(__file__).parent / "results" / "catalog"
 PAGE = FOLDER.with_suffix(".md")

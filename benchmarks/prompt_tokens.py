@@ -17,11 +17,10 @@ import httpx
 
 from xmlcall.bench.own_suites import catalog_cases
 from xmlcall.bench.ways import origin_prompt
-from xmlcall.prompting.families import FAMILIES
-from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.format import FAMILIES, PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.tools.catalog import Catalog
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import Tool
 from xmlcall.wire.openai import tool_dict
 
 PAGE = Path(__file__).parent / "results" / "prompt-tokens.md"

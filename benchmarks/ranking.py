@@ -22,7 +22,7 @@ from xmlcall.bench.case import Case
 from xmlcall.bench.own_suites import catalog_cases
 from xmlcall.tools.outline import parameters_of
 from xmlcall.tools.ranking import Ranking, words_in
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import Tool
 
 CATEGORIES = ("simple_python", "multiple", "live_simple", "live_multiple")
 SIZES = (10, 50, 200, 1000)

@@ -30,7 +30,7 @@ from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
 from xmlcall.prompting import system as prompt
 from xmlcall.turn.tool_need import CALL_BEGINS, log_odds
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import Tool
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"

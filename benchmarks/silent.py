@@ -19,7 +19,7 @@ from xmlcall.bench.funnel import spoken
 from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import read_catalog, way_of
 from xmlcall.dialects import DIALECTS, attempts_call
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import Tool
 
 RUNS = Path(__file__).parent / "results" / "runs"
 SHOWN = 300  # characters of a reply

@@ -22,9 +22,8 @@ CORE = "errors text_forms types loosejson schema tools dialects binding parsing 
 layer("errors", "")
 layer("toml_file", "errors")
 layer("private_folders", "")
-layer("invisible", "")
 layer("text_forms", "")
-layer("addresses", "invisible text_forms")
+layer("addresses", "text_forms")
 layer("types", "errors")
 layer("loosejson", "types")
 layer("schema", "errors types")
@@ -40,10 +39,10 @@ layer("records", "errors private_folders types")
 layer("models", "errors")
 layer("profiles", "errors toml_file prompting")
 layer("backends", "errors types dialects models wire")
-layer("hosts", "errors private_folders invisible text_forms addresses types schema")
+layer("hosts", "errors private_folders text_forms addresses types schema")
 layer(
     "agent",
-    "errors toml_file private_folders invisible text_forms addresses types schema tools dialects binding parsing prompting turn "
+    "errors toml_file private_folders text_forms addresses types schema tools dialects binding parsing prompting turn "
     "wire backends hosts",
 )
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")

@@ -27,9 +27,9 @@ from xmlcall import (
 )
 from xmlcall.agent.drive import result_of
 from xmlcall.turn.events import LoopEvent
-from xmlcall.turn.forced_call import generate_call
 from xmlcall.turn.generate import Binder, ReplyOptions, generate
 from xmlcall.turn.machine import Machine
+from xmlcall.turn.native import generate_call
 from xmlcall.types.calls import Role
 from xmlcall.types.completion import CompletionRequest
 

@@ -18,8 +18,7 @@ from xmlcall.text_forms import normalized, unescaped
 from xmlcall.turn.asking import Asking
 from xmlcall.turn.opening import begin_turn
 from xmlcall.turn.run import run_turn
-from xmlcall.types.capabilities import Capabilities
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 MARKS = "\u0300\u0301\u0315\u0327\u3099\u0f71\u0f73\uff9e"
 DIGITS = "1" * 5000

@@ -56,8 +56,8 @@ if TYPE_CHECKING:
     from .prompting.system import system_prompt as system_prompt
     from .records.audit import AuditFile as AuditFile
     from .tools.catalog import Catalog as Catalog
-    from .types.call_note import CallNote as CallNote
     from .types.calls import (
+        CallNote as CallNote,
         InvalidCall as InvalidCall,
         Issue as Issue,
         Message as Message,
@@ -114,11 +114,10 @@ _MODULES = {
     ".profiles.profile": "Profile",
     ".prompting.system": "system_prompt",
     ".records.audit": "AuditFile",
-    ".types.call_note": "CallNote",
     ".turn.attempts": "RepairPolicy",
     ".parsing.reply": "parse render",
     ".turn.tool_need": "ToolNeed",
-    ".types.calls": "InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
+    ".types.calls": "CallNote InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from typing import Final
 from urllib.parse import unquote
 
-from .invisible import INVISIBLE
-from .text_forms import normalized
+from .text_forms import INVISIBLE, normalized
 
 __all__ = ["host_readings", "is_inside"]
 

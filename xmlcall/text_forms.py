@@ -1,19 +1,39 @@
-"""Python's functions for the forms of a text, made fit for texts of others: some of these make them raise, or take minutes.
+"""Forms of a text of others: entities, forms of Unicode, and characters that a reader does not see.
 
-Cost: linear in the text.
+Some texts make Python's functions for these raise, or take minutes. Here the cost is linear in the text.
+
+`RANGES` is one table for the terminal, the page, words of servers and hosts of addresses. Its first ranges are Unicode's
+Default_Ignorable_Code_Point (Unicode 16.0, DerivedCoreProperties): soft hyphens, fillers, marks of direction, joiners, variation
+selectors, tags. The others have a glyph that is blank. White space is not among them, nor are control characters.
+`ui/static/visible.js` has the same ranges.
 """
 
 import html
+import re
 import unicodedata
 from typing import Final, Literal
 
 import regex
 
-__all__ = ["normalized", "unescaped"]
+__all__ = ["INVISIBLE", "RANGES", "normalized", "unescaped"]
 
 _NUMBER: Final = regex.compile(r"&#0*([0-9]{1,8})[0-9]*")
 _MARK: Final = r"[\P{ccc=0}\u0f73\u0f75\u0f81\uff9e\uff9f]"  # over or under a letter, or what is taken apart into such marks
 _MARKS: Final = regex.compile(f"({_MARK}{{30}}){_MARK}++")
+
+_IGNORABLE: Final = (
+    *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F)),
+    *((0x202A, 0x202E), (0x2060, 0x206F), (0x3164, 0x3164), (0xFE00, 0xFE0F), (0xFEFF, 0xFEFF), (0xFFA0, 0xFFA0)),
+    *((0xFFF0, 0xFFF8), (0x1BCA0, 0x1BCA3), (0x1D173, 0x1D17A), (0xE0000, 0xE0FFF)),
+)
+# Blank letters of Braille, musical notation, Egyptian and Khitan writing; anchors of annotations.
+_BLANK: Final = ((0x2800, 0x2800), (0xFFF9, 0xFFFB), (0x13441, 0x13442), (0x16FE4, 0x16FE4), (0x1D159, 0x1D159))
+
+RANGES: Final = (*_IGNORABLE, *_BLANK)
+"""First and last code point of each."""
+
+INVISIBLE: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for first, last in RANGES) + "]")
+"""One invisible character."""
 
 
 def unescaped(text: str) -> str:

@@ -8,9 +8,9 @@ from proxy_harness import add, ask, block, body
 from xmlcall import Answer, LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding.grounds import Said
-from xmlcall.turn.answer_check import claims_a_deed, found_nothing, repeats, unfounded
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import RetryAsked
+from xmlcall.turn.said_so_far import claims_a_deed, found_nothing, repeats, unfounded
 
 ASKS = RepairPolicy(asks_for_unsaid=True)
 PRICE = block(("stock_price", {"symbol": "ACME"}))

@@ -15,16 +15,15 @@ from servers.started import printed_url
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
 from xmlcall.agent.kept_files import kept
 from xmlcall.agent.policy import Decision, Proposal
-from xmlcall.agent.result_check import checked
 from xmlcall.agent.rules import allow
+from xmlcall.agent.run_call import checked
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.server import HttpServer
 from xmlcall.prompting.format import ENGLISH
-from xmlcall.prompting.pictures import pictures
-from xmlcall.prompting.results import result_text
+from xmlcall.prompting.results import pictures, result_text
 from xmlcall.turn.events import LoopEvent
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, TextContent, Tool, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest

@@ -19,8 +19,8 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
 from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, PLAIN, _with_any
+from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
-from xmlcall.types.tool import Tool
 
 DIALECT = DIALECTS["function_calls"]
 BEGUN = beginning(DIALECT)

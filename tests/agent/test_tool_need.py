@@ -36,25 +36,28 @@ from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
-from xmlcall.turn import first_request
+from xmlcall.turn import turn_setup
 from xmlcall.turn.asked_alone import LONGEST, alone
 from xmlcall.turn.events import LoopEvent
-from xmlcall.turn.first_request import READ_AGAIN
-from xmlcall.turn.threshold_anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,
+    MOST_NUMBERED,
+    NEEDS_NONE,
+    NEEDS_TOOL,
     SHORT_AFTER_TOOL,
+    SURE_NUMBER,
+    TOOLS,
     Threshold,
     best_split,
     decides,
     log_odds,
+    number_odds,
 )
-from xmlcall.turn.tool_number import MOST_TOOLS, SURE, number_odds
-from xmlcall.types.calls import RawCall, ToolCall, ToolResult
+from xmlcall.turn.turn_setup import READ_AGAIN
+from xmlcall.types.calls import RawCall, Tool, ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from xmlcall.types.tool import Tool
 from xmlcall.wire import ollama, openai
 
 PLAIN, CALL = "(Answer in plain words", "(If one of the tools is for this"
@@ -108,11 +111,11 @@ def ping() -> str:
         ([("<", 0.6), ("```", 0.2), ("The", 0.2)], math.log(1.5)),
         ([("<function", 0.1), (" <", 0.1), ("The", 0.8)], math.log(0.25)),
         ([("{", 0.25), ("[", 0.25), ("I", 0.5)], 0.0),
-        ([("The", 1.0)], -SURE),
-        ([("<", 1.0)], SURE),
-        ([("<", 1.0), ("{", 1.0)], SURE),
+        ([("The", 1.0)], -SURE_NUMBER),
+        ([("<", 1.0)], SURE_NUMBER),
+        ([("<", 1.0), ("{", 1.0)], SURE_NUMBER),
         ([("<think>", 0.9), ("The", 0.1)], math.log(9)),
-        ([("", 1.0)], -SURE),
+        ([("", 1.0)], -SURE_NUMBER),
     ],
 )
 def test_log_odds_of_a_call(shares: list[tuple[str, float]], expected: float) -> None:
@@ -121,7 +124,7 @@ def test_log_odds_of_a_call(shares: list[tuple[str, float]], expected: float) ->
 
 @given(st.lists(st.tuples(st.sampled_from(["<", "```", "The", "{", ""]), st.floats(max_value=0.01))))
 def test_log_odds_are_finite_whatever_a_server_says(candidates: list[tuple[str, float]]) -> None:
-    assert -SURE <= log_odds(candidates) <= SURE
+    assert -SURE_NUMBER <= log_odds(candidates) <= SURE_NUMBER
 
 
 def test_requests_ask_for_probabilities_only_if_told() -> None:
@@ -263,8 +266,8 @@ async def test_the_second_opinion_is_asked_of_a_list_of_the_tools() -> None:
     [
         ([("0", 0.25), ("1", 0.5), ("2", 0.25)], math.log(3)),
         ([("10", 0.5), ("0.", 0.5)], 0.0),
-        ([(" 3", 0.9), ("The", 0.1)], SURE + math.log(0.9)),
-        ([("0", 1.0)], -SURE),
+        ([(" 3", 0.9), ("The", 0.1)], SURE_NUMBER + math.log(0.9)),
+        ([("0", 1.0)], -SURE_NUMBER),
         ([("None", 1.0)], None),
         ([("٣", 0.5), ("²", 0.5)], None),
         ([("9" * 5000, 0.5), ("0" * 5000, 0.5)], 0.0),
@@ -314,7 +317,7 @@ async def test_right_after_a_tool_the_threshold_is_lower(before: tuple[Message, 
         assert need.threshold == (-lower if follows else 0.0)
 
 
-@pytest.mark.parametrize("count", [1, MOST_TOOLS + 1])
+@pytest.mark.parametrize("count", [1, MOST_NUMBERED + 1])
 async def test_one_tool_and_many_are_not_numbered(count: int) -> None:
     many = Catalog(Tool(name=f"tool_{number}") for number in range(count))
     backend = ScriptedBackend(odds(-1))
@@ -477,7 +480,7 @@ async def test_a_long_conversation_keeps_the_tool_prompt() -> None:
 
 
 async def test_plain_words_are_asked_for_in_their_own_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_request, "READ_AGAIN", 0)
+    monkeypatch.setattr(turn_setup, "READ_AGAIN", 0)
     backend = ScriptedBackend([UNLIKELY, "Hello.", UNLIKELY, "Welcome."])
     async with ToolLoop(backend, [LocalHost([plus])], call_threshold=0.0) as loop:
         hello = await loop.ask("Hi")
@@ -715,7 +718,7 @@ async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> Non
 
 
 async def test_the_proxy_asks_for_plain_words_in_their_own_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(first_request, "READ_AGAIN", 0)
+    monkeypatch.setattr(turn_setup, "READ_AGAIN", 0)
     backend = ScriptedBackend([UNLIKELY, "Welcome."])
     assert (await ask(backend, body(*TALK, "Thanks"), call_threshold=0.0)).text == "Welcome."
     assert texts(backend)[1:-1] == [("user", "Hi"), ("assistant", "Hello.")]
@@ -833,7 +836,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     ("need", "reminder"),
     [
         (None, CALL),
-        (ToolNeed(log_odds=SURE, threshold=0.0, usage=Usage(), is_sure=False), CALL),
+        (ToolNeed(log_odds=SURE_NUMBER, threshold=0.0, usage=Usage(), is_sure=False), CALL),
         (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage()), CALL),
         (ToolNeed(log_odds=1.0, threshold=0.0, usage=Usage(), begun=BEGUN), ""),
         (ToolNeed(log_odds=-4.0, threshold=0.0, usage=Usage()), PLAIN),

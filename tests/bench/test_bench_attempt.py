@@ -13,8 +13,7 @@ from xmlcall.bench.report import compared, reported
 from xmlcall.bench.store import RecordedRun
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.dialects import DIALECTS
-from xmlcall.dialects.tag_names import tag_names
-from xmlcall.dialects.write import write
+from xmlcall.dialects.write import tag_names, write
 from xmlcall.tools.catalog import Catalog
 
 CASES = tomllib.loads((Path(__file__).with_name("attempts.toml")).read_text(encoding="utf-8"))

@@ -25,8 +25,7 @@ from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendUnavailable
-from xmlcall.types.calls import RawCall, Reply
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import RawCall, Reply, Tool
 
 FLIGHT = Tool(
     name="book_flight",

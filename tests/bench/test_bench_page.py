@@ -24,7 +24,7 @@ from xmlcall.bench.runner import execute
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import stand_in
 from xmlcall.bench.ways import Settings, way_of
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import Tool
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7 * 7 }}"
 WEATHER = Tool(

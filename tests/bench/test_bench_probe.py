@@ -41,10 +41,9 @@ from xmlcall.parsing.reply import parse
 from xmlcall.profiles.folder import named, shipped
 from xmlcall.profiles.profile import Profile
 from xmlcall.prompting.writer import in_text
-from xmlcall.turn.threshold_anchors import NEEDS_NONE
-from xmlcall.types.calls import ToolCall
+from xmlcall.turn.tool_need import NEEDS_NONE
+from xmlcall.types.calls import Tool, ToolCall
 from xmlcall.types.completion import Chunk, CompletionRequest
-from xmlcall.types.tool import Tool
 
 CASES = probe_cases()
 WORDS = Chunk(text="In plain words: it depends.")

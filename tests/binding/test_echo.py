@@ -12,11 +12,10 @@ import pytest
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, bind, parse, render
 from xmlcall.binding.echo import Sources, echo_of
-from xmlcall.binding.letters import of_keys, readings
-from xmlcall.binding.skeleton import skeletons
+from xmlcall.binding.skeleton import of_keys, readings, skeletons
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
-from xmlcall.parsing.repeated_calls import is_asked_for, once
+from xmlcall.parsing.repetition import is_asked_for, once
 from xmlcall.prompting.feedback import feedback
 from xmlcall.tools.outline import example_arguments
 from xmlcall.wire.openai import native_call

@@ -16,8 +16,7 @@ from xmlcall.binding.grounds import (
     tools_that_may_tell,
 )
 from xmlcall.tools.catalog import Catalog
-from xmlcall.types.calls import RawCall, ToolCall
-from xmlcall.types.tool import Tool
+from xmlcall.types.calls import RawCall, Tool, ToolCall
 
 CASES = tomllib.loads(Path(__file__).with_name("grounds.toml").read_text(encoding="utf-8"))["case"]
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}

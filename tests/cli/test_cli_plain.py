@@ -14,7 +14,7 @@ import xmlcall
 from xmlcall.cli.jsonform import json_text, to_json
 from xmlcall.cli.plain import PlainStream, plain, shortened, visible
 from xmlcall.errors import XmlcallError
-from xmlcall.invisible import INVISIBLE, RANGES
+from xmlcall.text_forms import INVISIBLE, RANGES
 from xmlcall.types.calls import MISSING, RawArgument, RawCall
 from xmlcall.types.events import Repaired
 

@@ -26,9 +26,9 @@ from xmlcall.binding.provenance import provenance
 from xmlcall.prompting.feedback import feedback
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.grades import Budget, tool_prompt_within
-from xmlcall.schema.call_schema import call_schema
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues
+from xmlcall.turn.native import call_schema
 
 SECONDS = 10.0
 """After which a schema counts as one that never ends."""

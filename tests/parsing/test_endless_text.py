@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 
-from xmlcall.parsing.endless_text import Runaway
+from xmlcall.parsing.repetition import Runaway
 
 CASES: list[dict[str, Any]] = tomllib.loads((Path(__file__).with_name("runaway.toml")).read_text(encoding="utf-8"))["case"]
 

@@ -17,7 +17,7 @@ from xmlcall.models.known import KNOWN
 from xmlcall.profiles.folder import file_of, find, listed, named
 from xmlcall.profiles.profile import Figure, Measurement, Rate
 from xmlcall.profiles.toml_file import read_profile, write_profile
-from xmlcall.prompting.families import FAMILIES
+from xmlcall.prompting.format import FAMILIES
 from xmlcall.toml_file import MOST_BYTES
 
 

@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall.prompting import system as prompt
-from xmlcall.prompting.earlier_turns import ASKED, RETURNED, STANDING, Line, block, line_of
 from xmlcall.prompting.feedback import results
+from xmlcall.prompting.fit_context import ASKED, RETURNED, STANDING, Line, block, line_of
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.proxy.formats.bodies import call_of

@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from profiles import scaled
 
 from xmlcall.prompting.feedback import results
-from xmlcall.prompting.fit_context import LENGTHS, TOKENS_A_NOTE, Cut, Fitted, Scale, estimate, estimate_tools, fit
+from xmlcall.prompting.fit_context import LENGTHS, TOKENS_A_NOTE, Cut, Fitted, estimate, estimate_tools, fit
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.templates import LANGUAGES, source
+from xmlcall.prompting.tokens import Scale
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, Tool, ToolResult
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.fit_context import fit
-from xmlcall.prompting.more import handle_of, line_end, line_start, piece, piece_tokens, result_with, texts_of
+from xmlcall.prompting.results import handle_of, line_end, line_start, piece, piece_tokens, result_with, texts_of
 from xmlcall.prompting.tokens import tokens_of
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, ToolResult

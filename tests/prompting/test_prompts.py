@@ -12,9 +12,8 @@ from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
 
 from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
 from xmlcall.dialects import DIALECTS
-from xmlcall.prompting.families import FAMILIES
 from xmlcall.prompting.feedback import feedback, results
-from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.format import FAMILIES, PromptFormat
 from xmlcall.prompting.results import result_text
 from xmlcall.prompting.system import reminder
 from xmlcall.prompting.templates import LANGUAGES

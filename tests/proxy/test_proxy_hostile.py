@@ -43,7 +43,6 @@ from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.api_description import description
 from xmlcall.proxy.http.callers import serving
 from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
-from xmlcall.schema import cost as schemacost
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
 from xmlcall.schema import validation as schema
@@ -655,7 +654,7 @@ LIMITS: dict[str, list[Any]] = {
     "| a tool's schema | {:,} parts, {} levels, {:,} steps for one value, {} s and {:,} characters for a pattern |": [
         schema.MAX_NODES,
         references.MAX_DEPTH,
-        schemacost.MAX_STEPS,
+        schema.MAX_STEPS,
         schemapattern._SECONDS,
         schemapattern._MAX_CHARACTERS,
     ],

@@ -17,8 +17,7 @@ from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.records import audit as audit_module
 from xmlcall.records.audit import AuditFile, audit_line
-from xmlcall.types.call_note import CallNote
-from xmlcall.types.calls import RawCall, ToolCall
+from xmlcall.types.calls import CallNote, RawCall, ToolCall
 
 RAN: list[str] = []
 

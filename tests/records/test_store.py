@@ -20,8 +20,7 @@ from xmlcall.records.folder import audit_path, private_folder, store_path
 from xmlcall.records.folder import folder as records_folder
 from xmlcall.records.store import KeptEvent, Store, new_id
 from xmlcall.turns.resuming import InFlight, KeptTask, in_flight
-from xmlcall.types.call_note import CallNote
-from xmlcall.types.calls import RawArgument, RawCall
+from xmlcall.types.calls import CallNote, RawArgument, RawCall
 
 ARGUMENTS = (RawArgument(name="a", text="1", value=None), RawArgument(name="b", text=""))
 RAW = RawCall(index=0, name="f", text="<f>", arguments=ARGUMENTS)

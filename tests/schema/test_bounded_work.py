@@ -14,12 +14,12 @@ from profiles import scaled
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind, system_prompt
 from xmlcall.binding.echo import examples_of
 from xmlcall.prompting.feedback import feedback
-from xmlcall.schema.call_schema import call_schema
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues
 from xmlcall.schema.words import describe
 from xmlcall.tools.outline import alternatives_of, parameters_of, rules_for
 from xmlcall.tools.parameters import admits_string, property_schema
+from xmlcall.turn.native import call_schema
 
 Schema = dict[str, Any]
 LEVELS = 5

@@ -6,7 +6,7 @@ import jsonschema
 import pytest
 
 from xmlcall import Catalog
-from xmlcall.schema.call_schema import call_schema
+from xmlcall.turn.native import call_schema
 
 TREE = {
     "type": "object",

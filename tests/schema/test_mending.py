@@ -32,7 +32,7 @@ from xmlcall import (
     bind,
     parse,
 )
-from xmlcall.agent.result_check import checked
+from xmlcall.agent.run_call import checked
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import OnProgress
 from xmlcall.hosts.mcp.callbacks import elicitation_of

@@ -17,14 +17,13 @@ from profiles import covering
 from xmlcall import Asking, Catalog, Chunk, Message, Tool, ToolCall, ToolResult, parse, run_turn
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
-from xmlcall.prompting.families import FAMILIES
+from xmlcall.prompting.format import FAMILIES
 from xmlcall.prompting.grades import Budget, tool_prompt_within
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.opening import Opening
 from xmlcall.turn.turn_setup import Limits, Offer
 from xmlcall.types.calls import EmbeddedResource, TextContent
-from xmlcall.types.capabilities import Capabilities
-from xmlcall.types.completion import CompletionRequest
+from xmlcall.types.completion import Capabilities, CompletionRequest
 
 INTEGER: Final = {"type": "integer"}
 DELETE: Final = Tool(name="delete_note", input_schema={"type": "object", "properties": {"id": INTEGER}, "required": ["id"]})

@@ -40,8 +40,7 @@ from xmlcall import (
 from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
 from xmlcall.turn.turn_setup import Offer
 from xmlcall.types.calls import TextContent
-from xmlcall.types.capabilities import Capabilities
-from xmlcall.types.completion import CompletionRequest
+from xmlcall.types.completion import Capabilities, CompletionRequest
 
 INTEGER = {"type": "integer"}
 PLUS = Tool(

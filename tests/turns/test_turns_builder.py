@@ -20,7 +20,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostUnavailable
 from xmlcall.hosts.base import OnProgress
 from xmlcall.parsing.parser import Parser
-from xmlcall.parsing.repeated_calls import once
+from xmlcall.parsing.repetition import once
 from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import TurnEnded, TurnStarted

@@ -11,11 +11,10 @@ import pytest
 from chat_stage import Stage, call, staged
 
 from xmlcall import LocalHost
-from xmlcall.agent.conditions import one_of
-from xmlcall.agent.rules import Effect, Rule, Rules
+from xmlcall.agent.rules import Effect, Rule, Rules, one_of
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Chunk, CompletionRequest
-from xmlcall.types.tool import Tool
 
 RAN: list[Any] = []
 

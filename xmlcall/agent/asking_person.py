@@ -14,7 +14,7 @@ from ..errors import XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial
 from ..tools.catalog import Catalog
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .file_diff import file_change, passages
 from .policy import Decision, Policy, Proposal
 from .rules import Rule, Rules, Ruling

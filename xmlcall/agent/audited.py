@@ -13,8 +13,7 @@ from typing import Any
 from ..binding.provenance import ValueSource, provenance
 from ..hosts.router import Router
 from ..turn.events import CallDenied, CallFinished, CallRejected, CallStarted, LoopEvent
-from ..types.call_note import CallNote
-from ..types.calls import InvalidCall, Message, Tool, ToolCall
+from ..types.calls import CallNote, InvalidCall, Message, Tool, ToolCall
 
 __all__ = ["Audit", "audited", "note_of"]
 

@@ -14,8 +14,7 @@ from typing import Any, Final, Literal
 from urllib.parse import unquote_plus
 
 from ..addresses import host_readings
-from ..invisible import INVISIBLE
-from ..text_forms import normalized
+from ..text_forms import INVISIBLE, normalized
 
 __all__ = [
     "MOST_PARTS",

@@ -4,19 +4,26 @@ The old text of a file comes from a read tool of the same server, which is only 
 its server says that it reads, and it takes the same path; else from what the conversation has shown of the file before, which a
 row says. A passage stands in the arguments. None of it is trusted: what is compared and the rows are bounded, and whoever prints
 them makes them `visible`.
+
+A conversation has shown a file in the result of an earlier call that read it, or in the text that was written to it. Calls stand
+beside the model's text, or are known to stand in it (`Message.written`); their results stand in the message behind them, in
+order, some forms without the names of the tools. Where a call cannot be matched with its result for certain, nothing is known of
+it. Results of native calls do not say that they are errors, and count. A later call with the same path that is neither a read nor
+a write of a whole text leaves nothing known, either. The file itself may have changed since: whoever shows such a text has to say
+where it is from.
 """
 
 import difflib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from ..dialects.replies import replies_of
 from ..errors import ToolHostError
 from ..prompting.results import result_text
-from ..types.calls import RawCall, ToolCall
+from ..types.calls import Message, RawCall, ToolCall, WrittenCall
 from .policy import Proposal
 from .rules import Rules
-from .shown_files import shown_before
 
 __all__ = ["difference", "file_change", "passages"]
 
@@ -83,8 +90,54 @@ async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
         except ToolHostError:
             return []
         return [] if result.is_error else difference(result_text(result), arguments[text])
-    shown = shown_before(proposal, _READERS, path, text)
+    shown = _shown_before(proposal, _READERS, path, text)
     if shown is None:
         return []
     rows = difference(shown.text, arguments[text])
     return rows and [f"(the old text is that of an earlier {shown.tool}: the file was not read now)", *rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """A text of a file."""
+
+    tool: str
+    text: str
+
+
+def _shown_before(proposal: Proposal, readers: Collection[str], path: str, text: str) -> _Shown | None:
+    """Find what is known of the file that a call is about to write."""
+    wanted, own = proposal.call.arguments[path], {tool.name: name for name, tool in proposal.beside.items()}
+    known: _Shown | None = None
+    for called, arguments, result in _calls(proposal.conversation):
+        name = own.get(called, "")
+        if not name or wanted not in arguments.values():
+            continue
+        if name in readers:
+            is_whole = result is not None and list(arguments.values()) == [wanted]
+            known = _Shown(tool=name, text=result or "") if is_whole else known
+        else:
+            is_write = name == proposal.host_tool and result is not None and isinstance(arguments.get(text), str)
+            known = _Shown(tool=name, text=arguments[text]) if is_write else None
+    return known
+
+
+def _calls(messages: Sequence[Message]) -> Iterator[tuple[str, Mapping[str, Any], str | None]]:
+    """Yield name, arguments and result of the calls in a conversation; None for a result that is not known."""
+    for place, message in enumerate(messages):
+        if message.tool_calls:
+            told = {each.tool_call_id: each.content for each in messages[place + 1 :] if each.role == "tool"}
+            yield from ((call.name, call.arguments, told.get(call.id)) for call in message.tool_calls)
+        elif message.role == "assistant" and message.written is not None and message.written.text == message.content:
+            calls = message.written.calls
+            results = zip(calls, _results(calls, messages[place + 1 : place + 2]), strict=True)
+            yield from ((call.name, call.arguments, result) for call, result in results if call.arguments is not None)
+
+
+def _results(calls: Sequence[WrittenCall], behind: Sequence[Message]) -> list[str | None]:
+    """Return the result of each call, from the message behind it; all are unknown if they do not fit together."""
+    replies = replies_of(behind[0]) if behind and behind[0].role == "user" else ()
+    pairs = zip(replies, calls, strict=False)
+    if len(replies) != len(calls) or any(not reply.is_ended or reply.name not in ("", call.name) for reply, call in pairs):
+        return [None] * len(calls)
+    return [None if reply.is_error else reply.text_in(behind[0].content) for reply in replies]

@@ -15,8 +15,8 @@ from typing import Final
 
 from ..backends.base import Backend, KeptOpen
 from ..errors import ContextOverflow
-from ..prompting.fit_context import Fitted, Scale, estimate, estimate_tools, fit
-from ..prompting.request_scale import RequestScale
+from ..prompting.fit_context import Fitted, estimate, estimate_tools, fit
+from ..prompting.tokens import RequestScale, Scale
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from ..private_folders import make_private
-from ..prompting.pictures import PICTURES, begins, decoded
+from ..prompting.results import PICTURES, begins, decoded
 from ..types.calls import AudioContent, Content, EmbeddedResource, ImageContent, ToolResult
 
 __all__ = ["kept"]

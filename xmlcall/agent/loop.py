@@ -18,10 +18,11 @@ from ..backends.base import Backend
 from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.router import Router
-from ..prompting.fit_context import Fitted, Scale, estimate
+from ..prompting.fit_context import Fitted, estimate
 from ..prompting.format import PromptFormat
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
-from ..prompting.more import LONG, piece_tokens, texts_of
+from ..prompting.results import LONG, piece_tokens, texts_of
+from ..prompting.tokens import Scale
 from ..tools.catalog import Catalog
 from ..turn.asking import Asking, AskingFields, Mode
 from ..turn.attempts import RepairPolicy
@@ -36,9 +37,8 @@ from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, resource_tools
 from .policy import Policy
-from .resumed_tasks import taken_up
 from .rules import allow
-from .run_call import Calling
+from .run_call import Calling, taken_up
 
 __all__ = ["Mode", "ToolLoop"]
 

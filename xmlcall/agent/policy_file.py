@@ -20,8 +20,7 @@ from typing import Any, Final, get_args
 
 from ..errors import UsageError
 from ..toml_file import read_toml
-from .conditions import CONDITIONS, Condition
-from .rules import Effect, Rule, Rules
+from .rules import CONDITIONS, Condition, Effect, Rule, Rules
 
 __all__ = ["FILE_NAME", "RULE_KEYS", "Loaded", "load_rules", "own_file", "read_rules"]
 

@@ -1,35 +1,80 @@
 """Rules about which calls run: the strictest rule that matches a call decides, and where none matches, the person is asked.
 
 Neither the order of rules nor how much a glob says matters: deny goes before ask, and ask before allow. What a rule allows is
-asked about all the same if repairs made out a name or a value (`repaired`), or if a value comes from another server or leads
-where nobody said (`flows`); the rule may allow these, too. No rule allows a call that writes with a value that the model made
-up: only a person can.
+asked about all the same if repairs made out a name or a value (`made_out`), or if a value comes from another server or leads
+where nobody said (`flows`); the rule may allow these, too. No rule allows a call that writes with a value that the model made up:
+only a person can.
 
 Globs match the server's name as configured and the tool's own name, never the name that a model sees. The last dot of a glob
 parts the two, so that `web.internal.*` is about the server `web.internal`; a dot of a tool's name is written `[.]`. A rule that
 asks or denies also holds where the names fit with another dot between them. Tool annotations are hints of an untrusted server
 (MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the question of `flows`.
+
+A condition asks something of an argument: a path below a folder, the host of an address, a glob, one of some values. It answers
+yes, no, or that it cannot tell: a relative path, since the folder that the server starts from is not known; an address that
+programs read in different ways. A rule that allows needs a yes. A rule that asks or denies holds unless the answer is no. So what
+cannot be told is never allowed by a condition, and never escapes one. Hosts are compared in one spelling (`addresses`).
+
+Paths are those of this machine, symbolic links followed as they are at this moment. A redirect of an address is not seen.
+
+Some repairs of a call leave open whether it is the call that was written. The codes are those of `errors.REPAIRS`. Where only the
+marks around a value were mended, name and value stand in the reply as they run. Where a name, a value, or the place where a value
+ends was made out, a person may want to see it first.
 """
 
 import fnmatch
+import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from glob import escape
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
+from ..addresses import host_readings
 from ..tools.effects import may_write
-from .conditions import Condition, holds
+from ..types.calls import ToolCall
 from .flows import flows
 from .policy import Decision, Policy, Proposal
-from .repaired import made_out
 
-__all__ = ["Effect", "Rule", "Rules", "Ruling", "allow", "allowing", "glob_of", "parted", "ruled"]
+__all__ = [
+    "CONDITIONS",
+    "ONLY_MARKS",
+    "Condition",
+    "Effect",
+    "Rule",
+    "Rules",
+    "Ruling",
+    "allow",
+    "allowing",
+    "glob_of",
+    "holds",
+    "made_out",
+    "parted",
+    "ruled",
+]
 
 Effect = Literal["allow", "ask", "deny"]
 
-
 _PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at the last dot that is in no brackets
+
+_LONGEST_VALUE: Final = 10_000  # characters of a value; of a longer one nothing is told
+_PLAIN_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
+_WILD: Final = re.compile(r"[*?]|\[[^:]*\]")  # the brackets of an IPv6 address are none
+_ODD_IN_ADDRESS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\@]|[^\x00-\x7f]")
+
+_OF_MARKS: Final = """
+    missing-block unclosed-block unclosed-call wrong-closer stray-tag repeated-block text-in-block code-fence leaked-call
+    attribute-style tag-style parameter-element tool-element json-body arguments-wrapper repeated-argument placeholder-argument
+    quoted-value to-string repeated-call own-words results-frame byte-order-mark
+    json-single-quotes json-curly-quotes json-control-character json-python-literal json-tuple json-trailing-comma
+    json-unquoted-key json-comment json-byte-order-mark json-white-space json-code-fence
+"""
+ONLY_MARKS: Final = frozenset(_OF_MARKS.split())
+"""Codes of repairs that leave name and value as they were written."""
+
+Condition = Callable[[Any], bool | None]
+"""Says of a value, which is no list, whether it fits; None if that cannot be told."""
 
 
 def parted(glob: str) -> tuple[str, str] | None:
@@ -187,7 +232,7 @@ def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool 
         patterns: globs over `server.tool`, for example `files.read_*` or `*`.
         otherwise: asked about everything else; by default it is denied.
         may_flow: whether that holds for calls with values of another server's results, too (see `flows`).
-        repaired: whether it holds for calls of which repairs made out a name or a value (see `repaired`).
+        repaired: whether it holds for calls of which repairs made out a name or a value (see `made_out`).
     """
     return ruled(allowing(patterns, may_flow=may_flow, repaired=repaired), otherwise)
 
@@ -201,3 +246,111 @@ def allowing(patterns: Iterable[str], *, may_flow: bool = True, repaired: bool =
     """
     given = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired, source=source) for glob in patterns)
     return Rules(rules=tuple(given))
+
+
+def holds(condition: Condition, value: Any) -> bool | None:
+    """Say whether a value fits a condition; of a list, whether all items do.
+
+    Returns:
+        True, False, or None if that cannot be told, or if only some items fit. An empty list does not fit.
+    """
+    found = {condition(each) for each in value} if isinstance(value, list) else {condition(value)}
+    return found.pop() if len(found) == 1 else None if found else False
+
+
+def below(folders: Sequence[str]) -> Condition:
+    """Make the condition that a path is one of some folders, or below one."""
+
+    def fits(value: Any) -> bool | None:
+        if not isinstance(value, str) or len(value) > _LONGEST_VALUE or "\0" in value or not os.path.isabs(value):
+            return None
+        # Some programs drop `..` before they follow links, others behind that: both readings have to agree.
+        readings = {os.path.realpath(value), os.path.realpath(os.path.normpath(value))}
+        roots = [os.path.realpath(folder) for folder in folders]
+        found = {any(_is_below(path, root) for root in roots) for path in readings}
+        return found.pop() if len(found) == 1 else None
+
+    return fits
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
+
+
+def host(globs: Sequence[str]) -> Condition:
+    """Make the condition that a value is an http address whose host a glob matches."""
+    wanted = [reading for glob in globs for reading in ((glob,) if _WILD.search(glob) else host_readings(glob))]
+
+    def fits(value: Any) -> bool | None:
+        name = _host_of(value)
+        found = set() if name is None else {_matches(reading, wanted) for reading in host_readings(name)}
+        return found.pop() if len(found) == 1 else None
+
+    return fits
+
+
+def _host_of(value: Any) -> str | None:
+    """Return the host of an address; None where programs may differ about it."""
+    if (
+        not isinstance(value, str)
+        or len(value) > _LONGEST_VALUE
+        or _ODD_IN_ADDRESS.search(value.partition("?")[0].partition("#")[0])
+    ):
+        return None
+    try:
+        parts = urlsplit(value)
+        name = (parts.hostname or "").lower()
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not _PLAIN_HOST.fullmatch(name if ":" not in name else f"[{name}]"):
+        return None
+    return name
+
+
+def like(globs: Sequence[str]) -> Condition:
+    """Make the condition that a glob matches the whole of a string, capitals and small letters told apart."""
+
+    def fits(value: Any) -> bool | None:
+        return None if not isinstance(value, str) or len(value) > _LONGEST_VALUE else _matches(value, globs)
+
+    return fits
+
+
+def _matches(text: str, globs: Iterable[str]) -> bool:
+    return any(fnmatch.fnmatchcase(text, glob) for glob in globs)
+
+
+def one_of(values: Sequence[Any]) -> Condition:
+    """Make the condition that a value is one of some."""
+
+    def fits(value: Any) -> bool | None:
+        if isinstance(value, list | dict):  # which of its values counts is the tool's matter
+            return None if any(fits(each) is not False for each in _members(value)) else False
+        return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values)
+
+    return fits
+
+
+def _members(value: list[Any] | dict[str, Any]) -> Iterator[Any]:
+    """Yield the values in a list or object, at any depth."""
+    stack: list[Any] = [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, list | dict):
+            stack += each.values() if isinstance(each, dict) else each
+        else:
+            yield each
+
+
+CONDITIONS: Final[Mapping[str, Callable[[Sequence[Any]], Condition]]] = {
+    "below": below,
+    "host": host,
+    "like": like,
+    "one_of": one_of,
+}
+"""Key of a policy file -> what makes the condition of its values."""
+
+
+def made_out(call: ToolCall) -> tuple[str, ...]:
+    """Return the codes of a call's repairs that made out a name, a value or its end; each once, in order."""
+    return tuple(dict.fromkeys(repair.code for repair in call.repairs if repair.code not in ONLY_MARKS))

@@ -1,4 +1,12 @@
-"""What comes of a call that a turn wants to be run: it is approved and run, or it is not allowed."""
+"""What comes of a call that a turn wants to be run: it is approved and run, or it is not allowed.
+
+A call that a server runs as a task outlives the program that made it: its result is asked for after a restart. What the server
+says of the task takes the place of "it is not known whether it ran". A server that is gone, that has forgotten the task, or that
+is not done in time leaves the call as it was.
+
+A tool's structured result is held against the schema that the tool promises (MCP 2025-11-25, tools: clients SHOULD). The tool has
+run, so nothing is lost over a mismatch: model and person read a note beside the result.
+"""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
@@ -10,26 +18,25 @@ from typing import Any, Final
 
 from ..binding.echo import words_of
 from ..errors import ToolHostError
-from ..hosts.base import Host, OnProgress, OnTask
+from ..hosts.base import Host, OnProgress, OnTask, TaskResult
 from ..hosts.router import Router
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.results import denial, failure, not_run
-from ..schema.validation import find_issues, limited
+from ..prompting.results import denial, failure, mismatch, not_run, stopped, unchecked
+from ..schema.keywords import limited
+from ..schema.validation import compiled_as_mended, find_issues, issues_or_reason
 from ..tools.catalog import Catalog
 from ..turn.attempts import RepairPolicy
 from ..turn.builtin_tools import OURS
 from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
-from ..types.call_note import CallNote
-from ..types.calls import TextContent, Tool, ToolCall, ToolResult
+from ..types.calls import MISSING, CallNote, TextContent, Tool, ToolCall, ToolResult
 from .audited import Audit, audited, note_of
 from .kept_files import kept
 from .own_tools import OwnTool
 from .policy import Decision, Policy, Proposal
-from .result_check import checked
 
-__all__ = ["CALLER", "UNKNOWN", "Calling", "misfit"]
+__all__ = ["Calling", "checked", "misfit", "taken_up"]
 
 UNKNOWN: Final = "(unknown)"
 """Stands for a server's name where it may be one of several."""
@@ -37,10 +44,14 @@ UNKNOWN: Final = "(unknown)"
 CALLER: Final = "(the caller)"
 """Stands for a server's name where the caller has run a tool."""
 
-_SHOWN: Final = "to show a person what another call would change"  # why a call runs that no model made
+_TO_SHOW: Final = "to show a person what another call would change"  # why a call runs that no model made
 _MOST_CHANGES: Final = 3  # of what a server says of a tool, while a call of it is judged
 
 NOTHING: Final = Catalog(())
+
+_TAKEN_UP = "a task, after a restart"
+
+_MOST_ISSUES: Final = 3  # mistakes; one value that is wrong often breaks several rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,7 +187,7 @@ class Calling:
 
     async def _read(self, call: ToolCall, by: str, timeout: float | None) -> AsyncGenerator[LoopEvent]:
         host, host_tool = self._place(call, None)
-        yield CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_SHOWN)
+        yield CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_TO_SHOW)
         yield CallFinished(call=call, result=await self.router.call(call.name, call.arguments, timeout))
 
     def _gone(self, call: ToolCall) -> CallFinished:
@@ -297,3 +308,57 @@ def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> Call
         return event
     result = replace(event.result, content=(*event.result.content, TextContent(text=note)))
     return replace(event, result=result)
+
+
+async def taken_up(
+    calling: Calling, call: ToolCall, server: str, own_name: str, task: str, catalog: Catalog
+) -> tuple[CallFinished | None, str]:
+    """Ask what became of a call.
+
+    Args:
+        catalog: what is offered; the result is checked against the tool, if it is still there.
+
+    Returns:
+        How the call ended; None if that is not known, and why for a person, "" if the server does not know the task.
+    """
+    try:
+        found = await calling.router.task_result(server, own_name, task, calling.timeout)
+    except ToolHostError as error:
+        if error.reason != "error":
+            return None, str(error)
+        told = ToolResult.error(failure(error.reason, calling.format, said=error.said))
+        ended = CallFinished(call=call, result=replace(told, call_id=call.id), failure=str(error))
+    else:
+        if found == "unknown":
+            return None, ""
+        ended = CallFinished(call=call, result=replace(_result(calling, call, found, catalog), call_id=call.id))
+    if calling.audit is not None:
+        note = CallNote(moment="ended", call=call, host=server, host_tool=own_name, by=_TAKEN_UP)
+        calling.audit(replace(note, result=ended.result, failure=ended.failure))
+    return ended, ""
+
+
+def _result(calling: Calling, call: ToolCall, found: TaskResult, catalog: Catalog) -> ToolResult:
+    if not isinstance(found, ToolResult):
+        return ToolResult.error(stopped("cancelled", calling.format))
+    tool = catalog.get(call.name)
+    return kept(checked(found, tool, calling.format) if tool else found, calling.files)
+
+
+def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
+    """Return a result with a note if its structured content is not what the tool promises."""
+    if tool.output_schema is None or result.is_error:
+        return result
+    note = _note(result, tool, format)
+    return replace(result, content=(*result.content, TextContent(text=note))) if note else result
+
+
+def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
+    if result.structured_content is MISSING:
+        return mismatch("it is missing.", format)
+    validator = compiled_as_mended(tool.output_schema)
+    issues = validator if isinstance(validator, str) else issues_or_reason(validator, result.structured_content)
+    if isinstance(issues, str):  # the schema is at fault, and nothing can be said of the result
+        return unchecked(format)
+    problem = " ".join(f"{issue.path}: {issue.message}" for issue in issues[:_MOST_ISSUES])
+    return mismatch(problem, format) if problem else ""

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
-from ..types.capabilities import Capabilities
-from ..types.completion import Chunk, CompletionRequest
+from ..types.completion import Capabilities, Chunk, CompletionRequest
 
 __all__ = ["Backend", "Capabilities", "KeptOpen", "Relayed", "Relaying"]
 

@@ -14,17 +14,16 @@ from ..agent.drive import drive
 from ..backends.base import Capabilities
 from ..backends.scripted import ScriptedBackend
 from ..errors import UsageError
-from ..parsing.repeated_calls import once
+from ..parsing.repetition import once
 from ..tools.catalog import Catalog
 from ..turn.generate import Generated
 from ..turns.builder import MOST_RESULT
 from ..turns.model import CallRecord, ReplyRecord, TurnRecord
 from ..turns.places import SaidBefore
 from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
-from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, ToolCall
+from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, Tool, ToolCall
 from ..types.completion import Chunk
 from ..types.events import Event
-from ..types.tool import Tool
 from ..wire.openai import finish_reason_of, native_call
 from .case import Case
 from .store import RecordedRun

@@ -16,7 +16,7 @@ from typing import Any, Final
 from ..errors import BackendUnavailable
 from ..models.download import SourceFailed, sha256_of
 from ..models.sources import pip_download, scratch_folder
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .case import Case, Expects
 
 __all__ = ["AST_CATEGORIES", "bfcl_wheel", "data_folder", "read_cases", "schema_of"]

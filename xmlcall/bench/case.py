@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from ..types.calls import Message, RawCall, ToolCall
-from ..types.tool import Tool
+from ..types.calls import Message, RawCall, Tool, ToolCall
 from .judge import Call, judge
 
 __all__ = ["Case", "Expects", "case_to_json", "group_of", "is_identical", "judge_case", "messages_of"]

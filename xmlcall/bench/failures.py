@@ -16,8 +16,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
-from ..types.calls import InvalidCall, ToolCall
-from ..types.tool import Tool
+from ..types.calls import InvalidCall, Tool, ToolCall
 from .case import Case, is_identical
 from .funnel import UNREADABLE, Verdict, attempted, issue_code
 from .judge import judge_value

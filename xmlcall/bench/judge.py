@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ..types.tool import Tool
+from ..types.calls import Tool
 
 __all__ = ["Call", "judge", "judge_value"]
 

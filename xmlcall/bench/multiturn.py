@@ -35,9 +35,8 @@ from ..prompting.results import result_text
 from ..prompting.writer import joined
 from ..tools.catalog import Catalog
 from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
-from ..types.calls import Message, TextContent, ToolResult
+from ..types.calls import Message, TextContent, Tool, ToolResult
 from ..types.completion import Usage
-from ..types.tool import Tool
 from .bfcl import bfcl_wheel, data_folder, schema_of
 from .judge import Call
 from .store import ReplyRecorder, kept_call, kept_tools

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..tools.catalog import Catalog
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .case import Case
 
 __all__ = [

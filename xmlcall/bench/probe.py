@@ -26,9 +26,8 @@ from typing import Any, Final
 from ..backends.base import Backend
 from ..errors import BackendError, BackendUnavailable
 from ..profiles.profile import Figure, Measurement, Profile, Rate
-from ..prompting.families import FAMILIES
-from ..prompting.format import ENGLISH
-from ..types.tool import Tool
+from ..prompting.format import ENGLISH, FAMILIES
+from ..types.calls import Tool
 from . import runner
 from .calibrate import Measured, calibration
 from .case import Case

@@ -32,9 +32,8 @@ from ..errors import UsageError, XmlcallError
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..turn.events import CallDenied, CallFinished, CallRejected
-from ..types.calls import Message
+from ..types.calls import Message, Tool
 from ..types.completion import Chunk, CompletionRequest
-from ..types.tool import Tool
 from .case import Case, case_to_json
 from .ways import Settings, Way
 

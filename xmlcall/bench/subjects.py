@@ -21,9 +21,8 @@ from ..dialects.write import write
 from ..errors import UsageError
 from ..tools.catalog import Catalog
 from ..tools.outline import example_arguments
-from ..types.calls import Message
+from ..types.calls import Message, Tool
 from ..types.completion import Chunk, CompletionRequest, FinishReason
-from ..types.tool import Tool
 from ..wire.openai import json_text, native_call
 from .case import Case
 from .judge import Call

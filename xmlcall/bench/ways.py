@@ -26,10 +26,8 @@ from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
 from ..turn.native import generate_native
 from ..turn.tool_need import Threshold, ToolNeed, ask_tool_need
-from ..types.calls import InvalidCall, Message, ToolCall
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest
-from ..types.tool import Tool
+from ..types.calls import InvalidCall, Message, Tool, ToolCall
+from ..types.completion import Capabilities, CompletionRequest
 from .case import Case, messages_of
 
 __all__ = [

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .case import Case
 
 __all__ = ["CATEGORIES", "wire_cases"]

@@ -1,28 +1,34 @@
 """A call as written + its tool -> a call with typed arguments, or every mistake in it.
 
-Strategy: read each value strictly, as the schema says (`tools/strict.py`), then validate the whole with JSON Schema. Only what
-is invalid as it stands is converted (`convert.py`), and every liberty is a repair. All issues of a call come at once, so that a
-model can mend them in one go. Nothing raises on any text.
+Strategy: read each value strictly, as the schema says (`tools/parameters.py`), then validate the whole with JSON Schema. Only
+what is invalid as it stands is converted (`convert.py`), and every liberty is a repair. All issues of a call come at once, so
+that a model can mend them in one go. Nothing raises on any text.
+
+A prompt may ask for every parameter of a tool, with a word such as `none` for what the request leaves open: small models leave
+out fewer values of the request when nothing may be left out (docs/decisions/prompt.md). The word then stands for "not given", and
+it is read so only where the prompt asked for it, the parameter is optional, and the schema does not list the word itself.
 """
 
 import difflib
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 from xml.sax.saxutils import escape
 
 from ..dialects import DIALECTS
 from ..loosejson import reader as jsonish
+from ..schema.keywords import limited
 from ..schema.references import MAX_DEPTH, deeper_than, resolve
-from ..schema.validation import describe, find_issues, is_valid, limited
+from ..schema.validation import find_issues, is_valid
+from ..schema.words import describe
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
-from ..tools.parameters import Parameter, parameter_of
-from ..tools.strict import is_required, may_be_left_out, read_text, says_nothing
+from ..tools.parameters import Parameter, is_required, may_be_left_out, parameter_of, read_text, says_nothing
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing
 
-__all__ = ["bind", "bind_argument"]
+__all__ = ["as_written", "bind", "bind_argument", "is_unsaid", "may_be_unsaid", "without_unsaid"]
 
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
@@ -32,6 +38,8 @@ _NONE = frozenset(
     | {f"no{word}" for word in ("input", "parameter", "parameters", "params", "argument", "arguments", "args")}
 )
 _NO_VALUE = _NONE | {"", "{}", "[]"}
+
+_NEVER_AS_WRITTEN: Final = frozenset({"echo", "mentioned-call", "not-said", "truncated-call", "unread-call"})
 
 
 def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
@@ -410,3 +418,65 @@ def _malformed(path: str, expected: str, text: str, reason: str, code: str = "ma
 
 def _short(text: str, limit: int = 120) -> str:
     return text if len(text) <= limit else f"{text[:limit]}... ({len(text)} characters)"
+
+
+def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
+    """Return a call that does not fit its tool's schema, with its arguments as they are.
+
+    Returns:
+        None if its tool is not known, or if what it wrote is no list of arguments, a copy, or holds a made up
+    """
+    tool = catalog.get(catalog.meant_by(call.name) or "")
+    codes = {issue.code for issue in call.issues}
+    if (
+        tool is None
+        or not call.raw.complete
+        or codes & _NEVER_AS_WRITTEN
+        or not (call.raw.arguments or codes == {"missing-argument"})
+    ):
+        return None
+    arguments = {each.name: _value(each, tool, catalog) for each in call.raw.arguments}
+    return ToolCall(id=call.id, name=tool.name, arguments=arguments, raw=call.raw)
+
+
+def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
+    """Return an argument by its own schema, or as it is written."""
+    if argument.value is not MISSING:
+        return argument.value
+    value = bind_argument(argument, tool, catalog)
+    return argument.text if value is MISSING else value
+
+
+def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
+    """Return a call without the arguments that say nothing."""
+    name = catalog.meant_by(raw_call.name) if word else None
+    tool = catalog.get(name) if name else None
+    if tool is None:
+        return raw_call
+    kept = tuple(
+        each for each in raw_call.arguments if not (is_unsaid(each, word) and may_be_unsaid(each.name, word, tool, catalog))
+    )
+    return raw_call if len(kept) == len(raw_call.arguments) else replace(raw_call, arguments=kept)
+
+
+def is_unsaid(argument: RawArgument, word: str) -> bool:
+    """Say whether an argument's value is the word, or JSON's null where the format tells types."""
+    value = argument.text if argument.value is MISSING else argument.value
+    return value is None or (isinstance(value, str) and value.strip().casefold() == word)
+
+
+def may_be_unsaid(name: str, word: str, tool: Tool, catalog: Catalog) -> bool:
+    """Say whether a parameter may be left out and does not list the word among its own values."""
+    required = tool.input_schema.get("required")
+    if name in (required if isinstance(required, list) else ()):
+        return False
+    return not _lists(parameter_of(catalog, tool, name).schema, word, tool)
+
+
+def _lists(schema: Any, word: str, tool: Tool) -> bool:
+    found = resolve(schema, tool.input_schema)
+    if not isinstance(found, dict):
+        return False
+    enum = found.get("enum")
+    own = [*(enum if isinstance(enum, list) else ()), found.get("const"), found.get("default")]
+    return any(isinstance(value, str) and value.casefold() == word for value in own)

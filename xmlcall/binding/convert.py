@@ -7,6 +7,11 @@ the path of what it changed.
 
 Cost: each level of a value is validated once a branch; depth is bounded by `MAX_DEPTH`, branches by `_MAX_BRANCHES`, and all of
 it by `_MAX_STEPS`: what is not mended by then stays an issue.
+
+Models that write parameters as tags go on in tags where the schema asks for an array or an object:
+`<item>a</item><item>b</item>`, `<name>x</name><size>1</size>`. What JSON value they stand for, the schema says. lxml reads the
+text strictly: entities other than XML's own five are text, a DTD or a processing instruction is refused, nothing is fetched, and
+what is not well-formed is not mended. Depth is bounded by `MAX_DEPTH`, because what validates a value recurses.
 """
 
 import json
@@ -21,9 +26,8 @@ import regex
 from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, resolve
 from ..schema.validation import is_valid, types_of
-from ..tools.strict import other_than_string
+from ..tools.parameters import other_than_string
 from ..types.calls import MISSING
-from . import xml_elements as xmlvalue
 
 __all__ = ["Ambiguous", "Fit", "Fitter", "is_word_for_nothing"]
 
@@ -42,6 +46,8 @@ _SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
 _DECIMAL_COMMA = regex.compile(r"[+-]?\d+,\d+")
 _BULLET = regex.compile(r"^[ \t]*[-*][ \t]+")
 
+_BARE_AMPERSAND = regex.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});)")
+
 
 @dataclass(frozen=True, slots=True)
 class Fit:
@@ -56,6 +62,15 @@ class Ambiguous:
     """Several readings that differ, none better than another."""
 
     values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _XmlNode:
+    """An element: its children, or its text if it has none."""
+
+    name: str
+    text: str
+    children: tuple["_XmlNode", ...]
 
 
 class Fitter:
@@ -127,7 +142,7 @@ class Fitter:
             for code, parts in _splits(text, self._enumerated(items)):
                 yield _unquoted(self._liberty(code, path, self._all(list(map(_UntypedText, parts)), items, path, depth)))
 
-    def _are_items(self, nodes: tuple[xmlvalue.Node, ...], items: Any) -> bool:
+    def _are_items(self, nodes: tuple[_XmlNode, ...], items: Any) -> bool:
         """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
         names = {node.name for node in nodes}
         kinds = types_of(resolve(items, self._root))
@@ -234,15 +249,15 @@ def _json(text: str, kinds: set[str]) -> Any:
     return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, wanted) else None
 
 
-def _nodes(text: str) -> tuple[xmlvalue.Node, ...] | None:
-    return xmlvalue.read(text) if text.lstrip().startswith("<") else None
+def _nodes(text: str) -> tuple[_XmlNode, ...] | None:
+    return _read_xml(text) if text.lstrip().startswith("<") else None
 
 
-def _tree(node: xmlvalue.Node) -> Any:
+def _tree(node: _XmlNode) -> Any:
     return _grouped(node.children) if node.children else _UntypedText(node.text)
 
 
-def _grouped(nodes: tuple[xmlvalue.Node, ...]) -> Any:
+def _grouped(nodes: tuple[_XmlNode, ...]) -> Any:
     """Make an object of elements; those of one name, if there are several, are an array."""
     found: dict[str, list[Any]] = {}
     for node in nodes:
@@ -362,3 +377,36 @@ _CONVERTERS: dict[str, Converter] = {
     "array": Fitter._array,
     "object": Fitter._object,
 }
+
+
+def _read_xml(text: str) -> tuple[_XmlNode, ...] | None:
+    """Read a value that is written as XML elements.
+
+    Returns:
+        The elements; None if the text is anything else: not well-formed, with a DTD, a comment or an attribute, with text
+        between elements, or too deep.
+    """
+    stripped = text.strip()
+    if not (stripped.startswith("<") and stripped.endswith(">")) or "<!" in text or "<?" in text:
+        return None
+    from lxml import etree
+
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False)
+    try:
+        root = etree.fromstring(f"<v>{_BARE_AMPERSAND.sub('&amp;', text)}</v>".encode(), parser)
+    except (etree.XMLSyntaxError, UnicodeEncodeError):
+        return None
+    return _children(root, MAX_DEPTH)
+
+
+def _children(parent: Any, depth: int) -> tuple[_XmlNode, ...] | None:
+    """Return the children of an element, or None if one of them is refused."""
+    if (parent.text or "").strip() or not depth:
+        return None
+    nodes = []
+    for child in parent:
+        below = _children(child, depth - 1) if len(child) else ()
+        if below is None or child.attrib or (child.tail or "").strip():
+            return None
+        nodes.append(_XmlNode(child.tag, "" if below else child.text or "", below))
+    return tuple(nodes)

@@ -25,8 +25,7 @@ from ..schema.references import nodes
 from ..tools.catalog import Catalog
 from ..tools.outline import invented_arguments, placeholder
 from ..types.calls import MISSING, InvalidCall, Issue, RawCall, Tool, ToolCall
-from .letters import READINGS, letters, of_keys, readings
-from .skeleton import skeleton, skeletons, unquoted
+from .skeleton import READINGS, letters, of_keys, readings, skeleton, skeletons, unquoted
 
 __all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
 

@@ -40,8 +40,7 @@ from ..tools.parameters import property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
-from .stand_ins import placeholders
-from .waiting import ADDRESSEES, IDS, OWN_WORDS
+from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 
 __all__ = [
     "Said",

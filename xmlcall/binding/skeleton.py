@@ -4,9 +4,16 @@ Who repeats a text may undo entities, the escapes of JSON, of Python and of addr
 of a list, leave out what nobody sees, and write characters of full width narrow. Both texts are stripped of all that, of
 quotation marks, and of marks on letters: a model may leave one out, and one behind a bracket would make another character of it.
 
+What a model repeats may also have been given to it in another dress, so that a copy lacks what stood between its parts in the
+text: numbers, names or marks before lines (a listing, a search, a comment, a difference), keys of JSON, tags of HTML for letters,
+colours of a terminal. So a text has several readings, and a call is compared with each as letters and digits, in small ones, with
+look-alikes as the letters that they look like. What a person asks for in plain words must not look like a call: its own notation
+must have words enough (`invoke`, `parameter`, `arguments`), or its brackets count, too (`[add(a=1)]`).
+
 Cost: linear in the text.
 """
 
+import functools
 from typing import Final
 from urllib.parse import unquote
 
@@ -14,7 +21,7 @@ import regex
 
 from ..text_forms import normalized, unescaped
 
-__all__ = ["plain", "skeleton", "skeletons", "unquoted"]
+__all__ = ["READINGS", "letters", "of_keys", "readings", "skeleton", "skeletons", "unquoted"]
 
 _ROUNDS: Final = 6  # JSON in JSON in an attribute; one pass undoes any number of backslashes, and of `&amp;`
 _AMPERSANDS: Final = regex.compile(r"&(?:amp;|#0{0,8}38;|#[xX]0{0,8}26;)+")
@@ -32,13 +39,38 @@ _BETWEEN: Final = regex.compile(
     r'(?<!\\)\\*+"\s*+,\s*+(?:\\*+"[^"\\\n]{0,200}\\*+"\s*+:\s*+)?\\*+"'
 )  # from a string in JSON to the next
 
+_LOOKALIKES: Final = {
+    **dict(zip(map(ord, "аеорсухіјѕһԁԛԝοανρικυχ"), "aeopcyxijshdqwoavpikux", strict=True)),
+    **{start + at: chr(ord("a") + at) for start in (0x1F150, 0x1F170, 0x1F1E6) for at in range(26)},
+}
+_LINE_START: Final = regex.compile(
+    r"(?m)^[^\p{L}\p{N}\n]{0,40}(?:(?:[\w./-]{1,100}:)?\d{1,6}(?:/\d{1,6})?(?:[:.)|\t\]-]|[ ]{2})|[\w-]{1,40}:[ \t])"
+)
+_INSIDE: Final = regex.compile(
+    r"\x1b\[[0-9;]{0,20}[A-Za-z]|<!--|-->"
+    r"|</?(?:a|abbr|b|big|br|cite|code|del|div|em|font|i|ins|kbd|li|mark|p|pre|q|s|samp|small|span|strong|sub|sup|td|tr|tt|u|var|wbr)"
+    r"(?:[ ][^<>\n]{0,200})?/?>|=(?:3D)*(?:[23][A-F]|[57][B-F])"  # the last: punctuation in a mail
+)
+_STRINGS: Final = {
+    quote: regex.compile(
+        rf"(?s){quote}((?:[^{quote}\\]++|\\.)*+)(?:{quote}|\\?\Z)"
+        r"(\s*+:\s*+(?:-?[0-9][0-9.eE+-]{0,30}|true\b|false\b|null\b|True\b|False\b|None\b)?)?"
+    )
+    for quote in "\"'"
+}
+_QUOTE: Final = regex.compile(r"\\([\"'\\/])")
+_DEPTH: Final = 3  # JSON in a string in JSON
+
+READINGS: Final = 6
+"""How many a text has."""
+
 
 def skeleton(text: str) -> str:
     """Strip a text of the ways in which it is written."""
-    return _DROPPED.sub("", plain(text))
+    return _DROPPED.sub("", _plain(text))
 
 
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """Undo all escapes of a text, and leave out marks on letters and what nobody sees."""
     for _ in range(_ROUNDS):
         before = text
@@ -88,3 +120,69 @@ def _half(found: "regex.Match[str]") -> str:
 def _joined(found: "regex.Match[str]") -> str:
     high, low = map(ord, found[0])
     return chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
+
+
+def letters(text: str, signs: str = "") -> str:
+    """Return the letters and digits of a text."""
+    return _bare(_plain(text), signs)
+
+
+def readings(text: str, signs: str = "") -> tuple[str, ...]:
+    """Return the letters of a text as it stands; without what stands before its lines or within words; without keys of JSON."""
+    undone = _plain(text)
+    as_it_is, tidy = _bare(undone, signs), _bare(_INSIDE.sub("", _LINE_START.sub("", undone)), signs)
+    keyless = [letters(_without_keys(text, quote), signs) if _has_keys(text, quote) else as_it_is for quote in _STRINGS]
+    # Of a call in JSON, its first half may stand in a text and its second half in a value.
+    return as_it_is, tidy, *keyless, *(keyless if _is_json(text) else [as_it_is] * len(keyless))
+
+
+@functools.lru_cache(maxsize=2)
+def of_keys(texts: tuple[str, ...], signs: str = "") -> tuple[str, ...]:
+    """Return the letters of all strings that stand under one key of JSON, or under none, joined, for each key."""
+    found: dict[tuple[int, str, str], list[str]] = {}
+    for text in texts:
+        for quote in _STRINGS:
+            if _has_keys(text, quote) or f"{quote}," in text:
+                _collect(text, quote, found)
+    return tuple(letters("".join(strings), signs) for strings in found.values() if len(strings) > 1)
+
+
+def _bare(text: str, signs: str) -> str:
+    text = text.translate(_LOOKALIKES) if not text.isascii() else text
+    return _others(signs).sub("", text.casefold())
+
+
+@functools.cache
+def _others(signs: str) -> "regex.Pattern[str]":
+    return regex.compile(rf"[^\p{{L}}\p{{N}}{regex.escape(signs)}]++|[\p{{DI}}\U00013441\U00013442]++")
+
+
+def _has_keys(text: str, quote: str) -> bool:
+    return f"{quote}:" in text or f"{quote} :" in text
+
+
+def _is_json(text: str) -> bool:
+    return text.lstrip()[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]")
+
+
+def _without_keys(text: str, quote: str, depth: int = _DEPTH) -> str:
+    def kept(found: "regex.Match[str]") -> str:
+        if found[2]:
+            return ""
+        inside: str = found[1]
+        if depth and "\\" + quote in inside and _is_json(inside):
+            inside = _without_keys(_QUOTE.sub(r"\1", inside), quote, depth - 1)
+        return quote + inside + quote
+
+    return _STRINGS[quote].sub(kept, text)
+
+
+def _collect(text: str, quote: str, found: dict[tuple[int, str, str], list[str]], depth: int = _DEPTH) -> None:
+    key = ""
+    for each in _STRINGS[quote].finditer(text):
+        if each[2]:
+            key = each[1]
+        else:
+            found.setdefault((depth, quote, key), []).append(each[1])
+            if depth and "\\" + quote in each[1]:
+                _collect(_QUOTE.sub(r"\1", each[1]), quote, found, depth - 1)

@@ -18,18 +18,20 @@ texts of their own, so that not every value that nobody said is a sign. These ar
 | a bare name for an address (`to`), where a call before it looks that name up | yes, though it was said |
 
 A call waits only for calls of other tools: several calls of one tool each have their own values.
+
+Where a value belongs that the writer does not have yet, small models write a placeholder or words about a result: `{{result}}`,
+`your_city` or "2% of the exact population value you find".
 """
 
 import re
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Final
 
 from ..tools.names import words_of_name
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
-from .stand_ins import describes_result, placeholders
 
-__all__ = ["ADDRESSEES", "IDS", "OWN_WORDS", "waiting_values"]
+__all__ = ["ADDRESSEES", "IDS", "OWN_WORDS", "placeholders", "waiting_values"]
 
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
@@ -50,6 +52,24 @@ ADDRESSEES: Final = frozenset({"address", "attendees", "bcc", "cc", "email", "ma
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
+
+# Inside a text; a word in brackets alone may be markup, a list or a key of a template.
+_PLACEHOLDER: Final = re.compile(
+    r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
+    r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b"
+    r"|[(（](?:required|optional|必填|可选)[)）]"  # as the prompt describes a parameter
+    r"|\bxyz\b|\b(?:project|company|user|customer|client|product|team|item) abc\b|\babc (?:corp|inc|company|ltd|project)\b",
+    re.IGNORECASE,
+)
+_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>|\.{2,9}|…|\?{1,9}(?: ?\([^()]{0,60}\))?", re.IGNORECASE)
+_RESULT: Final = re.compile(
+    r"\byou (?:find|found|get|got|obtain)\b"
+    r"|\b(?:result|output|value|answer)s? (?:of|from|returned|obtained)\b"
+    r"|\b(?:previous|above|earlier|first|last) (?:call|step|result|tool|search|query|function)\b"
+    r"|\b(?:returned|obtained|retrieved|fetched|calculated|computed) (?:by|from|in|above)\b"
+    r"|(?:上一步|前一步|第一步|上面|之前)(?:调用|查询|搜索|得到)?的?(?:结果|返回值|输出)|(?:查询|查到|得到|返回)的(?:结果|值)",
+    re.IGNORECASE,
+)
 
 
 def waiting_values(
@@ -78,7 +98,7 @@ def _is_looked_up(name: str, value: Any, looked_up: Container[Any]) -> bool:
 def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
     if not isinstance(value, str) or len(value) > _LONGEST:
         return False
-    signs = [*placeholders(value), *([value] if describes_result(value) else [])]
+    signs = [*placeholders(value), *([value] if _RESULT.search(value) else [])]
     return any(sign.casefold() not in text() for sign in signs)
 
 
@@ -98,3 +118,10 @@ def _may_be_result(name: str, value: Any) -> bool:
     if len(value.split()) > _LONGEST_NAME or _CODE.search(value):
         return False
     return bool(_MARKED.search(value) or (words & IDS and " " not in value) or (len(value) > 3 and _NAME.fullmatch(value)))
+
+
+def placeholders(text: str) -> Iterator[str]:
+    """Yield the placeholders of a text."""
+    yield from (match[0] for match in _PLACEHOLDER.finditer(text))
+    if _ALONE.fullmatch(text):
+        yield text

@@ -10,9 +10,9 @@ from typing import Any
 
 from ..binding.bind import bind
 from ..parsing.parser import Parser
-from ..parsing.repeated_calls import once
+from ..parsing.repetition import once
 from ..parsing.reply import reply_of
-from ..prompting.families import FAMILIES
+from ..prompting.format import FAMILIES
 from ..records.as_json import raw_from_json
 from ..records.store import KeptEvent, Store
 from ..tools.catalog import Catalog

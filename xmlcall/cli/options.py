@@ -262,7 +262,7 @@ def _dialect(text: str) -> str:
 
 def add_family_option(parser: argparse._ActionsContainer) -> None:
     """Declare how the system prompt shows tools."""
-    from ..prompting.families import FAMILIES
+    from ..prompting.format import FAMILIES
 
     families = "; ".join(f"{family.name}: {family.about}" for family in FAMILIES.values())
     parser.add_argument(

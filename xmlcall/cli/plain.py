@@ -8,8 +8,8 @@ written as an escape.
 import json
 import re
 
-from ..invisible import INVISIBLE
-from ..types.tool import Tool
+from ..text_forms import INVISIBLE
+from ..types.calls import Tool
 
 __all__ = ["PlainStream", "plain", "shortened", "title_of", "visible"]
 

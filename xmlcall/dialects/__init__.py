@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ..errors import UsageError
+from .body_families import JSON, OBJECTS, PYTHON
 from .call_signs import attempts_call, opening_places
 from .dialect import Body, Dialect, element_tags, with_tools
-from .json_family import JSON
-from .object_family import OBJECTS
 from .outside import installed_rows, read_row, shadowed
-from .python_family import PYTHON
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_family import TAGS
 from .tag_patterns import ARGUMENTS, NAMES, ZERO_WIDTH, is_escaped

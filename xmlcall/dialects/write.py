@@ -2,6 +2,8 @@
 
 Strings are raw; everything else is JSON. What could be read as structure inside a value goes into a CDATA section or is escaped,
 and where a format has marks of types, a value that would be read as another type carries one.
+
+Texts that speak of a call without writing one take the names of tags from here, too.
 """
 
 import functools
@@ -13,14 +15,19 @@ import regex
 
 from ..errors import UsageError
 from ..tools.catalog import Catalog
-from ..tools.strict import needs_mark
+from ..tools.parameters import needs_mark
 from ..types.calls import Tool
 from . import DIALECTS, Body, Dialect
 from .tag_patterns import is_escaped
 
-__all__ = ["beginning", "write"]
+__all__ = ["beginning", "block_closer", "ends_with_calls", "example_tag", "first_tag", "tag_names", "write"]
 
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
+
+_TAG_NAME: Final = regex.compile(r"<[^\s=>{]+")
+_NAME: Final = regex.compile(r"(?:<|&lt;)/?(?:[A-Za-z]+:|\uff5c\w+\uff5c)?(\w+)")
+_OPENER: Final = regex.compile(r"\A(<|&lt;)([^\s<>&]+).*?(>|&gt;)\s*\Z", regex.DOTALL)
+_CALL: Final = ("block_open", "call_open", "parameter_open")
 
 
 def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dialect: Dialect) -> str:
@@ -209,3 +216,43 @@ def _string(value: str, dialect: Dialect) -> str:
     before = "\n" if value.startswith(("\n", "\r\n")) else ""
     after = "\n" if value.endswith("\n") else ""
     return f"{before}{value}{after}"
+
+
+def first_tag(row: Dialect) -> str:
+    """Return the tag with which a call begins; "" where it begins with no tag of fixed text."""
+    first = next(iter(row.written.values()), "").partition("{name}")[0].partition("\n")[0]
+    return first if first.endswith((">", ";")) else ""
+
+
+def example_tag(row: Dialect) -> str:
+    """Return a tag that is markup of a format, as an example of what a value may hold."""
+    tag = _TAG_NAME.match(row.written.get("parameter_open", ""))
+    return f"{tag[0]}>" if tag else "<b>"
+
+
+def block_closer(dialect: str, opener: str) -> str:
+    """Return what closes a wrapper of calls, behind the last of them.
+
+    Args:
+        opener: the tag that opened it, as the model wrote it; a format may have wrappers of several names.
+
+    Returns:
+        "" where the format has no wrapper, and for a name that is no wire format, such as `native`.
+    """
+    row = DIALECTS.get(dialect)
+    if row is None or "block_close" not in row.written:
+        return ""
+    closer = _OPENER.sub(r"\1/\2\3", opener)
+    is_like_opener = regex.fullmatch(row.tags["block_close"], closer) is not None
+    return row.joint + (closer if is_like_opener else row.written["block_close"])
+
+
+def ends_with_calls(row: Dialect) -> bool:
+    """Say whether a wrapper has no closing tag, so that it ends with its calls."""
+    return "block_open" in row.written and not (row.fence or "block_close" in row.tags)
+
+
+def tag_names(row: Dialect) -> frozenset[str]:
+    """Return the names of a format's wrapper, calls and parameters, without prefix; those of declared names are none."""
+    found = (_NAME.match(row.written.get(kind, "")) for kind in _CALL)
+    return frozenset(name[1] for name in found if name)

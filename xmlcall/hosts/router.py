@@ -20,8 +20,7 @@ from typing import Any, Final, Literal, Self
 import regex
 
 from ..errors import ToolHostError, ToolHostUnavailable, UsageError
-from ..invisible import INVISIBLE
-from ..text_forms import normalized
+from ..text_forms import INVISIBLE, normalized
 from ..types.calls import Tool, ToolResult
 from ..types.served import Listing, Prompt, Resource, ResourceTemplate
 from .base import Host, OnProgress, OnTask, Served, ServingHost, TaskHost, TaskResult, from_all

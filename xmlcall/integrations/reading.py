@@ -22,8 +22,7 @@ from typing import Any, Final
 
 import regex
 
-from xmlcall.binding.as_written import as_written
-from xmlcall.binding.bind import bind
+from xmlcall.binding.bind import as_written, bind
 from xmlcall.dialects import select
 from xmlcall.dialects.call_signs import attempts_call
 from xmlcall.errors import UsageError

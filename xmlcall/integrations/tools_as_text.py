@@ -22,10 +22,10 @@ from typing import Any, Final, Self
 
 from ..agent.drive import new_id
 from ..backends.base import Capabilities
-from ..binding.as_written import as_written
+from ..binding.bind import as_written
 from ..binding.echo import Sources
 from ..errors import UsageError
-from ..parsing.repeated_calls import identity, once
+from ..parsing.repetition import identity, once
 from ..prompting import system as prompt
 from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget

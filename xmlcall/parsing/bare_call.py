@@ -14,8 +14,7 @@ import regex
 from ..dialects import ARGUMENTS, Dialect
 from ..types.calls import RawCall
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from .extent import Extent
-from .json_call import Positional, calls_of, events_of, name_in
+from .json_call import Extent, Positional, calls_of, events_of, name_in
 from .scanner import ScanMode, Token
 
 __all__ = ["BareCall"]

@@ -1,13 +1,13 @@
 """Reads what a wrapper or a named call holds in a notation of its own: JSON, Python, or Gemma's objects.
 
-*In a wrapper* (`<tool_call>{"name": "f", ...}</tool_call>`, `[TOOL_CALLS][{...}]`, `<|python_start|>[f(a=1)]<|python_end|>`)
-the name may stand anywhere in the body, so whether it is a call is known when it has ended; until then its tokens are held. One
-value after another may stand there. *Behind a tag that names the tool* (`<|tool_call>call:f{...}<tool_call|>`) stands one object.
+*In a wrapper* (`<tool_call>{"name": "f", ...}</tool_call>`, `[TOOL_CALLS][{...}]`, `<|python_start|>[f(a=1)]<|python_end|>`) the
+name may stand anywhere in the body, so whether it is a call is known when it has ended; until then its tokens are held. One value
+after another may stand there. *Behind a tag that names the tool* (`<|tool_call>call:f{...}<tool_call|>`) stands one object.
 
-A value ends at its last bracket (`extent.py`); a closing tag ends it, too, unless it stands in a string. Where the reply ends
-inside a string (a quote was not escaped), the first closing tag is taken after all, and from then on closing tags in strings
-count, so that no text is held twice: the cost is linear. The closing tag itself may be missing, because for many models it is
-the token at which the server stops.
+A value ends at its last bracket (`Extent`); a closing tag ends it, too, unless it stands in a string. Where the reply ends inside
+a string (a quote was not escaped), the first closing tag is taken after all, and from then on closing tags in strings count, so
+that no text is held twice: the cost is linear. The closing tag itself may be missing, because for many models it is the token at
+which the server stops.
 """
 
 from collections.abc import Iterator
@@ -18,8 +18,7 @@ import regex
 from ..dialects import Body, Dialect
 from ..types.calls import Issue, RawCall, Repair
 from ..types.events import Event, Markup, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from .extent import Extent
-from .json_call import Positional, calls_of, events_of
+from .json_call import Extent, Positional, calls_of, events_of
 from .scanner import ScanMode, Token, has_hidden_in_name
 
 __all__ = ["BodyCall"]

@@ -3,6 +3,10 @@
 The forms of JSON: `{"name": ..., "arguments": {...}}`, the arguments also as `parameters`, `args`, `input` or as JSON in a
 string; the name also as `tool`, `tool_name` or `function`; OpenAI's `{"type": "function", "function": {...}}`; several in an
 array or in `tool_calls`; and `{"name of the tool": {...}}` in the formats that write it so.
+
+`Extent` finds where such a body ends, while it is still being written. Strings are skipped. A bracket counts whatever its kind,
+because what is wrong inside is said by whoever reads the value; here it only has to be found. Cost: one search for the next
+special character, whatever lies between.
 """
 
 import json
@@ -19,8 +23,9 @@ from ..loosejson.python import PythonReader
 from ..loosejson.strings import Refused
 from ..types.calls import Issue, RawArgument, RawCall, Repair, Span
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from .scanner import Token
 
-__all__ = ["Found", "Positional", "arguments_of", "calls_of", "events_of", "name_in", "read_body", "unreadable"]
+__all__ = ["Extent", "Positional", "arguments_of", "calls_of", "events_of", "name_in", "unreadable"]
 
 _NAME = regex.compile(rf"[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
 _PYTHON_NAME = regex.compile(r"(?:\A|[\s\[=(])(?:default_api\.)?([^\W\d][\w.\-]{0,127})\(")
@@ -30,9 +35,16 @@ _EXPECTED = 'Expected {"name": "...", "arguments": {...}}.'
 Positional = Callable[[str, Mapping[str, Any], Sequence[Any]], Mapping[str, Any] | None]
 """Names the values of a call that stand without one: tool, named values, the others -> name -> value; None where that is open."""
 
+_JSON: Final = regex.compile(r'["\\{}\[\]]')
+_PYTHON: Final = regex.compile(r"[\"'\\{}\[\]()#\n]")
+_GEMMA: Final = regex.compile(r"[\"'\\{}\[\]()]")
+_SPECIAL: Final[Mapping[Body, "regex.Pattern[str]"]] = {Body.PYTHON: _PYTHON, Body.LINES: _PYTHON, Body.GEMMA: _GEMMA}
+_OPENING: Final = "{[("
+_BEGIN: Final = frozenset("{[(,:=")  # before a value
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class _Found:
     """A call as a body says it.
 
     Args:
@@ -76,7 +88,7 @@ def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str]
 # A body -> what it says. A text in a wrapper may be JSON or Python, whatever the format asks for: which, its beginning says.
 
 
-def read_body(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
+def _read_body(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
     """Read a body.
 
     Returns:
@@ -95,7 +107,7 @@ def read_body(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
 _IS_PYTHON: Final = regex.compile(r"\[?\s*(?:[^\W\d]|#)")
 
 
-def _read(text: str, reader: Callable[[str], list[Found]]) -> Sequence[Found] | jsonish.Unreadable:
+def _read(text: str, reader: Callable[[str], list[_Found]]) -> Sequence[_Found] | jsonish.Unreadable:
     try:
         return reader(text)
     except Refused as refusal:
@@ -103,11 +115,11 @@ def _read(text: str, reader: Callable[[str], list[Found]]) -> Sequence[Found] | 
         return jsonish.Unreadable(position=refusal.position, expected=refusal.expected, got=got, code=refusal.code)
 
 
-def _python(text: str) -> list[Found]:
+def _python(text: str) -> list[_Found]:
     reader = PythonReader(text)
     calls = reader.calls()
     return [
-        Found(
+        _Found(
             name=call.name,
             arguments=call.arguments,
             texts=call.texts,
@@ -118,20 +130,20 @@ def _python(text: str) -> list[Found]:
     ]
 
 
-def _gemma(text: str) -> list[Found]:
+def _gemma(text: str) -> list[_Found]:
     read = read_gemma(text)
-    return [Found(name="", arguments=read.values, texts=read.texts, repairs=tuple(read.repairs))]
+    return [_Found(name="", arguments=read.values, texts=read.texts, repairs=tuple(read.repairs))]
 
 
-def _read_object(text: str) -> Sequence[Found] | jsonish.Unreadable:
+def _read_object(text: str) -> Sequence[_Found] | jsonish.Unreadable:
     read = jsonish.read(text, kinds={"object"}, complete=True)
     if isinstance(read, jsonish.Unreadable):
         return read
     codes = tuple(repair.code for repair in read.repairs)
-    return [Found(name="", arguments=read.value, repairs=codes)] if isinstance(read.value, dict) else []
+    return [_Found(name="", arguments=read.value, repairs=codes)] if isinstance(read.value, dict) else []
 
 
-def _read_json(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
+def _read_json(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
     read = jsonish.read(text, kinds={"object", "array"}, complete=True)
     if isinstance(read, jsonish.Unreadable):
         return read
@@ -141,7 +153,7 @@ def _read_json(text: str, body: Body) -> Sequence[Found] | jsonish.Unreadable:
         return []
     codes = tuple(repair.code for repair in read.repairs)
     first = found[0]
-    return [Found(name=first.name, arguments=first.arguments, repairs=(*codes, *first.repairs)), *found[1:]]
+    return [_Found(name=first.name, arguments=first.arguments, repairs=(*codes, *first.repairs)), *found[1:]]
 
 
 def _objects(value: Any) -> list[Any]:
@@ -150,7 +162,7 @@ def _objects(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _named(value: Any) -> Found | None:
+def _named(value: Any) -> _Found | None:
     """Return the call that an object is; None if it is none, or holds more, which would be lost."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         if value.keys() - {"function", *_OTHERS}:
@@ -169,15 +181,15 @@ def _named(value: Any) -> Found | None:
         read = jsonish.read(arguments, kinds={"object"}, complete=True)
         arguments = read.value if isinstance(read, jsonish.JsonReading) else None
         liberties = tuple(repair.code for repair in read.repairs) if isinstance(read, jsonish.JsonReading) else ()
-    return Found(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
+    return _Found(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
 
 
-def _keyed(value: Any) -> Found | None:
+def _keyed(value: Any) -> _Found | None:
     """Return the call that an object of one key is."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     [(name, arguments)] = value.items()
-    return Found(name=name, arguments=arguments) if isinstance(arguments, dict) else None
+    return _Found(name=name, arguments=arguments) if isinstance(arguments, dict) else None
 
 
 # What was found -> calls with their place in the reply.
@@ -203,7 +215,7 @@ def calls_of(
         A RawCall for each; what cannot be read is one call with an issue.
     """
 
-    def call(number: int, name: str, found: Found | None = None, issue: Issue | None = None) -> RawCall:
+    def call(number: int, name: str, found: _Found | None = None, issue: Issue | None = None) -> RawCall:
         arguments = found.arguments if found else {}
         codes = found.repairs if found else ()
         if found and found.positional:
@@ -225,7 +237,7 @@ def calls_of(
     if not complete:
         issue = Issue(code="truncated-call", message=f"The reply ended inside the call: its {_NOTATIONS[body]} has no end.")
         return [call(0, head or name_in(text), issue=issue)]
-    read = read_body(text, body)
+    read = _read_body(text, body)
     if isinstance(read, jsonish.Unreadable):
         notation = "Python" if _IS_PYTHON.match(text.strip()) else _NOTATIONS[body]
         return [call(0, head or name_in(text), issue=unreadable(read, notation))]
@@ -250,3 +262,81 @@ def events_of(calls: list[RawCall]) -> Iterator[Event]:
         if not number:
             yield ToolArgumentDelta(index=raw.index, parameter="", text=raw.text, span=raw.span)
         yield ToolCallEnd(raw=raw, span=(end, end))
+
+
+class Extent:
+    """Counts brackets.
+
+    Attributes:
+        done: the value has ended.
+        depth: brackets that are open.
+        in_string: how the open string ends; "" outside of strings.
+    """
+
+    def __init__(self, body: Body = Body.JSON) -> None:
+        self.in_string = ""
+        self.done = False
+        self.depth = 0
+        self._special = _SPECIAL.get(body, _JSON)
+        self._goes_on = body is Body.LINES  # until its wrapper ends
+        self._raw_marks = body is Body.GEMMA
+        self._is_round = False  # parentheses stand around all of it, and count
+        self._last = ""  # the last character that is no white space
+        self._in_comment = False
+        self._escaped = False  # the next character belongs to an escape
+
+    def feed(self, token: Token) -> int:
+        """Read a piece; return how much of it belongs to the value."""
+        if token.kind == "quote" and not self._in_comment and self._marks(token.text):
+            return len(token.text)
+        return self.text(token.text)
+
+    def _marks(self, mark: str) -> bool:
+        """Read what may begin or end a string; say whether it does."""
+        if self._escaped or self.in_string not in ("", mark):
+            return False
+        self.in_string = "" if self.in_string else mark
+        return True
+
+    def text(self, text: str) -> int:
+        """Read text without marks; return how much of it belongs to the value."""
+        skip = 1 if self._escaped and text else 0
+        self._escaped = self._escaped and not text
+        for match in self._special.finditer(text, skip):
+            if match.start() < skip:
+                continue
+            found = match.group()
+            if self._in_comment or found in "#\n":
+                self._in_comment = not self.in_string and (found == "#" or (self._in_comment and found != "\n"))
+            elif found == "\\":
+                escapes = self.in_string and not (self._raw_marks and len(self.in_string) > 1)
+                skip = match.end() + 1 if escapes else skip
+            elif found in "\"'":
+                if found == self.in_string or not self._raw_marks or found == '"' or self._before(text, match.start()) in _BEGIN:
+                    self._quote(found)
+            elif not self.in_string and self._count(found):
+                return match.end()
+        self._escaped = self._escaped or skip > len(text)
+        self._last = self._before(text, len(text)) if self._raw_marks else ""
+        return len(text)
+
+    def _before(self, text: str, end: int) -> str:
+        """Return the last character before a place that is no white space: an apostrophe in a word begins no string."""
+        while end and text[end - 1].isspace():
+            end -= 1
+        return text[end - 1] if end else self._last
+
+    def _quote(self, quote: str) -> None:
+        if not self.in_string:
+            self.in_string = quote
+        elif self.in_string == quote:
+            self.in_string = ""
+
+    def _count(self, bracket: str) -> bool:
+        if self._raw_marks and bracket in "()":
+            self._is_round = self._is_round or not self.depth
+            if not self._is_round:
+                return False
+        self.depth += 1 if bracket in _OPENING else -1
+        self.done = self.depth <= 0 and not self._goes_on
+        return self.done

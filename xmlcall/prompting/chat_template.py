@@ -27,7 +27,7 @@ import regex
 from ..dialects import DIALECTS, Body, Dialect
 from ..dialects.inert import CONTROL_TAGS, CONTROL_WORDS, INERT_WORDS
 from ..errors import UsageError
-from ..schema.validation import RANGES
+from ..schema.words import RANGES
 from ..types.calls import Tool
 from .format import PromptFormat
 from .system import reminder

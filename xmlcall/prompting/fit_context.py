@@ -7,20 +7,34 @@ in this order, until it is that small:
    answer that followed;
 2. results of this turn are shortened to what is left, each to the same length at most; earlier turns leave them half of the room
    at least: those tools have run, so nobody may have to run them again;
-3. the oldest turns are told in a line each (`earlier_turns`), all in one block;
+3. the oldest turns are told in a line each, all in one block; no model is asked for it;
 4. the oldest calls of this turn are left out with their results;
 5. the oldest lines of that block go, those with the person's standing instructions last.
 
 System messages at the head, the person's last message and the newest results always stay. A shortened result keeps its beginning
 and its end, at line ends where they are near, its frame, and the instruction behind the frame, and says how much is missing, and
-how to read on where the model can (`more`).
+how to read on where the model can (`read_more`).
 
 A server reads anew what differs from the request before. So a cut makes room for many turns, and what was cut stays as it is
 until the next cut: the requests between two cuts begin with the same text. Nothing is remembered for that. Which cuts were made
 before follows from the conversation alone: it is gone through from its beginning, as if each of its requests were made again. So
 it is in a proxy, too, whose callers send the whole conversation each time. The cost is linear in the conversation.
 
-Tokens are estimated (`tokens`). `Scale` keeps what a server told of its own count.
+Tokens are estimated (`tokens`).
+
+The block of earlier turns:
+
+    [14 earlier messages of this conversation are left out: ...
+    - Asked: "What is the weather in Oslo?" get_weather returned: "Light rain, 7 degrees"
+    - Asked: "Thanks! From now on, use Fahrenheit." Answered: "All right."
+    ]
+
+A line has the beginning of what the person said, the tools that were called with the beginning of what they returned, and without
+a call the beginning of the answer. Sentences in which a person says how things are to be from then on are kept word for word,
+wherever they stand: `STANDING` has the words by which they are known.
+
+The lines stand in a message of the person's, outside the frame of results. So what tools and others said is quoted, stands in one
+line, and holds no tag of ours or of a chat template.
 """
 
 import bisect
@@ -29,19 +43,34 @@ import itertools
 import json
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..dialects.replies import replies_of
+import regex
+
+from ..dialects.inert import inert_frame
+from ..dialects.replies import named_results, replies_of
 from ..types.calls import Message, Tool, ToolReply, Written
-from .earlier_turns import Line, block, line_of
-from .more import handle_of, line_end, line_start
+from .results import handle_of, line_end, line_start
 from .templates import render
 from .tokens import tokens_of
 from .writer import put_around
 
-__all__ = ["LENGTHS", "Cut", "Fitted", "Scale", "estimate", "estimate_tools", "fit"]
+__all__ = [
+    "ASKED",
+    "LENGTHS",
+    "RETURNED",
+    "STANDING",
+    "Cut",
+    "Fitted",
+    "Line",
+    "block",
+    "estimate",
+    "estimate_tools",
+    "fit",
+    "line_of",
+]
 
 LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))
 """To which a result may be shortened, in characters."""
@@ -58,6 +87,28 @@ EARLIER: Final = 0.2
 TOKENS_A_MESSAGE: Final = 5
 TOKENS_A_PICTURE: Final = 768
 TOKENS_A_NOTE: Final = 60
+
+ASKED: Final = 160
+"""Characters of the person's words that a line has, beside standing instructions."""
+
+RETURNED: Final = 80
+"""Characters of a result, or of an answer."""
+
+CALLS: Final = 3
+"""Calls of a turn that a line tells one by one."""
+
+STANDING: Final = regex.compile(
+    r"\b(?:always|never|every time|whenever|from now on|from here on|in future|in the future|going forward|for the rest of|"
+    r"remember|keep in mind|don't ever)\b"
+    r"|从现在|从今以后|以后|今后|始终|总是|一律|永远|每次|每当|记住|牢记|不要再|别再|绝不",
+    regex.IGNORECASE,
+)
+"""Words of sentences that say how things are to be from then on."""
+
+_SENTENCE: Final = regex.compile(r"[^.!?。！？；\n]*+[.!?。！？；\n]*+")
+_PASTED: Final = 2000  # characters from which on a message is somebody's text, in which such words mean nothing
+_LONGEST_STANDING: Final = 300  # characters
+_QUOTES: Final = str.maketrans({'"': "'", "“": "'", "”": "'"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,46 +135,6 @@ class Fitted:
 
 
 # -- tokens ------------------------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class Scale:
-    """What a model server told of lengths.
-
-    Args:
-        rate: tokens of the server's for one that is estimated, a little more than was measured; None before any.
-        context_length: tokens that prompt and reply share, as a refusal told or let guess; None before any.
-    """
-
-    rate: float | None = None
-    context_length: int | None = None
-
-    @property
-    def bounds(self) -> tuple[float, float]:
-        """The least and the most that the rate may be.
-
-        By the least it is decided whether a prompt is cut, since words that are cut in vain are lost and a server refuses at once
-        what is too long; by the most how far, since then some have to go anyhow and the reply needs its room.
-        """
-        return (0.8, 1.1) if self.rate is None else (self.rate, self.rate)
-
-    def learn(self, told: int, estimated: float) -> None:
-        """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts."""
-        if estimated < 256 or told < estimated / 2:  # the template's words count too much; or what was cached is not counted
-            return
-        measured = min(told / estimated, 8.0)  # a server may say anything
-        if self.rate is None or not self.rate / 1.5 < measured <= self.rate:
-            self.rate = measured * 1.1
-
-    def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
-        """Take a refusal; what it does not tell is guessed so that less is sent the next time."""
-        if told:
-            self.learn(told, estimated)
-        least = self.bounds[0]
-        self.context_length = context_length or self.context_length or round(estimated * least * 0.75)
-        if not told:
-            self.rate = 1.25 * max(least, self.context_length / max(estimated, 1.0))
-        return False
 
 
 def estimate(messages: Iterable[Message]) -> int:
@@ -395,3 +406,65 @@ class _Shorter:
 @functools.cache
 def _note_of_more(lang: str, more: str) -> str:
     return render(lang, "shortened", count="{count:,}", more=more, handle="{handle}", start="{start}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Line:
+    """A turn in a line."""
+
+    text: str
+    is_standing: bool
+
+
+def line_of(turn: Sequence[Message], lang: str) -> Line:
+    """Tell a turn in a line."""
+    asked = "" if turn[0].role == "assistant" else turn[0].content
+    standing = _standing(asked)
+    parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked.strip() else ["-"]
+    returned = list(_returned(turn))
+    parts += [_part(lang, "returned").format(name=_begin(name, RETURNED), text=text) for name, text in returned[:CALLS]]
+    if len(returned) > CALLS:
+        parts.append(_part(lang, "more").format(count=len(returned) - CALLS))
+    answer = next((message.content for message in reversed(turn) if message.role == "assistant"), "")
+    if answer and not returned:
+        parts.append(_part(lang, "answered").format(text=_begin(answer, RETURNED)))
+    return Line(text=" ".join(parts), is_standing=bool(standing))
+
+
+def block(lines: Sequence[Line], count: int, lang: str) -> str:
+    """Write what stands in the place of messages that are left out."""
+    begin = _part(lang, "begin").format(count=f"{count:,}")
+    return "\n".join([begin, *(line.text for line in lines), _part(lang, "end")])
+
+
+@functools.cache
+def _part(lang: str, kind: str) -> str:
+    """Return the words of a part, with places for what is filled in: templates are slow for thousands of lines."""
+    return render(lang, "earlier", kind=kind, count="{count}", name="{name}", text="{text}").strip()
+
+
+def _asked(text: str, standing: Sequence[str]) -> str:
+    """Return the beginning of a person's first paragraph, and the standing instructions that do not stand in it."""
+    begin = _begin(text.strip().partition("\n\n")[0], ASKED)
+    return " ".join([begin, *(sentence for sentence in standing if sentence not in begin)])
+
+
+def _standing(text: str) -> list[str]:
+    if len(text) > _PASTED:
+        return []
+    sentences = (found[0] for found in _SENTENCE.finditer(text))
+    return [_begin(sentence, _LONGEST_STANDING) for sentence in sentences if STANDING.search(sentence)]
+
+
+def _returned(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
+    """Yield the tools that were called, each with the beginning of its result."""
+    names = {call.id: call.name for message in turn for call in message.tool_calls}
+    for message in turn:
+        called = names.get(message.tool_call_id or "", "tool")
+        yield from ((name or called, _begin(text, RETURNED)) for name, text in named_results(message))
+
+
+def _begin(text: str, length: int) -> str:
+    """Return how a text begins, in one line and with nothing in it that could end the quotation or be read as a tag."""
+    words = " ".join(text[: 4 * length].split()).translate(_QUOTES)
+    return inert_frame(words if len(words) <= length else f"{words[:length].rstrip()}…")

@@ -1,19 +1,49 @@
-"""How a model is spoken to: the wire format of its calls, the language, and whether a reply may hold several calls.
+"""How a model is spoken to: the wire format of its calls, the language, the family of prompts, one call in a reply or several.
 
 One object goes through loop, proxy and harness, and every text for a model is rendered with it. Templates are shared by all wire
 formats: what differs (how a call begins, whether its values are JSON) is a property here and follows from the format's row.
+
+A family says how a system prompt shows tools. Models answer differently to the same tools shown differently, and no family is
+best for all of them; `xmlcall probe` finds the one that a model answers best. A family changes only the system prompt and what is
+read for "the request says nothing of this".
 """
 
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
 
 from ..dialects import Body, Dialect, known
-from ..dialects.tag_names import example_tag, first_tag
+from ..dialects.write import example_tag, first_tag
 from ..errors import UsageError
-from .families import FAMILIES, Family
 from .templates import LANGUAGES, render
 
-__all__ = ["ENGLISH", "PromptFormat"]
+__all__ = ["ENGLISH", "FAMILIES", "Family", "PromptFormat"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Family:
+    """How a system prompt shows tools.
+
+    Args:
+        parameters: of a tool: as a `list` in words, or as its JSON `schema`.
+        unsaid: the word that stands for an optional parameter of which the request says nothing, so that a call has every
+            parameter; "" if such parameters are left out.
+    """
+
+    name: str
+    about: str
+    parameters: str = "list"
+    unsaid: str = ""
+
+
+FAMILIES: Final = {
+    family.name: family
+    for family in (
+        Family(name="list", about="parameters in words, one a line"),
+        Family(name="every", about="the same; a call has every parameter, `none` where nothing is said", unsaid="none"),
+        Family(name="schema", about="parameters as JSON Schema", parameters="schema"),
+    )
+}
+"""The families, by name; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ import regex
 from ..tools.catalog import Catalog
 from ..tools.outline import parameters_of
 from ..tools.ranking import Ranking
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .format import PromptFormat
 from .system import described, example_call, tool_prompt
 from .tokens import CHARACTERS_A_TOKEN, tokens_of

@@ -1,9 +1,20 @@
-"""A tool's result as text for a text model: what it cannot see is named, never dropped in silence."""
+"""A tool's result as text for a text model: what it cannot see is named, never dropped in silence.
 
+Of a long result a model is sent only the beginning and the end, and it asks for the rest, piece by piece. The conversation keeps
+every result whole, and only what is sent of it is cut (`fit_context`). So nothing is stored here: a handle is a digest of the
+result's text, and the text is found in the conversation, also in one that was saved and goes on elsewhere.
+
+A picture goes to a model that sees only if its first bytes are those of its type.
+"""
+
+import base64
+import binascii
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
+from ..dialects.replies import named_results
 from ..errors import FailureReason
 from ..types.calls import (
     MISSING,
@@ -11,6 +22,7 @@ from ..types.calls import (
     Content,
     EmbeddedResource,
     ImageContent,
+    Message,
     OtherContent,
     ResourceLink,
     TextContent,
@@ -18,12 +30,51 @@ from ..types.calls import (
 )
 from ..types.served import Resource, ResourceTemplate
 from .format import ENGLISH, PromptFormat
+from .tokens import CHARACTERS_A_TOKEN, tokens_of
 
-__all__ = ["Reader", "denial", "failure", "mismatch", "not_run", "resource_list", "result_text", "stopped", "unchecked"]
+__all__ = [
+    "LONG",
+    "PICTURES",
+    "begins",
+    "decoded",
+    "denial",
+    "failure",
+    "handle_of",
+    "line_end",
+    "line_start",
+    "mismatch",
+    "not_run",
+    "pictures",
+    "piece",
+    "piece_tokens",
+    "resource_list",
+    "result_text",
+    "result_with",
+    "stopped",
+    "texts_of",
+    "unchecked",
+]
 
 _LONGEST_DESCRIPTION = 200  # characters
 
 Reader = Literal["user", "assistant"]
+
+LONG: Final = 2000
+"""Characters of a result that may be sent in part only, and so be asked for."""
+
+_HANDLE_DIGITS: Final = 6
+_NEAR: Final = 4  # a line end counts in the last quarter of what is kept, no more than that is lost to it
+
+LARGEST_PICTURE: Final = 5_000_000
+MOST_PICTURES: Final = 4
+
+# Type -> how its data begins, and the ending of a file. "\0" stands for any byte.
+PICTURES: Final = {
+    "image/png": (b"\x89PNG\r\n\x1a\n", ".png"),
+    "image/jpeg": (b"\xff\xd8\xff", ".jpg"),
+    "image/gif": (b"GIF8", ".gif"),
+    "image/webp": (b"RIFF\0\0\0\0WEBP", ".webp"),
+}
 
 
 def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: Reader = "assistant") -> str:
@@ -169,3 +220,73 @@ _WRITERS: dict[type[Content], Callable[[Any, PromptFormat], str]] = {
     EmbeddedResource: _embedded,
     OtherContent: lambda block, format: json.dumps(dict(block.raw), ensure_ascii=False, default=str),
 }
+
+
+def handle_of(text: str) -> str:
+    """Return the short name of a result."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_DIGITS]
+
+
+def texts_of(messages: Iterable[Message]) -> list[str]:
+    """Return the texts of all results in a conversation."""
+    return [text for message in messages for _, text in named_results(message)]
+
+
+def result_with(handle: str, messages: Sequence[Message]) -> str | None:
+    """Find a result by its handle, the newest first."""
+    texts = (text for text in reversed(texts_of(messages)) if len(text) > _HANDLE_DIGITS)
+    return next((text for text in texts if handle_of(text) == handle.strip().lower()), None)
+
+
+def piece_tokens(context_length: int | None) -> int:
+    """Return how long a piece may be, in tokens: an eighth of the context."""
+    return 1024 if context_length is None else max(context_length // 8, 128)
+
+
+def piece(text: str, start: int, tokens: int) -> str:
+    """Return as much of a text as is allowed, up to a line end where one is near."""
+    found = text[start : start + round(tokens * CHARACTERS_A_TOKEN)]
+    while (size := tokens_of(found)) > tokens and len(found) > 1:
+        found = found[: max(int(len(found) * tokens / size), 1)]
+    whole = start + len(found) == len(text)
+    return found if whole else found[: line_end(found, len(found))]
+
+
+def line_end(text: str, end: int) -> int:
+    """Return where to end a beginning of a text: behind the last line end before `end`, if one is near; else there."""
+    found = text.rfind("\n", end - end // _NEAR, end)
+    return end if found < 0 else found + 1
+
+
+def line_start(text: str, start: int) -> int:
+    """Return where to begin an end of a text: behind the first line end from `start`, if one is near; else there."""
+    found = text.find("\n", start, start + (len(text) - start) // _NEAR)
+    return start if found < 0 else found + 1
+
+
+def pictures(results: Iterable[ToolResult]) -> tuple[str, ...]:
+    """Return the pictures of results for a model that sees, as `data:` URLs; those for the person alone are not among them."""
+    blocks = [block for result in results for block in result.content if isinstance(block, ImageContent)]
+    shown = (block for block in blocks if not block.audience or "assistant" in block.audience)
+    urls = [f"data:{block.mime_type};base64,{block.data}" for block in shown if _is_picture(block)]
+    return tuple(urls[:MOST_PICTURES])
+
+
+def _is_picture(block: ImageContent) -> bool:
+    data = decoded(block.data, LARGEST_PICTURE) if block.mime_type in PICTURES else None
+    return data is not None and begins(data, PICTURES[block.mime_type][0])
+
+
+def begins(data: bytes, begin: bytes) -> bool:
+    """Say whether data begins in a way; in that, a zero stands for any byte."""
+    return len(data) >= len(begin) and all(wanted in (0, byte) for wanted, byte in zip(begin, data, strict=False))
+
+
+def decoded(text: str, largest: int) -> bytes | None:
+    """Decode base64; None if it is none, or more than allowed."""
+    if not text or len(text) * 3 // 4 > largest + 2:
+        return None
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None

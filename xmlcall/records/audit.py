@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..errors import XmlcallError
-from ..types.call_note import CallNote
-from ..types.calls import InvalidCall, TextContent, ToolCall, ToolResult
+from ..types.calls import CallNote, InvalidCall, TextContent, ToolCall, ToolResult
 from .folder import FILE_MODE
 from .secrets import masked, masked_text
 

@@ -16,8 +16,7 @@ from typing import Any, Final
 
 from ..types.calls import MISSING
 from .mended_keywords import READERS, are_names, fits, flag, pattern, spelled, type_named
-from .places import DATA, LISTS, MAPS, SINGLES, Places
-from .references import MAX_DEPTH, deeper_than
+from .references import DATA, LISTS, MAPS, MAX_DEPTH, SINGLES, Places, deeper_than
 
 __all__ = ["mended", "sentence"]
 

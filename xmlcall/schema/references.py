@@ -1,20 +1,40 @@
-"""References inside a JSON Schema (`$ref`, `$defs`, `$anchor`), resolved without fetching anything."""
+"""References inside a JSON Schema (`$ref`, `$defs`, `$anchor`), resolved without fetching anything; where schemas stand in it.
+
+`Places` finds everything in one walk, so that a schema of many references costs no more than its size. A reference leads to a
+schema or nowhere. It leads nowhere if its target is data (`default`, `enum`), a circle of references, or outside the schema.
+"""
 
 import functools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
+from urllib.parse import unquote
+
+import regex
 
 from ..types.calls import MISSING
 from .budget import KEYS, spend
 
-__all__ = ["MAX_DEPTH", "declared", "deeper_than", "nodes", "pointed", "resolve"]
+__all__ = ["DATA", "LISTS", "MAPS", "MAX_DEPTH", "SINGLES", "Places", "declared", "deeper_than", "nodes", "pointed", "resolve"]
 
 MAX_DEPTH = 64
 """Levels of a schema, and steps of a chain of references, that are followed."""
 
 _BRANCHES: Final = ("allOf", "anyOf", "oneOf")
 _SINGLE_BRANCHES: Final = ("then", "else")
+
+MAPS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependencies", "dependentSchemas"})
+"""Keywords that hold schemas by name; in `dependencies` also lists of names."""
+LISTS: Final = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
+SINGLES: Final = frozenset(
+    {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items", "not", "propertyNames"}
+    | {"then", "unevaluatedItems", "unevaluatedProperties"}
+)
+DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
+"""Keywords that hold values, in which nothing is a schema."""
+
+_WITH_TUPLES: Final = regex.compile(r"json-schema\.org/draft(-0[67]|/2019-09)\b")
+_MAX_POINTER: Final = 1_000  # characters of a reference that is written here
 
 
 def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
@@ -129,3 +149,147 @@ def deeper_than(levels: int, value: Any) -> bool:
         if not layer:
             return False
     return any(isinstance(node, (dict, list)) and node for node in layer)
+
+
+class Places:
+    """The schemas inside a schema.
+
+    Attributes:
+        declared: names of properties, wherever they are declared.
+        referenced: `id`s of the objects that references lead to.
+        schemas: all of them.
+        has_tuples: `$schema` names a draft in which `items` may be a list.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self.declared: set[str] = set()
+        draft = root.get("$schema")
+        self.has_tuples = isinstance(draft, str) and _WITH_TUPLES.search(draft) is not None
+        self._root = root
+        self._ids: set[int] = set()
+        self._named: dict[str, list[_Place]] = {}  # name of a definition -> where there is one
+        self._anchors: dict[str, Mapping[str, Any]] = {}
+        self._dynamic: set[str] = set()
+        self._leads: dict[str, bool] = {}
+        walked = list(_walk(root))
+        for node, place, is_schema in walked:
+            self._note(node, place)
+            if is_schema:  # elsewhere no validator looks for anchors
+                self._note_anchors(node)
+        references = {each for node, _, _ in walked if isinstance(each := node.get("$ref"), str)}
+        self.referenced = {id(self._target(found)) for each in references if (found := self.local(each))}
+        self.schemas = [node for node, _, is_schema in walked if is_schema or id(node) in self.referenced]
+
+    def _note(self, node: Mapping[str, Any], place: "_Place | None") -> None:
+        self._ids.add(id(node))
+        properties = node.get("properties")
+        self.declared.update(properties if isinstance(properties, Mapping) else ())
+        for key in ("$defs", "definitions"):
+            for name in node[key] if isinstance(node.get(key), Mapping) else ():
+                self._named.setdefault(name, []).append((place, f"{key}/{_escaped(name)}"))
+
+    def _note_anchors(self, node: Mapping[str, Any]) -> None:
+        if isinstance(anchor := node.get("$anchor"), str):
+            self._anchors.setdefault(anchor, node)
+        if isinstance(dynamic := node.get("$dynamicAnchor"), str):
+            self._dynamic.add(dynamic)
+
+    def local(self, reference: str) -> str | None:
+        """Return a reference that leads to the schema that is meant: the same one if it does, None if there is none.
+
+        Args:
+            reference: of `$ref`. One to the address of the schema itself is meant locally, and one to a definition that stands
+                elsewhere, such as deeper inside, where only one has its name.
+        """
+        address = self._root.get("$id")
+        if isinstance(address, str) and address.strip("#"):
+            reference = reference.removeprefix(address.rstrip("#"))
+        if not reference.startswith("#"):
+            return None
+        plain = unquote(reference)
+        if self._arrives(plain):
+            return plain
+        places = self._named.get(plain.rpartition("/")[2].replace("~1", "/").replace("~0", "~"), [])
+        meant = _pointer(places[0]) if len(places) == 1 else ""
+        return meant if len(meant) <= _MAX_POINTER and self._arrives(meant) else None
+
+    def is_dynamic(self, reference: Any) -> bool:
+        """Say whether a `$dynamicRef` has an anchor."""
+        return isinstance(reference, str) and reference.startswith("#") and reference[1:] in self._dynamic
+
+    def _arrives(self, reference: str) -> bool:
+        """Say whether a chain of references ends in a schema; one whose next link is dropped ends there."""
+        if reference not in self._leads:
+            self._leads[reference] = False  # in a circle: until it is known
+            self._leads[reference] = unquote(reference) == reference and self._ends(reference)
+        return self._leads[reference]
+
+    def _ends(self, reference: str) -> bool:
+        seen: set[str] = set()
+        target = self._target(reference)
+        while reference not in seen and len(seen) < MAX_DEPTH:
+            seen.add(reference)
+            if isinstance(target, bool):
+                return True
+            if not isinstance(target, Mapping) or id(target) not in self._ids:
+                return False
+            following = target.get("$ref")
+            if not isinstance(following, str) or (target := self._target(following)) is MISSING:
+                return True
+            reference = following
+        return False
+
+    def _target(self, reference: str) -> Any:
+        if not reference.startswith("#/"):
+            return self._root if reference == "#" else self._anchors.get(reference[1:], MISSING)
+        node: Any = self._root
+        for part in reference[2:].split("/"):
+            key = part.replace("~1", "/").replace("~0", "~")
+            if isinstance(node, Mapping):
+                node = node.get(key, MISSING)
+            elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
+                node = node[int(key)]
+            else:
+                return MISSING
+        return node
+
+
+_Place = tuple[Any, str]
+"""The place above, None for the root, and the step from there: written as a pointer only where one is asked for."""
+
+
+def _pointer(place: _Place | None) -> str:
+    steps: list[str] = []
+    while place is not None:
+        place, step = place
+        steps.append(step)
+    return "/".join(["#", *reversed(steps)])
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+_Role = Literal["schema", "by name", "unknown"]
+
+
+def _walk(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], _Place | None, bool]]:
+    """Yield each schema with its place and True, and each object in an unknown keyword, which may be a schema, with False."""
+    stack: list[tuple[Any, _Place | None, _Role]] = [(root, None, "schema")]
+    while stack:
+        node, place, role = stack.pop()
+        if isinstance(node, list):
+            stack.extend((child, (place, str(number)), role) for number, child in enumerate(node))
+        if not isinstance(node, Mapping):
+            continue
+        if role != "by name":
+            yield node, place, role == "schema"
+        for key, child in node.items():
+            if isinstance(child, Mapping | list) and not (role == "schema" and key in DATA):
+                stack.append((child, (place, _escaped(key)), _role_below(role, key)))
+
+
+def _role_below(role: _Role, key: str) -> _Role:
+    if role == "schema":
+        return "by name" if key in MAPS else "schema" if key in LISTS or key in SINGLES else "unknown"
+    return "schema" if role == "by name" else "unknown"

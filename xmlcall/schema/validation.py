@@ -1,37 +1,36 @@
-"""JSON Schema: is a schema usable, is a value valid, and what is a schema in words.
+"""JSON Schema: is a schema usable, and is a value valid.
 
 Validation is `jsonschema`'s: 2020-12, or draft-07 and the others when `$schema` says so. References are resolved inside the
-schema only; a `$ref` to the network is refused when the tool is listed and never fetched (MCP 2026-07-28, tools: hosts MUST
-NOT fetch). Size and depth of a schema are bounded, because both `jsonschema` and this module recurse over them.
+schema only; a `$ref` to the network is refused when the tool is listed and never fetched (MCP 2026-07-28, tools: hosts MUST NOT
+fetch). Size and depth of a schema are bounded, because both `jsonschema` and this module recurse over them.
+
+How much work one value can be is bounded, too, so that a small schema cannot stop a program. Keywords such as `allOf` apply
+schemas to the same value, and references make a tree of doublings out of a few lines: 40 definitions, each of which refers to the
+next one twice, are 2^40 steps for `jsonschema`. So the steps for one value are counted before a schema is used. A shared part
+counts each time that it would run. The value itself bounds the steps into members and items.
 """
 
 import functools
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ..types.calls import MISSING, Issue
 from .budget import KEYS, TooMuchWork, at_most, spend
-from .cost import MAX_STEPS, costs_too_much
 from .keywords import is_covered, limited, usable_pattern, with_time_limit
 from .mending import mended
-from .places import Places
-from .references import MAX_DEPTH, nodes, resolve
-from .unions import asked_by, branch_meant, unmet
-from .words import RANGES, describe
+from .references import MAX_DEPTH, Places, nodes, pointed, resolve
+from .words import asked_by, branch_meant, describe, unmet
 
 __all__ = [
     "MAX_NODES",
-    "RANGES",
     "check_schema",
     "compiled",
     "compiled_as_mended",
-    "describe",
     "find_issues",
     "has_nothing_odd",
     "is_valid",
     "issues_or_reason",
-    "limited",
     "types_of",
 ]
 
@@ -46,6 +45,12 @@ _MAX_TOLD = 16  # branches of one
 
 # JSON Schema keyword -> issue code; every other keyword is an invalid value.
 _CODES = {"type": "wrong-type", "required": "missing-argument", "additionalProperties": "unexpected-argument"}
+
+MAX_STEPS: Final = 5_000
+"""Of one value at one place; real schemas have tens."""
+
+_LISTS: Final = ("allOf", "anyOf", "oneOf")
+_SINGLE: Final = ("not", "if", "then", "else")
 
 
 def check_schema(schema: Any) -> str | None:
@@ -113,7 +118,7 @@ def _unbounded(schema: Mapping[str, Any]) -> str | None:
     patterned = any("patternProperties" in node for node in nodes(schema))
     if patterned and any("unevaluatedProperties" in node for node in nodes(schema)):
         return "patternProperties and unevaluatedProperties in one schema cannot be checked in bounded time"
-    if costs_too_much(schema):
+    if _costs_too_much(schema):
         return f"the schema applies more than {MAX_STEPS} schemas to one value, or itself without end"
     return None
 
@@ -297,3 +302,34 @@ def _short(value: Any, limit: int = 120) -> str:
         if len(text) > limit:
             return f"{text[:limit]}..."
     return text
+
+
+def _costs_too_much(schema: Mapping[str, Any]) -> bool:
+    """Say whether some value could need more than MAX_STEPS at one place."""
+    known: dict[int, int] = {}
+    return any(_steps(node, schema, known, MAX_DEPTH) > MAX_STEPS for node in nodes(schema))
+
+
+def _steps(node: Any, root: Mapping[str, Any], known: dict[int, int], levels: int) -> int:
+    """Count the schemas that one schema applies to a value; a circle, or a chain that is too long, counts as too many."""
+    if not isinstance(node, Mapping):
+        return 0
+    if levels == 0:
+        return MAX_STEPS + 1
+    if id(node) not in known:
+        known[id(node)] = MAX_STEPS + 1  # in a circle: until it is known
+        known[id(node)] = min(1 + sum(_steps(part, root, known, levels - 1) for part in _applied(node, root)), MAX_STEPS + 1)
+    return known[id(node)]
+
+
+def _applied(node: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[Any]:
+    """Yield the schemas that a schema applies to the same value (JSON Schema 2020-12, core, section 10.2)."""
+    reference = node.get("$ref")
+    if isinstance(reference, str):
+        yield root if reference == "#" else pointed(root, reference)  # the same object each time, or counts would be lost
+    for key in _LISTS:
+        yield from node[key] if isinstance(node.get(key), list) else ()
+    for key in _SINGLE:
+        yield node.get(key)
+    dependent = node.get("dependentSchemas")
+    yield from dependent.values() if isinstance(dependent, Mapping) else ()

@@ -1,13 +1,46 @@
-"""What a schema admits, in a few words: for prompts, and for what is told of a wrong value."""
+"""A schema in words: which values it admits, and what it asks of several parameters together.
 
+The words are for prompts, and for what is told of a wrong value. A union of objects is shown as its alternatives, each as
+`(action: "get", id, limit?)`: what it needs, what it fixes, and with `?` what only some of the alternatives have. Which values a
+parameter admits stands in the list of parameters.
+
+Cost: branches, their parts and their depth are bounded. A schema that is larger is shown in part.
+"""
+
+import itertools
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
 
-from .budget import CHARACTERS, as_deep_as_pays, spend
+from .budget import CHARACTERS, KEYS, as_deep_as_pays, spend
 from .references import resolve
 
-__all__ = ["RANGES", "describe"]
+__all__ = [
+    "RANGES",
+    "ParameterRule",
+    "UnionBranch",
+    "asked_by",
+    "branch_meant",
+    "branches_of",
+    "describe",
+    "rules_of",
+    "unmet",
+    "values_of",
+]
+
+UNIONS: Final = ("anyOf", "oneOf")
+_MAX_BRANCHES: Final = 16
+_MAX_PARTS: Final = 16
+_MAX_LEVELS: Final = 4
+_MAX_VALUES: Final = 4
+_ONE_OF: Final = {
+    "uniqueItems": "a list without repeated items",
+    "minProperties": "at least {} fields",
+    "maxProperties": "at most {} fields",
+    "minContains": "a list with at least {} such items",
+    "maxContains": "a list with at most {} such items",
+}
 
 RANGES = {
     "minimum": "at least {}",
@@ -24,8 +57,218 @@ RANGES = {
 }
 """Keyword -> its words; `{}` is the keyword's value."""
 
-
 _MAX_PLACES = 8  # of a tuple that are told
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ParameterRule:
+    """What is asked of parameters together.
+
+    Args:
+        kind: `one` or `any` of several alternatives; the second `with` the first; `not` this, or not all of it `together`.
+        parts: the alternatives; or what is given and what it needs; or what must not be.
+    """
+
+    kind: Literal["one", "any", "with", "not", "together"]
+    parts: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionBranch:
+    """An object that a union admits: the schemas of what it names, and what of that it needs."""
+
+    properties: Mapping[str, Any]
+    required: tuple[str, ...]
+
+
+def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> tuple[ParameterRule, ...]:
+    """Return what an object schema asks of its properties together."""
+    found = tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
+    spend(sum(len(text) for rule in found for text in rule.parts) // CHARACTERS)
+    return found
+
+
+def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[ParameterRule]:
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or not levels:
+        return
+    for key in UNIONS:
+        branches = branches_of(schema, key, root)
+        if len(branches) == 1:
+            yield from _rules(_only_object(schema[key], root), root, levels - 1)
+        elif texts := _alternatives(branches, root):
+            yield ParameterRule(kind="one" if key == "oneOf" or _are_kinds(branches) else "any", parts=texts)
+    yield from _conditions(schema, root)
+    for part in _listed(schema, "allOf"):
+        yield from _rules(part, root, levels - 1)
+
+
+def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[ParameterRule]:
+    for key in ("dependentRequired", "dependencies"):
+        needs = schema.get(key)
+        for name, needed in list(needs.items())[:_MAX_PARTS] if isinstance(needs, Mapping) else ():
+            if isinstance(needed, list) and needed:
+                yield ParameterRule(kind="with", parts=(str(name), ", ".join(map(str, needed[:_MAX_PARTS]))))
+    condition, needed = _shape(schema.get("if"), root), schema.get("then")
+    if condition and (then := _branch(needed, root)) and then.required:
+        yield ParameterRule(kind="with", parts=(condition, ", ".join(then.required[:_MAX_PARTS])))
+    if refused := _branch(schema.get("not"), root):
+        yield ParameterRule(
+            kind="together" if len(refused.required) > 1 else "not", parts=(_written(refused, root, frozenset()),)
+        )
+
+
+def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> list[UnionBranch]:
+    """Return the objects among the branches of a union; those of a union in it are its own."""
+    return list(itertools.islice(_branches(schema, key, root, levels), _MAX_BRANCHES))
+
+
+def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> Iterator[UnionBranch]:
+    for part in _listed(schema, key) if levels else ():
+        found = resolve(part, root)
+        inner = [each for each in UNIONS if isinstance(found, Mapping) and each in found and not found.keys() & {"properties"}]
+        if inner and not found.keys() & {"required", "allOf"}:
+            yield from _branches(found, inner[0], root, levels - 1)
+        elif branch := _branch(found, root):
+            yield branch
+
+
+def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> UnionBranch | None:
+    """Return what an object schema says of its parts; None if it says nothing of any."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or not levels:
+        return None
+    properties = schema.get("properties")
+    found = dict(properties) if isinstance(properties, Mapping) else {}
+    required = [name for name in _listed(schema, "required") if isinstance(name, str)]
+    for part in _listed(schema, "allOf"):
+        if below := _branch(part, root, levels - 1):
+            spend((len(found) + len(below.properties)) // KEYS)
+            found = {**below.properties, **found}
+            required += below.required
+    return UnionBranch(found, tuple(dict.fromkeys(required))) if found or required else None
+
+
+def _listed(schema: Any, key: str) -> list[Any]:
+    value = schema.get(key) if isinstance(schema, Mapping) else None
+    return value[:_MAX_BRANCHES] if isinstance(value, list) else []
+
+
+def _only_object(parts: list[Any], root: Mapping[str, Any]) -> Any:
+    return next((part for part in parts[:_MAX_BRANCHES] if _branch(part, root)), None)
+
+
+def _are_kinds(branches: Iterable[UnionBranch]) -> bool:
+    """Say whether alternatives are objects of their own, of which nobody gives two at once."""
+    return any(branch.properties for branch in branches)
+
+
+def _alternatives(branches: list[UnionBranch], root: Mapping[str, Any]) -> tuple[str, ...]:
+    """Write alternatives, each once; none if they do not differ."""
+    common = frozenset.intersection(*(frozenset(branch.properties) for branch in branches)) if branches else frozenset()
+    texts = tuple(dict.fromkeys(_written(branch, root, common) for branch in branches))
+    return texts if len(texts) > 1 else ()
+
+
+def _shape(schema: Any, root: Mapping[str, Any]) -> str:
+    """Write what an object schema names, such as `(action: "get", id)`; "" if it names nothing."""
+    branch = _branch(schema, root)
+    return _written(branch, root, frozenset()) if branch else ""
+
+
+def _written(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str]) -> str:
+    """Write a branch; what it may have and all others have, too, stands in the list of parameters."""
+    names = dict.fromkeys((*branch.properties, *branch.required))
+    parts = []
+    for name in names:
+        fixed = _fixed(branch.properties.get(name), root)
+        if name in branch.required or fixed or name not in common:
+            mark = "" if name in branch.required else "?"
+            parts.append(f"{name}{mark}{f': {fixed}' if fixed else ''}")
+    more = ["..."] if len(parts) > _MAX_PARTS else []
+    return f"({', '.join(parts[:_MAX_PARTS] + more)})"
+
+
+def _fixed(schema: Any, root: Mapping[str, Any]) -> str:
+    """Return the few values that a property must have, in words."""
+    return describe(schema, root) if 0 < len(values_of(schema, root)) <= _MAX_VALUES else ""
+
+
+def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
+    """Return the values that a schema lists; none if it lists none."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping):
+        return []
+    if "const" in schema:
+        return [schema["const"]]
+    return schema["enum"] if isinstance(schema.get("enum"), list) else []
+
+
+# What was meant by a value, and what is told of it.
+
+
+def branch_meant(value: Any, branches: list[Any], root: Mapping[str, Any]) -> int | None:
+    """Return the place of the one branch that a wrong value was meant for, None if that is not certain.
+
+    It is the only one whose fixed values the object has; else the only one for objects, or for lists.
+    """
+    if isinstance(value, list):
+        return _only(place for place, part in enumerate(branches) if "array" in _kinds(part, root))
+    if not isinstance(value, Mapping):
+        return None
+    fitting = [place for place, part in enumerate(branches) if _has_fixed(value, _branch(part, root), root)]
+    if fitting:
+        return _only(fitting)
+    return _only(place for place, part in enumerate(branches) if not (kinds := _kinds(part, root)) or "object" in kinds)
+
+
+def _only(places: Iterable[int]) -> int | None:
+    found = list(places)
+    return found[0] if len(found) == 1 else None
+
+
+def _kinds(schema: Any, root: Mapping[str, Any]) -> list[Any]:
+    schema = resolve(schema, root)
+    if schema is False:
+        return [None]  # admits nothing, so no object either
+    kinds = schema.get("type", []) if isinstance(schema, Mapping) else []
+    return kinds if isinstance(kinds, list) else [kinds]
+
+
+def _has_fixed(value: Mapping[str, Any], branch: UnionBranch | None, root: Mapping[str, Any]) -> bool:
+    """Say whether an object has values that a branch fixes, and no other in their places."""
+    if branch is None:
+        return False
+    fixed = {name: found for name, part in branch.properties.items() if name in value and (found := values_of(part, root))}
+    return bool(fixed) and all(value[name] in found for name, found in fixed.items())
+
+
+def unmet(value: Any, branches: list[Any], root: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the properties whose values every branch fixes, and none as the object has it, with those that there are."""
+    found = [branch for part in branches if (branch := _branch(part, root))]
+    if not isinstance(value, Mapping) or not found:
+        return
+    for name in found[0].properties:
+        values = [values_of(branch.properties.get(name), root) for branch in found]
+        known = [each for part in values for each in part]
+        if name in value and all(values) and value[name] not in known:
+            yield name, describe({"enum": known[:_MAX_PARTS]}, root)
+
+
+def asked_by(keyword: str, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
+    """Return what a keyword asks for, where the words of its whole schema do not say it; "" where they do."""
+    if keyword in _ONE_OF:
+        return _ONE_OF[keyword].format(value)
+    if keyword in UNIONS:
+        texts = _alternatives(branches_of(schema, keyword, root), root)
+        return f"{'exactly one' if keyword == 'oneOf' else 'one'} of {' or '.join(texts)}" if texts else ""
+    if keyword == "not":
+        branch = _branch(value, root)
+        together = branch is not None and len(branch.required) > 1 and not branch.properties
+        return f"not all of {_shape(value, root)} together" if together else f"no {_shape(value, root) or describe(value, root)}"
+    if keyword == "contains":
+        return f"a list with an item that is {describe(value, root)}"
+    return ""
 
 
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:

@@ -6,7 +6,7 @@ counts: `get_order` reads, `order_pizza` does not. A server can lie, so that thi
 
 from typing import Final
 
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .names import words_of_name
 
 __all__ = ["READING_VERBS", "may_write", "only_reads", "writing_verb"]

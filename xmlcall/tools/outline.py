@@ -17,8 +17,7 @@ from typing import Any, TypeVar
 
 from ..schema.budget import CHARACTERS, as_deep_as_pays, size_of, spend
 from ..schema.references import resolve
-from ..schema.unions import ParameterRule, branches_of, rules_of, values_of
-from ..schema.validation import describe
+from ..schema.words import ParameterRule, branches_of, describe, rules_of, values_of
 from ..types.calls import MISSING, Tool
 
 __all__ = [

@@ -1,15 +1,48 @@
-"""What a tool's input schema says about one parameter, found once a Catalog."""
+"""What a tool's input schema says about one parameter, and what a text for it stands for by the schema alone.
+
+The first is found once a Catalog. The second is the strict reading, without any liberty:
+
+| the schema admits | the text is read as |
+|---|---|
+| a string and nothing else | itself |
+| a string and something else | the other member that it fits as plain JSON; itself if it fits none |
+| no string | JSON: `bind.py` |
+
+So `null` for `string or null` is null, and `02134`, which is no JSON number, stays a string. Where nothing is declared, every
+type is admitted. A text of plain JSON has one type, and its value fits a schema or does not: there is nothing to choose between.
+The same rule decides which values `write` has to mark.
+
+One text stands for no value: `null` or `None` for a parameter that may be left out, whose schema neither admits null nor speaks
+of that word. Models that were told the form of a call with every parameter write it so.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
+from ..loosejson import reader as jsonish
 from ..schema.keywords import covering
 from ..schema.references import MAX_DEPTH, declared, resolve
+from ..schema.validation import is_valid
 from ..types.calls import MISSING, Tool
 from .catalog import Catalog
 
-__all__ = ["Parameter", "admits_string", "parameter_of", "property_schema"]
+__all__ = [
+    "WORDS_FOR_NULL",
+    "Parameter",
+    "admits_string",
+    "is_required",
+    "may_be_left_out",
+    "needs_mark",
+    "other_than_string",
+    "parameter_of",
+    "property_schema",
+    "read_text",
+    "says_nothing",
+]
+
+WORDS_FOR_NULL: Final = ("null", "None")
+"""How models write that a parameter has no value, in a text without a mark of its type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,3 +128,84 @@ def _has_room(schema: Mapping[str, Any], root: Mapping[str, Any], known: dict[in
             return False
     parts = schema.get("allOf")
     return all(_admits_string(part, root, known, depth - 1) for part in parts) if isinstance(parts, list) else True
+
+
+def other_than_string(text: str, schema: Any, validator: Any) -> Any:
+    """Return what a text stands for if that is no string.
+
+    Args:
+        validator: of the tool's whole schema; a reason why there is none admits nothing.
+
+    Returns:
+        The value of the text as plain JSON, if it is valid; else MISSING.
+    """
+    if isinstance(validator, str):
+        return MISSING
+    value = jsonish.strict(text)
+    return MISSING if value is MISSING or isinstance(value, str) or not is_valid(validator, value, schema) else value
+
+
+def read_text(text: str, parameter: Parameter, tool: Tool, catalog: Catalog) -> Any:
+    """Return what a parameter's text stands for: the text itself, or the value of another type that it fits."""
+    if parameter.is_plain_string:
+        return text
+    other = other_than_string(text, parameter.schema, catalog.validator(tool.name))
+    return text if other is MISSING else other
+
+
+def says_nothing(value: Any, name: str, tool: Tool, catalog: Catalog) -> bool:
+    """Say whether a value only says that its parameter has none.
+
+    Args:
+        value: JSON, or the text of a value whose type is not told.
+    """
+    word = value.strip() if isinstance(value, str) else value
+    if (word is not None and word not in WORDS_FOR_NULL) or not may_be_left_out(name, tool, catalog):
+        return False
+    schema = resolve(parameter_of(catalog, tool, name).schema, tool.input_schema)
+    return not _admits_null(schema, catalog.validator(tool.name)) and not (word and _names(schema, word))
+
+
+def may_be_left_out(name: str, tool: Tool, catalog: Catalog) -> bool:
+    """Say whether a tool declares a parameter and does not require it."""
+    return name in (catalog.parameters(tool.name) or ()) and not is_required(name, tool)
+
+
+def is_required(name: str, tool: Tool) -> bool:
+    """Say whether a tool's schema asks for a parameter, whatever the others are."""
+    required = tool.input_schema.get("required")
+    return isinstance(required, list) and name in required
+
+
+def _admits_null(schema: Any, validator: Any) -> bool:
+    """Say whether null is a value of a schema; where nothing can be checked, it may be.
+
+    Args:
+        validator: of the tool's whole schema, or the reason why there is none.
+    """
+    return isinstance(validator, str) or is_valid(validator, None, schema)
+
+
+def _names(schema: Any, word: str) -> bool:
+    """Say whether a schema lists a word, or speaks of it in quotes."""
+    if not isinstance(schema, Mapping):
+        return False
+    listed = [schema.get("const"), schema.get("default")]
+    listed += [each for key in ("enum", "examples") if isinstance(schema.get(key), list) for each in schema[key]]
+    about = str(schema.get("description") or "")
+    return word in [each for each in listed if isinstance(each, str)] or any(f"{mark}{word}{mark}" in about for mark in "\"'`")
+
+
+def needs_mark(value: Any, text: str, name: str, tool: Tool | None, catalog: Catalog) -> bool:
+    """Say whether the type of a value must be written beside its text, which alone would be read otherwise.
+
+    Args:
+        tool: that it belongs to; None if that is not known, and every text is a string.
+    """
+    parameter = parameter_of(catalog, tool, name) if tool else None
+    if parameter is not None and not parameter.admits_string:
+        return False
+    if tool and isinstance(value, str) and says_nothing(text, name, tool, catalog):
+        return True
+    read = read_text(text, parameter, tool, catalog) if tool and parameter else text
+    return isinstance(read, str) != isinstance(value, str)

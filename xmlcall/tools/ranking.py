@@ -17,7 +17,7 @@ from typing import Final
 import regex
 
 from ..errors import UsageError
-from ..types.tool import Tool
+from ..types.calls import Tool
 from .outline import ShownParameter, parameters_of
 
 __all__ = ["Ranking", "words_in"]

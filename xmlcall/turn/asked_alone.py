@@ -19,8 +19,7 @@ from dataclasses import replace
 from typing import Final
 
 from ..types.calls import Message
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest
+from ..types.completion import Capabilities, CompletionRequest
 from .machine import FirstToken, Score, Script
 
 __all__ = ["alone", "ask_first_token", "in_place_of_last"]

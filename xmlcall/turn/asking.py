@@ -42,7 +42,7 @@ class Asking:
             reads calls that the server left in the text; `native-only` leaves those alone. `auto`, for the proxy only, is
             `native` where a trial call works, and else `xml`.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
-        family: how the system prompt shows tools (see `prompting.families`).
+        family: how the system prompt shows tools (see `prompting.format`).
         lang: language of the prompts, `en` or `zh`.
         parallel: whether one reply may hold several calls.
         reminder: whether the person's message ends in a reminder of the tools.

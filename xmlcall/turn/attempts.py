@@ -34,7 +34,7 @@ class RepairPolicy:
         on_repeat: the policy that is asked about one that comes more often; None ends the run.
         asks_for_unsaid: whether a call with values that nobody said does not run the first time (`binding.grounds`): the model
             is told to look them up or to ask the person. And whether an answer is asked for again, once, that states what no
-            result says (`answer_check`).
+            result says (`said_so_far`).
 
     Raises:
         UsageError: a limit is negative, or no call may run.

@@ -3,7 +3,7 @@
 | tool | what it does |
 |---|---|
 | `describe_tools` | describes tools that are shown in part (`grades`) |
-| `read_more` | gives the rest of a result that was sent in part (`more`) |
+| `read_more` | gives the rest of a result that was sent in part (`results`) |
 
 They are not described in the prompt until they are of use.
 """
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..prompting.format import PromptFormat
 from ..prompting.grades import ToolPrompt, free_name
-from ..prompting.more import piece, result_with
+from ..prompting.results import piece, result_with
 from ..tools.catalog import Catalog
 from ..types.calls import Message, TextContent, Tool, ToolResult
 

@@ -6,7 +6,7 @@ server, and that text is neither shown nor kept. A stop string would do this wor
 between two blocks.
 
 Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and a repetition without end
-(`endless_text.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
+(`repetition.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
 
 The rest of the kept text is the model's own, character by character, so that the next prompt starts with what the server has
 cached.
@@ -20,20 +20,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from ..binding.bind import bind
+from ..binding.bind import bind, without_unsaid
 from ..binding.echo import Sources, echo_of
 from ..binding.grounds import groundless_call
-from ..binding.unsaid import without_unsaid
-from ..dialects.tag_names import block_closer
+from ..dialects.write import block_closer
 from ..errors import BackendError, BackendStatusError, ContextOverflow
-from ..parsing.endless_text import Runaway
 from ..parsing.parser import Parser, call_meant
+from ..parsing.repetition import Runaway
 from ..parsing.reply import reply_of
 from ..prompting.leaks import Leaks, Refusal, results_in
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, ToolCall
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest, Usage, UsageCount
+from ..types.completion import Capabilities, CompletionRequest, Usage, UsageCount
 from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, ToolCallEnd
 from .machine import ENOUGH, Ask, Ended, Kind, Script
 from .reply_end import Held, Waits, Watch, text_until

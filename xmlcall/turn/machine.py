@@ -16,9 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Literal, TypeVar, cast
 
 from ..errors import BackendError, UsageError
-from ..types.calls import Message, ToolCall
+from ..types.calls import Message, Tool, ToolCall
 from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
-from ..types.tool import Tool
 
 __all__ = ["ENOUGH", "Action", "Ask", "Done", "Ended", "FirstToken", "Kind", "Machine", "OfferedAnew", "Run", "Score", "Script"]
 

@@ -1,31 +1,39 @@
-"""One reply with the server's own function calling.
+"""One reply with a means of the server's: its own function calling, or a constraint to one call.
 
 The text is read, too: servers leak calls as text where a model does not write them as its template says (Qwen2.5-Coder in a
 fence). Such a call is a call with the repair `leaked-call`.
+
+A constraint to one call of one tool is the last resort for a model that cannot get a call's form right, where the server can
+constrain a reply to a JSON Schema. The reply is the call as a JSON object, its name fixed, its arguments after the tool's own
+schema; it is read like any other, and the conversation keeps it in the format of the prompt, so that the model does not learn a
+second one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
-from ..errors import BackendStatusError
+from ..errors import BackendStatusError, UsageError
 from ..parsing.parser import Parser
-from ..parsing.reply import reply_of
+from ..parsing.reply import render, reply_of
 from ..prompting.leaks import Leaks
+from ..schema.references import Places
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, RawCall, Repair, Reply
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest, Usage
+from ..types.calls import InvalidCall, RawCall, Repair, Reply, Tool, ToolCall
+from ..types.completion import Capabilities, CompletionRequest, Usage
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
-from .generate import Binder, Generated, lost_call
+from .generate import Binder, Generated, NotTaken, ReplyOptions, generate, lost_call
 from .machine import Ask, Ended, Script
 from .reply_end import Watch, text_until
 
-__all__ = ["generate_native"]
+__all__ = ["call_schema", "generate_call", "generate_native"]
 
 # llama.cpp (common/chat.cpp, b11549) says so at the end of a reply that it has streamed by then.
 _REJECTED = re.compile(r"does not match the expected \S+ format|Failed to parse input")
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
+
+_ARGUMENTS: Final = "#/$defs/arguments"  # of a schema with references: these count from the root of a document
 
 
 def generate_native(
@@ -179,3 +187,55 @@ def _marked(event: Event) -> list[Event]:
     leaked = Repair(code="leaked-call", span=event.raw.span)
     raw = replace(event.raw, repairs=(*event.raw.repairs, leaked))
     return [Repaired(code=leaked.code, span=leaked.span), replace(event, raw=raw)]
+
+
+def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: ReplyOptions, dialect: str) -> Script[Generated]:
+    """Generate a call of a tool; without the constraint, if the server refuses the tool's schema."""
+    try:
+        constrained = replace(request, json_schema=call_schema(tool))
+        generated = yield from generate(constrained, binder, replace(how, kind="forced", falls_back=True))
+    except NotTaken:
+        return (yield from generate(request, binder, how))
+    return replace(generated, text=_as_taught(generated, binder.catalog, dialect))
+
+
+def _as_taught(generated: Generated, catalog: Catalog, dialect: str) -> str:
+    """Return the text for the history: the call as the prompt asks for it."""
+    calls = [call for call in generated.reply.calls if isinstance(call, ToolCall)]
+    try:
+        return render(calls, catalog, dialect=dialect) if calls else generated.text
+    except UsageError:  # a name that the format cannot carry
+        return generated.text
+
+
+def call_schema(tool: Tool) -> dict[str, Any]:
+    """Return the JSON Schema of a call of a tool, `{"name": ..., "arguments": {...}}`.
+
+    Args:
+        tool: as a catalog has it; a schema with references moves to the root's definitions.
+    """
+    arguments: Any = tool.input_schema
+    definitions: dict[str, Any] = {}
+    referring = {id(node) for node in Places(tool.input_schema).schemas if isinstance(node.get("$ref"), str)}
+    if referring:
+        definitions = {"$defs": {"arguments": _moved(tool.input_schema, referring)}}
+        arguments = {"$ref": _ARGUMENTS}
+    return {
+        "type": "object",
+        "properties": {"name": {"const": tool.name}, "arguments": arguments},
+        "required": ["name", "arguments"],
+        "additionalProperties": False,
+        **definitions,
+    }
+
+
+def _moved(node: Any, referring: set[int]) -> Any:
+    """Return a schema that stands elsewhere: its references lead to where its parts stand by then."""
+    if isinstance(node, list):
+        return [_moved(each, referring) for each in node]
+    if not isinstance(node, Mapping):
+        return node
+    moved = {key: _moved(each, referring) for key, each in node.items()}
+    if id(node) in referring and (node["$ref"] == "#" or node["$ref"].startswith("#/")):
+        moved["$ref"] = _ARGUMENTS + node["$ref"][1:]
+    return moved

@@ -17,16 +17,14 @@ from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
 from ..prompting.writer import PromptWriter, with_reminder, with_system, without_reminder
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import Message, Role
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest
+from ..types.completion import Capabilities, CompletionRequest
 from .asking import Asking
 from .attempts import RepairPolicy
 from .builtin_tools import describing
-from .first_request import FirstRequest, decide
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
-from .turn_setup import Generation, Limits, Offer, Words
+from .turn_setup import FirstRequest, Generation, Limits, Offer, Words, decide
 
 __all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
 

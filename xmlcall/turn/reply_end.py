@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..dialects import DIALECTS
-from ..dialects.tag_names import ends_with_calls
+from ..dialects.write import ends_with_calls
 from ..prompting.leaks import Leaks
 from ..types.calls import ToolCall
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart

@@ -24,8 +24,7 @@ from ..dialects.write import beginning
 from ..errors import BackendStatusError
 from ..tools.catalog import Catalog
 from ..types.calls import Message
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest, Usage
+from ..types.completion import Capabilities, CompletionRequest, Usage
 from .asked_alone import alone, ask_first_token, in_place_of_last
 from .generate import is_refused_beginning
 from .machine import FirstToken, Script

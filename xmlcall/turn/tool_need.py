@@ -1,7 +1,7 @@
 """Whether a message needs a tool: the model's own probability of a call, held against a threshold.
 
-Small models tell messages that need a tool from those that need none quite well, and then act wrongly: by nature some call a
-tool whatever is said, others hardly ever, and the words of a prompt move all their replies at once (measured:
+Small models tell messages that need a tool from those that need none quite well, and then act wrongly: by nature some call a tool
+whatever is said, others hardly ever, and the words of a prompt move all their replies at once (measured:
 docs/decisions/tool-need.md). The first token of a reply decides between a call and plain words. So one token is asked for; its
 probabilities say how much the model is for a call, as log-odds; and a threshold makes a decision of that. If it is a call, the
 block is begun for the model, where the server goes on from there; if not, plain words are asked for.
@@ -14,8 +14,12 @@ request also by itself, if less: right after a turn that used a tool the thresho
 conversation, which the reply is generated from.
 
 **A second opinion counts as much.** Between "Translate this" and "Do I need an umbrella in London?" the first token errs. There
-the model is asked for the number of the tool that the message asks for, or 0 for none (`tool_number`), and these log-odds are
-added; where they could not change the decision, it is not asked.
+the model is asked for the number of the tool that the message asks for, or 0 for none, and these log-odds are added; where they
+could not change the decision, it is not asked. Behind the tool prompt a small model begins a call for much that sounds like a
+request: "Translate this", "Write a function". Asked in one short line for each tool, without schemas and rules, which of them the
+request is for, it says "none" there. The two opinions go wrong at different messages, so that their sum tells need from no need
+better than either. To ask "does it need a tool, yes or no?" does worse, and so does asking about the chosen tool. The tools stand
+before the message, so that the server's prompt cache holds them. With one tool there is nothing to number.
 
 **The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
 "thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
@@ -23,7 +27,8 @@ added; where they could not change the decision, it is not asked.
 **Thresholds.** A model's threshold is one number for all tools. Between "Translate this" and "Is it raining in Rome?" the same
 number decides rightly with the tools of an office, of a calendar and of a memory on offer; what can be measured with the tools at
 hand is noise beside that. Profiles have it for the models that were measured. `auto` finds it for others, once for each way of
-asking: with tools and requests of ours (`anchors`), of which the answer is known.
+asking: with tools and requests of ours (`anchors`), of which the answer is known. These are ordinary requests, and not greetings:
+between those and a request for a tool there is much room, and "Translate this" lies in it.
 
 Costs one token, or two, and reading the message as often (and the tool prompt and the list of the tools, once: `asked_alone`);
 `auto` the anchors, once; and the choice of a tool a few. Only for a person's words: what follows a result was not measured. A
@@ -33,6 +38,7 @@ usual reminder stands.
 
 import functools
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -46,16 +52,24 @@ from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, 
 from ..prompting.format import PromptFormat
 from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
-from ..types.calls import Message
-from ..types.capabilities import Capabilities
-from ..types.completion import CompletionRequest, Usage
+from ..types.calls import Message, Tool
+from ..types.completion import Capabilities, CompletionRequest, Usage
 from .asked_alone import alone, ask_first_token
 from .machine import Script
-from .threshold_anchors import NEEDS_NONE, NEEDS_TOOL, TOOLS
 from .tool_choice import choose_tool
-from .tool_number import SURE, ask_number
 
-__all__ = ["Threshold", "ToolNeed", "ask_need", "ask_tool_need", "checked_threshold", "decides"]
+__all__ = [
+    "NEEDS_NONE",
+    "NEEDS_TOOL",
+    "TOOLS",
+    "Threshold",
+    "ToolNeed",
+    "ask_need",
+    "ask_tool_need",
+    "checked_threshold",
+    "decides",
+    "number_odds",
+]
 
 Threshold = float | Literal["auto"]
 
@@ -70,6 +84,11 @@ BELOW_SPLIT: Final = 1.8  # of `auto`: in conversations the best split loses hal
 SHORT_AFTER_TOOL: Final = 0.8  # the same for a few words, "and in Oslo?", which say little by themselves
 FEW_WORDS: Final = 25  # characters; one of a script without spaces counts as two
 LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
+
+MOST_NUMBERED: Final = 64  # in a longer list a small model loses its way, and the list takes a good part of a small context
+LONGEST_LINE: Final = 100  # characters of what a tool says of itself
+SURE_NUMBER: Final = 16.0  # log-odds beyond which what was told makes no difference
+_SENTENCE: Final = re.compile(r"(?<=[.!?。！？])\s*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +250,7 @@ def ask_need(
         threshold: to be held against the score. With None the threshold is 0, the second opinion is asked for in any case, and
             the answers are kept: the words are ours.
     """
-    undecided = ToolNeed(log_odds=SURE, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
+    undecided = ToolNeed(log_odds=SURE_NUMBER, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
     if server.reasoning_open:
         return undecided
     by_itself, keep = alone(server, request), threshold is None
@@ -246,7 +265,7 @@ def ask_need(
     need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
         return need
-    number, usage = yield from ask_number(by_itself, server, catalog, format, keep=keep)
+    number, usage = yield from _ask_number(by_itself, server, catalog, format, keep=keep)
     return replace(need, number=number, usage=need.usage + usage)
 
 
@@ -260,6 +279,84 @@ def checked_threshold(threshold: Threshold) -> Threshold:
 def log_odds(candidates: Iterable[tuple[str, float]]) -> float:
     """Return the log-odds that a reply begins with a call."""
     share = math.fsum(math.exp(min(logprob, 0.0)) for token, logprob in candidates if token.lstrip().startswith(CALL_BEGINS))
-    least = 1 / (1 + math.exp(SURE))
+    least = 1 / (1 + math.exp(SURE_NUMBER))
     share = min(max(share, least), 1 - least)
     return round(math.log(share / (1 - share)), 3)
+
+
+def _ask_number(
+    request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool = False
+) -> Script[tuple[float | None, Usage]]:
+    """Ask a model for the number of the tool that a message asks for.
+
+    Returns:
+        The log-odds of any tool against none, None where the model's first token is no number, the server tells no probabilities
+        or there are too many tools, or only one; and what asking cost.
+    """
+    if not 1 < len(catalog) <= MOST_NUMBERED or server.reasoning_open:
+        return None, Usage()
+    tools = [(tool.name, _in_a_line(tool)) for tool in catalog]
+    text = format.render("which", tools=tools, catalog=catalog, request=request.messages[-1].content).strip()
+    asked = replace(request, messages=(Message(role="user", content=text),), aside=True)
+    told = yield from ask_first_token(asked, server, keep=keep)
+    return number_odds(told.candidates), told.usage
+
+
+def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
+    """Return the log-odds of a number above 0 against 0.
+
+    Args:
+        candidates: for the first token, each with the natural logarithm of its probability.
+    """
+    none, any_tool, least = 0.0, 0.0, math.exp(-SURE_NUMBER)
+    for token, logprob in candidates:
+        digits = token.strip().rstrip(".")
+        if digits.isascii() and digits.isdigit():
+            share = math.exp(min(logprob, 0.0))
+            none, any_tool = (none + share, any_tool) if not digits.strip("0") else (none, any_tool + share)
+    if none + any_tool < least:
+        return None
+    return round(math.log(max(any_tool, least) / max(none, least)), 3)
+
+
+def _in_a_line(tool: Tool) -> str:
+    """Return the first sentence of what a tool says of itself, cut at a word."""
+    first = _SENTENCE.split(tool.description.strip(), maxsplit=1)[0]
+    first = " ".join(first.split())
+    return first if len(first) <= LONGEST_LINE else first[:LONGEST_LINE].rsplit(" ", 1)[0] + " ..."
+
+
+def _tool(name: str, description: str, **parameters: str) -> Tool:
+    properties = {each: {"type": "string", "description": words} for each, words in parameters.items()}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Tool(name=name, description=description, input_schema=schema)
+
+
+TOOLS: Final = Catalog(
+    [
+        _tool("weather_now", "Get the weather of a city.", city="The name of the city"),
+        _tool("send_message", "Send a message to a person.", to="The name of the person", text="What it says"),
+        _tool("search_files", "Search the files of the user.", words="What to look for"),
+    ]
+)
+NEEDS_NONE: Final = (
+    "Write a short poem about the sea.",
+    "Translate 'thank you very much' into Spanish.",
+    "Explain in one sentence what a prime number is.",
+    "Who painted the Mona Lisa?",
+    "Correct this sentence: She don't like apples.",
+    "Give me three ideas for a birthday present.",
+    "把“我喜欢读书”翻译成英文。",
+    "用一句话解释什么是光合作用。",
+    "写一个 Python 函数，返回列表中最大的数。",
+    "《红楼梦》的作者是谁？",
+)
+NEEDS_TOOL: Final = (
+    "What is the weather in Madrid right now?",
+    "Send Laura a message: I will be ten minutes late.",
+    "Which of my files mention the budget?",
+    "Tell Tom that the meeting is at four.",
+    "北京现在天气怎么样？",
+    "给小王发消息：会议改到三点。",
+    "在我的文件里找一下租房合同。",
+)

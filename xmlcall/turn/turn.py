@@ -6,7 +6,7 @@ A reply is generated, and its calls are read and bound as they come. What a repl
 |---|---|
 | is no answer (`leaks`) | it is not kept; the model is told why, and writes another |
 | is a call begun for the model, with values of our example or made up | it is not kept; plain words are asked for |
-| states what no result says, after nothing but failures; or is an earlier answer (`answer_check`) | the same, once |
+| states what no result says, after nothing but failures; or is an earlier answer (`said_so_far`) | the same, once |
 | is empty | the model is asked once more; neither stays in the conversation |
 | has no call, although one was demanded | the model is told to call, once |
 | has no call | the turn ends |
@@ -28,28 +28,26 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from ..binding.as_written import as_written
+from ..binding.bind import as_written
 from ..binding.echo import Sources
 from ..binding.grounds import names_somebody, speaks_of, tools_that_may_tell
 from ..binding.waiting import waiting_values
 from ..dialects.replies import told_together
 from ..dialects.write import beginning
 from ..errors import UsageError
-from ..parsing.repeated_calls import once
+from ..parsing.repetition import once
 from ..prompting import system as prompt
 from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
-from ..prompting.pictures import pictures
-from ..prompting.results import denial, result_text
+from ..prompting.results import denial, pictures, result_text
 from ..prompting.writer import with_note, with_reminder
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
-from ..tools.strict import is_required
-from ..types.calls import InvalidCall, Issue, Message, TextContent, ToolCall, ToolResult, Written, WrittenCall
+from ..tools.parameters import is_required
+from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult, Written, WrittenCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
-from ..types.tool import Tool
 from .attempts import Attempts
 from .builtin_tools import OURS
 from .events import (
@@ -67,14 +65,12 @@ from .events import (
     TurnEnded,
     TurnStarted,
 )
-from .first_request import FirstRequest
-from .forced_call import generate_call
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Done, Machine, OfferedAnew, Run, Script
-from .native import generate_native
+from .native import generate_call, generate_native
 from .outcomes import outcome, when_stopped
 from .said_so_far import SaidSoFar
-from .turn_setup import Denied, Generation, Limits, Offer, Words
+from .turn_setup import Denied, FirstRequest, Generation, Limits, Offer, Words
 
 __all__ = ["Turn"]
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 from ..binding.bind import bind
 from ..dialects.replies import says
 from ..errors import REPAIRS, UsageError
-from ..prompting.families import FAMILIES
+from ..prompting.format import FAMILIES
 from ..records.as_json import raw_from_json, tool_to_json
 from ..records.store import ConversationSummary, KeptEvent, Store
 from ..tools.catalog import Catalog

@@ -16,7 +16,7 @@ from ..backends.base import Capabilities
 from ..binding.bind import bind
 from ..dialects import known
 from ..dialects.replies import as_message, replies_of
-from ..parsing.repeated_calls import once
+from ..parsing.repetition import once
 from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
 from ..turn.generate import Binder, ReplyReader

@@ -1,4 +1,4 @@
-"""What goes to a model server and what comes back, in no server's own spelling."""
+"""What goes to a model server, what comes back, and what is known of it, in no server's own spelling."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 
 from .calls import Message, RawCall, Tool
 
-__all__ = ["UNCUT", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "UsageCount"]
+__all__ = ["UNCUT", "Capabilities", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "UsageCount"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 """Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason
@@ -136,3 +136,43 @@ class UsageCount:
             return self._told
         told = self._told or Usage()
         return replace(told, completion_tokens=(told.completion_tokens or 0) + self._pieces, is_estimated=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capabilities:
+    """What is known of a server and its model, once it is open.
+
+    Args:
+        server: "llama.cpp", "ollama", "openai-compatible", "scripted".
+        native_tools: its own function calling works with this model; None if it does not say.
+        context_length: tokens that prompt and reply share; None if it does not say.
+        tool_role: a message of role `tool` reaches the model; False if the template drops it, None if that is not known.
+        reasoning_open: the chat template ends the prompt in an open `<think>`.
+        build: the server's own version, "" if it does not say.
+        continues: a last message of the model's own is continued, from its last character on.
+        constrains: `json_schema` of a request is obeyed.
+        sees: pictures of a message reach the model; None if it does not say.
+        chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
+            None if that is not known.
+        most_logprobs: how many of the likeliest tokens the server tells.
+        keeps_aside: what is asked aside never takes the place of the conversation in its prompt cache.
+        family: the wire format that the model was most likely trained on, by its template or name; "" if nothing tells.
+        model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
+        fingerprints: by what the model is known again, the surest first (see `fingerprint`); empty if by nothing.
+    """
+
+    server: str
+    native_tools: bool | None = None
+    context_length: int | None = None
+    tool_role: bool | None = None
+    reasoning_open: bool = False
+    build: str = ""
+    continues: bool = False
+    constrains: bool = False
+    sees: bool | None = None
+    chat_template: bool | None = None
+    most_logprobs: int = 20  # OpenAI's, vLLM's and Ollama's limit
+    keeps_aside: bool = False
+    family: str = ""
+    model_file: str = ""
+    fingerprints: tuple[str, ...] = ()

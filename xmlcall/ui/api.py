@@ -16,7 +16,7 @@ from starlette.routing import Route
 
 from ..dialects import DIALECTS
 from ..errors import UsageError, XmlcallError
-from ..prompting.families import FAMILIES
+from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl

@@ -22,7 +22,7 @@ from ..dialects import DIALECTS
 from ..dialects.replies import says
 from ..errors import BackendError, ToolHostProtocolError, UsageError
 from ..hosts.base import OnProgress
-from ..prompting.families import FAMILIES
+from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
 from ..turn.events import LoopEvent, TurnEnded

@@ -24,8 +24,7 @@ from ..turns.conversation import Conversation
 from ..turns.keeping import Keeper, keep_question
 from ..turns.recorder import Recorder
 from ..turns.resuming import OnTask, recovered
-from ..types.call_note import CallNote
-from ..types.calls import Message
+from ..types.calls import CallNote, Message
 from ..types.completion import Chunk, CompletionRequest
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
 from .approvals import CURRENT

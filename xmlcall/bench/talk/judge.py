@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from ...dialects import DIALECTS
 from ...dialects.inert import FRAME_TAGS
-from ...dialects.tag_names import tag_names
+from ...dialects.write import tag_names
 from ..judge import judge_value
 
 __all__ = ["CALLED", "is_admitted", "judge_turn", "speaks"]

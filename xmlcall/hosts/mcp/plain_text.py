@@ -22,7 +22,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from ...invisible import INVISIBLE
+from ...text_forms import INVISIBLE
 
 __all__ = ["INSTRUCTIONS", "hidden_value", "hides", "plain_text", "plain_tool"]
 

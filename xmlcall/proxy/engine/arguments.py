@@ -19,16 +19,14 @@ import json
 from collections.abc import Callable
 from typing import Any, Final
 
-from ...binding.bind import bind_argument
+from ...binding.bind import bind_argument, is_unsaid, may_be_unsaid
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.grounds import may_be_groundless
-from ...binding.unsaid import is_unsaid, may_be_unsaid
 from ...parsing.value_text import may_lose_indentation
 from ...tools.catalog import Catalog
-from ...tools.strict import WORDS_FOR_NULL, may_be_left_out, says_nothing
-from ...types.calls import MISSING, RawArgument, ToolCall
+from ...tools.parameters import WORDS_FOR_NULL, may_be_left_out, says_nothing
+from ...types.calls import MISSING, RawArgument, Tool, ToolCall
 from ...types.events import ToolArgumentDelta
-from ...types.tool import Tool
 
 __all__ = ["CallText", "MayBeMadeUp"]
 

@@ -31,15 +31,13 @@ from ...tools.catalog import Catalog
 from ...turn.asking import Asking, AskingFields
 from ...turn.attempts import RepairPolicy
 from ...turn.builtin_tools import describing
-from ...turn.first_request import FirstRequest, decide
 from ...turn.machine import Script
 from ...turn.opening import last_request
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
-from ...turn.turn_setup import Generation, Limits, Offer, Words
+from ...turn.turn_setup import FirstRequest, Generation, Limits, Offer, Words, decide
 from ...types.calls import Message, Tool
-from ...types.capabilities import Capabilities
-from ...types.completion import CompletionRequest
+from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent

@@ -1,8 +1,8 @@
 """The model as one request asks it: with what fits into its context, cut at places that follow from the request alone.
 
 Replicas of the proxy that stand before one model server cut a conversation at the same places, whatever they answered before
-(`prompting.request_scale`). For that they ask the server once how many tokens it counts in a text that is always the same, when a
-prompt first comes near the context; short conversations cost no request.
+(`prompting.tokens`). For that they ask the server once how many tokens it counts in a text that is always the same, when a prompt
+first comes near the context; short conversations cost no request.
 """
 
 import asyncio
@@ -13,8 +13,7 @@ from ...agent.fitted_backend import FittedBackend
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError, ContextOverflow
-from ...prompting.request_scale import RequestScale, ServerFacts
-from ...prompting.tokens import tokens_of
+from ...prompting.tokens import RequestScale, ServerFacts, tokens_of
 from .probe import measured_rate
 from .said_once import SaidOnce
 

@@ -12,8 +12,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Final
 
-from ...types.calls import Message
-from ...types.tool import Tool
+from ...types.calls import Message, Tool
 from ..formats.contract import CallClosed, CallOpened, ChatRequest, ResponseEvent, ToolChoice
 
 __all__ = ["offered_names", "renamed", "with_own_names"]

@@ -14,7 +14,8 @@ from typing import Final
 from ...agent.drive import result_of
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError
-from ...prompting.fit_context import Scale, estimate
+from ...prompting.fit_context import estimate
+from ...prompting.tokens import Scale
 from ...tools.catalog import Catalog
 from ...turn.generate import Binder
 from ...turn.machine import Machine

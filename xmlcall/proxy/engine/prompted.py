@@ -13,9 +13,9 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from ...binding.as_written import as_written
+from ...binding.bind import as_written
 from ...errors import BackendError
-from ...parsing.repeated_calls import identity
+from ...parsing.repetition import identity
 from ...prompting.format import PromptFormat
 from ...prompting.results import result_text
 from ...prompting.writer import OwnRounds

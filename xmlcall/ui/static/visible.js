@@ -5,7 +5,7 @@
    shown by a mark: nothing may hide in a reply. */
 
 const PAIR = /[\ud800-\udbff][\udc00-\udfff]/g;
-// What nobody sees, the same ranges as in xmlcall/invisible.py: ignorable characters of Unicode, and letters with a blank glyph.
+// What nobody sees, the same ranges as in xmlcall/text_forms.py: ignorable characters of Unicode, and letters with a blank glyph.
 const INVISIBLE = String.raw`\u{ad}\u{34f}\u{61c}\u{115f}-\u{1160}\u{17b4}-\u{17b5}\u{180b}-\u{180f}\u{200b}-\u{200f}\u{202a}-\u{202e}\u{2060}-\u{206f}\u{3164}\u{fe00}-\u{fe0f}\u{feff}\u{ffa0}\u{fff0}-\u{fff8}\u{1bca0}-\u{1bca3}\u{1d173}-\u{1d17a}\u{e0000}-\u{e0fff}\u{2800}\u{fff9}-\u{fffb}\u{13441}-\u{13442}\u{16fe4}\u{1d159}`;
 // Control characters but tab and line feed, ends of lines, half characters.
 const UNSEEN = new RegExp(String.raw`[${INVISIBLE}\u0000-\u0008\u000b-\u001f\u007f-\u009f\u2028\u2029\p{Surrogate}]`, "gu");

@@ -1,22 +1,33 @@
-"""Text that repeats without end: found while it is written, whatever the chunks.
+"""A model that repeats itself: text without end, found while it is written, and the same call several times in one reply.
 
-Two kinds. *Period*: the text ends in one unit again and again, at least `_TIMES` times and `_LEAST` characters; the unit may be a
-character, a word, a line, or a whole call. Of a long unit, such as a few calls in turn, `_TIMES_LONG` times are enough.
-*Counter*: line after line is the same but for numbers that count up by one; a list does that rightly, so it takes `_LINES` lines
-that also hold words.
+`Runaway` knows two kinds of text without end. *Period*: the text ends in one unit again and again, at least `_TIMES` times and
+`_LEAST` characters; the unit may be a character, a word, a line, or a whole call. Of a long unit, such as a few calls in turn,
+`_TIMES_LONG` times are enough. *Counter*: line after line is the same but for numbers that count up by one; a list does that
+rightly, so it takes `_LINES` lines that also hold words.
 
 The limits leave room for what people ask for: a word fifty times, a table's rule, a row of empty cells.
 
-The period is looked for at fixed offsets, every `_STEP` characters, so the answer does not depend on how the text was cut. A
-look costs no more than the window is long for each candidate, and a candidate is a distance, within the window's bounds, at which
-the last `_KEY` characters stood before. So time is linear in the text, and the memory is the window.
+The period is looked for at fixed offsets, every `_STEP` characters, so the answer does not depend on how the text was cut. A look
+costs no more than the window is long for each candidate, and a candidate is a distance, within the window's bounds, at which the
+last `_KEY` characters stood before. So time is linear in the text, and the memory is the window.
+
+The same call several times in one reply runs once, unless the person asked for so many (`once`). Whether that was wanted cannot
+be known in general, so the words of the request decide: where they hold the number of the calls, in digits, in English or in
+Chinese, each of them runs ("roll the die three times"). The rest is reported as a repair, and the model is told that the call ran
+once.
 """
 
+import json
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import replace
 from typing import Final
 
 import regex
 
-__all__ = ["Runaway"]
+from ..types.calls import InvalidCall, Repair, Reply, ToolCall
+
+__all__ = ["Runaway", "identity", "is_asked_for", "once"]
 
 _TIMES: Final = 6
 _TIMES_LONG: Final = 3
@@ -32,6 +43,20 @@ _LINES: Final = 40
 _LETTERS: Final = 8  # of a line with a counter; "Line 7" may well be one of a hundred
 
 _NUMBER = regex.compile(r"[0-9]+")
+
+_NUMBER_WORDS: Final[dict[str, int]] = {
+    **dict(zip(["two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"], range(2, 11), strict=True)),
+    **dict(zip("二三四五六七八九十", range(2, 11), strict=True)),
+    "twice": 2,
+    "thrice": 3,
+    "两": 2,
+}
+_ASKED_NUMBER = regex.compile(
+    r"(?<![0-9.,])[0-9]{1,3}(?![0-9]|[.,][0-9])|\b(?:"
+    + "|".join(word for word in _NUMBER_WORDS if word.isascii())
+    + r")\b|[二三四五六七八九十两]",
+    regex.IGNORECASE,
+)
 
 
 class Runaway:
@@ -123,3 +148,39 @@ def _extent(tail: str, period: int) -> int:
     while at and tail[at - 1] == tail[at - 1 + period]:
         at -= 1
     return len(tail) - at
+
+
+def identity(call: ToolCall | InvalidCall) -> Hashable:
+    """Return what two calls share if they are the same: tool and arguments, or their text if they cannot run."""
+    if isinstance(call, InvalidCall):
+        return call.raw.text, call.raw.span if not call.raw.text else ()
+    return call.name, json.dumps(call.arguments, sort_keys=True, default=str)
+
+
+def is_asked_for(times: int, request: str) -> bool:
+    """Say whether a person's words hold a number."""
+    found = (match[0].lower() for match in _ASKED_NUMBER.finditer(request))
+    return any(_NUMBER_WORDS.get(word) == times or (word.isdecimal() and word.isascii() and int(word) == times) for word in found)
+
+
+def once(reply: Reply, request: str) -> tuple[Reply, frozenset[str]]:
+    """Leave out calls that stand in a reply before.
+
+    Returns:
+        The reply with each call once, or as often as the request says, a repair for each that was left out; and the ids of the
+        calls that they repeat.
+    """
+    counts = Counter(map(identity, reply.calls))
+    first: dict[Hashable, str] = {}
+    kept: list[ToolCall | InvalidCall] = []
+    left_out: list[ToolCall | InvalidCall] = []
+    for call in reply.calls:
+        same = identity(call)
+        is_repeat = same in first and not is_asked_for(counts[same], request)
+        first.setdefault(same, call.id)
+        (left_out if is_repeat else kept).append(call)
+    if not left_out:
+        return reply, frozenset()
+    repairs = tuple(Repair(code="repeated-call", span=call.raw.span) for call in left_out)
+    reply = replace(reply, calls=tuple(kept), repairs=(*reply.repairs, *repairs))
+    return reply, frozenset(first[identity(call)] for call in left_out)

@@ -1,9 +1,217 @@
-"""The object family: a tag names the tool, and one object with its arguments stands behind it."""
+"""The families whose arguments are one body in a notation of its own.
+
+- JSON: a call is an object with name and arguments, behind a mark or alone.
+- Python: a call is that of Python, with literals as arguments.
+- Objects: a tag names the tool, and one object with its arguments stands behind it.
+"""
 
 from .dialect import Body, Dialect
-from .result_form import BRACKETS, ResultForm
+from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
+from .tag_patterns import bare_json, python_list, tag
 
-__all__ = ["OBJECTS"]
+__all__ = ["JSON", "OBJECTS", "PYTHON"]
+
+
+# Hermes, Qwen2.5 and many others: one JSON object a wrapper.
+_HERMES = Dialect(
+    name="hermes",
+    tags={"block_open": tag("<tool_call"), "block_close": tag("</tool_call")},
+    written={"block_open": "<tool_call>\n", "block_close": "\n</tool_call>"},
+    body=Body.JSON,
+    results=TOOL_RESPONSES,
+)
+
+
+def _marked(
+    name: str,
+    opener: str,
+    closer: str,
+    written: tuple[str, str],
+    *,
+    keys: tuple[str, str] = ("name", "arguments"),
+    body: Body = Body.JSON,
+    one_list: bool = True,
+    results: ResultForm = OWN_RESULTS,
+    lost_mark: str = "",
+    name_in_tag: str = "",
+    **marks: str,
+) -> Dialect:
+    """Return a format of JSON behind a mark."""
+    tags = {"block_open": opener, "block_close": closer, **marks}
+    texts = {"block_open": written[0], "block_close": written[1]}
+    return Dialect(
+        name=name,
+        tags={kind: pattern for kind, pattern in tags.items() if pattern},
+        written={kind: text for kind, text in texts.items() if text},
+        keys=keys,
+        body=body,
+        one_list=one_list,
+        results=results,
+        lost_mark=lost_mark,
+        name_in_tag=name_in_tag,
+    )
+
+
+_MARKED = (
+    # Mistral up to its tokenizer 7.
+    _marked(
+        "mistral_list", r"\[TOOL_CALLS\](?=\s{0,8}[\[{])", "", ("[TOOL_CALLS]", ""), results=BRACKETS, mark=r"\[/TOOL_CALLS\]"
+    ),
+    # Llama 3.1 and later.
+    _marked(
+        "llama3",
+        r"<\|python_tag\|>",
+        "",
+        ("<|python_tag|>", ""),
+        keys=("name", "parameters"),
+        one_list=False,
+        mark=r"<\|eom_id\|>",
+    ),
+    # Phi-4-mini, FireFunction v2.
+    _marked("functools", r"functools(?=\s{0,8}\[)", "", ("functools", "")),
+    # Granite 3.0, Sarashina.
+    _marked("granite", r"<\|tool_calls?\|>", "", ("<|tool_call|>", "")),
+    # Nemotron Nano v2.
+    _marked("nemotron", tag("<TOOLCALL"), tag("</TOOLCALL"), ("<TOOLCALL>", "</TOOLCALL>")),
+    # InternLM 2.
+    _marked(
+        "internlm",
+        r"<\|action_start\|>\s{0,8}<\|plugin\|>",
+        r"<\|action_end\|>",
+        ("<|action_start|><|plugin|>", "<|action_end|>"),
+        keys=("name", "parameters"),
+        one_list=False,
+    ),
+    # Command R7B, Command A.
+    _marked(
+        "command",
+        r"<\|START_ACTION\|>",
+        r"<\|END_ACTION\|>",
+        ("<|START_ACTION|>", "<|END_ACTION|>"),
+        keys=("tool_name", "parameters"),
+        reasoning_open=r"<\|START_THINKING\|>",
+        reasoning_close=r"<\|END_THINKING\|>",
+        text_open=r"<\|START_(?:RESPONSE|TEXT)\|>",
+        message_close=r"<\|END_(?:RESPONSE|TEXT)\|>",
+        special=r"<\|(?:END_OF_TURN_TOKEN|CHATBOT_TOKEN|START_OF_TURN_TOKEN)\|>",
+    ),
+    # Apertus.
+    _marked(
+        "apertus",
+        r"<\|tools_prefix\|>",
+        r"<\|tools_suffix\|>",
+        ("<|tools_prefix|>", "<|tools_suffix|>"),
+        body=Body.KEYED,
+        reasoning_open=r"<\|inner_prefix\|>",
+        reasoning_close=r"<\|inner_suffix\|>",
+    ),
+    # GigaChat 3 and 3.1.
+    _marked(
+        "gigachat",
+        r"(?:<\|message_sep\|>\s{0,8})?function call<\|role_sep\|>|<\|function[_ ]call\|>",
+        "",
+        ("<|message_sep|>\n\nfunction call<|role_sep|>\n", ""),
+        one_list=False,
+        mark=r"</s>",
+    ),
+    # Inkling: the name before the mark and in the object.
+    _marked(
+        "inkling",
+        r"(?:<\|message_model\|>[\w.\-]{0,128})?<\|content_invoke_tool_json\|>",
+        r"<\|end_message\|>",
+        ("<|message_model|><|content_invoke_tool_json|>", "<|end_message|>"),
+        keys=("name", "args"),
+        one_list=False,
+        lost_mark=r"{tools}<\|content_invoke_tool_json\|>(?=\s{0,8}\{)",
+        name_in_tag=r"\A([\w.\-]+)<",
+        reasoning_open=r"(?:<\|message_model\|>)?<\|content_thinking\|>",
+        text_open=r"(?:<\|message_model\|>)?<\|content_text\|>",
+        message_close=r"<\|end_message\|>",
+    ),
+    # LM Studio, where a model has no format of its own.
+    _marked(
+        "tool_request",
+        r"\[TOOL_REQUEST\]",
+        r"\[END_TOOL_REQUEST\]",
+        ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
+        one_list=False,
+    ),
+    # LongCat, in its JSON form.
+    _marked(
+        "longcat",
+        r"<longcat_tool_call>(?=\s{0,8}[\[{])",
+        "</longcat_tool_call>",
+        ("<longcat_tool_call>", "</longcat_tool_call>"),
+        one_list=False,
+        reasoning_open="<longcat_think>",
+        reasoning_close="</longcat_think>",
+    ),
+)
+
+# JSON alone, in a Markdown fence, or in an element that a model made up; objects one after another, or in an array.
+WRAPPERS = ("tools", "tool", "json", "xml", "response", "function_call", "tool_use")
+_JSON = Dialect(
+    name="json",
+    # Apriel writes JSON in a wrapper of ours; with that mark its thoughts end, which the prompt opens.
+    tags={"json_open": bare_json(WRAPPERS), "reasoning_close": r"\[BEGIN FINAL RESPONSE\]"},
+    written={},
+    body=Body.JSON,
+)
+
+JSON = (_HERMES, *_MARKED, _JSON)
+
+
+_QUOTE = "'{3}|\"{3}"
+
+
+def _row(
+    name: str,
+    opener: str,
+    closer: str,
+    written: tuple[str, str],
+    body: Body = Body.PYTHON,
+    results: ResultForm = OWN_RESULTS,
+) -> Dialect:
+    block_open, block_close = written
+    return Dialect(
+        name=name,
+        tags={"block_open": opener, "block_close": closer, "quote": _QUOTE},
+        written={"block_open": block_open, "block_close": block_close},
+        body=body,
+        one_list=body is Body.PYTHON,
+        results=results,
+    )
+
+
+# Llama 4; LFM2 and LFM2.5. Both marks are special tokens, which some servers take out: then what is left is `pythonic`.
+_LLAMA4 = _row("llama4", r"<\|python_start\|>", r"<\|python_end\|>", ("<|python_start|>", "<|python_end|>"))
+_LFM2 = _row(
+    "lfm2",
+    r"<\|tool_call_start\|>",
+    r"<\|tool_call_end\|>",
+    ("<|tool_call_start|>", "<|tool_call_end|>"),
+    results=ResultForm(result_open="<|tool_response_start|>", result_close="<|tool_response_end|>"),
+)
+
+# Olmo 3: a call a line, in the wrapper of `function_calls`; what follows the wrapper tells them apart.
+_OLMO = _row(
+    "olmo3", tag("<function_calls"), tag("</function_calls"), ("<function_calls>\n", "\n</function_calls>"), body=Body.LINES
+)
+
+# Gemma 3 and Gemini: the same in a Markdown fence.
+_TOOL_CODE = Dialect(
+    name="tool_code",
+    tags={"quote": _QUOTE, "fence_close": "```"},
+    written={"block_open": "```tool_code\n", "block_close": "\n```"},
+    fence="tool_code",
+    body=Body.LINES,
+)
+
+# Llama 3.2, ToolACE, and the others where their marks are lost: a list that is all of its line.
+_PYTHONIC = Dialect(name="pythonic", tags={"json_open": python_list()}, written={}, body=Body.PYTHON, one_list=True)
+
+PYTHON = (_LLAMA4, _LFM2, _OLMO, _TOOL_CODE, _PYTHONIC)
+
 
 _NAME = r"[\w.\-]{1,128}"
 # What follows a name is part of the pattern: else a name that is cut in the stream would be a shorter one.
