@@ -1,7 +1,7 @@
 """How many recorded replies mean a call of which nothing is told: `python benchmarks/silent.py [--show 20]`, without a model.
 
 Over all runs in `results/runs`. A reply is read again with the tools that it was offered. It is lost in silence if it has a mark
-of a call (`dialects.attempts_call`, outside of thoughts), and neither a call nor an issue comes of it: neither the model nor the
+of a call (`attempts_call`, outside of thoughts), and neither a call nor an issue comes of it: neither the model nor the
 person hears of the call. Replies that only speak of a mark, and calls of tools that were not offered in JSON or in a fence, count
 as lost, too, so the figure is an upper bound: `of an offered tool` counts those that name one. A turn that was begun for the
 model, of which a run may have kept the rest alone, is known by its calls.
@@ -18,7 +18,8 @@ from xmlcall.bench.case import Case
 from xmlcall.bench.funnel import spoken
 from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import read_catalog, way_of
-from xmlcall.dialects import DIALECTS, attempts_call
+from xmlcall.dialects import DIALECTS
+from xmlcall.dialects.call_signs import attempts_call
 from xmlcall.types.calls import Tool
 
 RUNS = Path(__file__).parent / "results" / "runs"

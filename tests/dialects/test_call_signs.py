@@ -8,7 +8,8 @@ from profiles import examples, scaled
 from soup import PIECES, pieces_of
 
 from xmlcall import parse, render
-from xmlcall.dialects import DIALECTS, attempts_call, opening_places, select
+from xmlcall.dialects import DIALECTS, select
+from xmlcall.dialects.call_signs import attempts_call, opening_places
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}}]
 ROWS = select("auto")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
-from xmlcall.dialects import DIALECTS, Dialect, attempts_call, opening_places
+from xmlcall.dialects import DIALECTS, Dialect
+from xmlcall.dialects.call_signs import attempts_call, opening_places
 from xmlcall.dialects.dialect import Body, TypeMark
 from xmlcall.dialects.tag_patterns import certain_part
 from xmlcall.dialects.write import beginning

@@ -16,9 +16,9 @@ from profiles import scaled
 
 from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.loosejson.gemma import read_gemma
-from xmlcall.loosejson.machine import JsonMachine
+from xmlcall.loosejson.machine import MAX_DEPTH, JsonMachine
 from xmlcall.loosejson.python import PythonReader
-from xmlcall.loosejson.reader import MAX_DEPTH, JsonReading, Unreadable, read
+from xmlcall.loosejson.reader import JsonReading, Unreadable, read
 from xmlcall.loosejson.strings import Refused
 
 CASES = load("jsonish.toml")

@@ -8,7 +8,8 @@ import regex
 from profiles import is_deep
 
 from xmlcall import Catalog, ToolCall, parse
-from xmlcall.dialects import DIALECTS, Body, Dialect, with_tools
+from xmlcall.dialects import DIALECTS, Body, Dialect
+from xmlcall.dialects.dialect import with_tools
 from xmlcall.dialects.write import write
 
 PROPERTIES = {"path": {"type": "string"}, "lines": {"type": "array", "items": {"type": "integer"}}, "force": {"type": "boolean"}}

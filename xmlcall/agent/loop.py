@@ -40,7 +40,7 @@ from .policy import Policy
 from .rules import allow
 from .run_call import Calling, taken_up
 
-__all__ = ["Mode", "ToolLoop"]
+__all__ = ["ToolLoop"]
 
 
 class ToolLoop:

@@ -19,7 +19,8 @@ from typing import Any
 from ..agent.drive import result_of
 from ..backends.base import Capabilities
 from ..backends.scripted import ScriptedBackend
-from ..dialects import DIALECTS, attempts_call
+from ..dialects import DIALECTS
+from ..dialects.call_signs import attempts_call
 from ..turn.attempts import none_can_run
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT, Chunk

@@ -7,32 +7,12 @@ from pathlib import Path
 
 from ..errors import UsageError
 from .body_families import JSON, OBJECTS, PYTHON
-from .call_signs import attempts_call, opening_places
-from .dialect import Body, Dialect, element_tags, with_tools
+from .dialect import Body, Dialect
 from .outside import installed_rows, read_row, shadowed
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_family import TAGS
-from .tag_patterns import ARGUMENTS, NAMES, ZERO_WIDTH, is_escaped
 
-__all__ = [
-    "ARGUMENTS",
-    "BUILT_IN",
-    "DIALECTS",
-    "NAMES",
-    "ZERO_WIDTH",
-    "Body",
-    "Dialect",
-    "add",
-    "attempts_call",
-    "element_tags",
-    "is_escaped",
-    "known",
-    "opening_places",
-    "result_form_of",
-    "result_openers",
-    "select",
-    "with_tools",
-]
+__all__ = ["BUILT_IN", "DIALECTS", "Body", "Dialect", "add", "known", "result_form_of", "result_openers", "select"]
 
 DIALECTS: dict[str, Dialect] = {dialect.name: dialect for dialect in (*TAGS, *OBJECTS, *PYTHON, *JSON)}
 BUILT_IN = frozenset(DIALECTS)

@@ -22,9 +22,10 @@ from typing import Final
 import regex
 
 from ..tools.catalog import Catalog
-from . import BUILT_IN, DIALECTS, NAMES, ZERO_WIDTH, opening_places
+from . import BUILT_IN, DIALECTS
+from .call_signs import opening_places
 from .result_form import OWN_RESULTS, ResultForm
-from .tag_patterns import SPACE, second_characters
+from .tag_patterns import NAMES, SPACE, ZERO_WIDTH, second_characters
 from .write import tag_names
 
 __all__ = ["CONTROL_TAGS", "CONTROL_WORDS", "FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]

@@ -19,7 +19,7 @@ from ..types.calls import MISSING, Repair
 from .machine import MAX_DEPTH, JsonMachine, finite
 from .strings import Refused
 
-__all__ = ["MAX_DEPTH", "JsonReading", "Unreadable", "is_strict", "read", "strict"]
+__all__ = ["JsonReading", "Unreadable", "is_strict", "read", "strict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

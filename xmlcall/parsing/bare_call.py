@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import regex
 
-from ..dialects import ARGUMENTS, Dialect
+from ..dialects import Dialect
+from ..dialects.tag_patterns import ARGUMENTS
 from ..types.calls import RawCall
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .json_call import Extent, Positional, calls_of, events_of, name_in

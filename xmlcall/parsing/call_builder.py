@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 
 import regex
 
-from ..dialects import ZERO_WIDTH, Dialect
+from ..dialects import Dialect
+from ..dialects.tag_patterns import ZERO_WIDTH
 from ..loosejson import reader as jsonish
 from ..types.calls import Issue, RawArgument, RawCall, Repair
 from ..types.events import Event, Repaired, ToolCallEnd, ToolCallStart

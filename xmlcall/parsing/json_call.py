@@ -16,7 +16,8 @@ from typing import Any, Final
 
 import regex
 
-from ..dialects import ARGUMENTS, NAMES, Body
+from ..dialects import Body
+from ..dialects.tag_patterns import ARGUMENTS, NAMES
 from ..loosejson import reader as jsonish
 from ..loosejson.gemma import read_gemma
 from ..loosejson.python import PythonReader

@@ -27,8 +27,9 @@ from typing import Final
 
 import regex
 
-from ..dialects import Dialect, select, with_tools
+from ..dialects import Dialect, select
 from ..dialects.call_signs import call_marks
+from ..dialects.dialect import with_tools
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import Issue, RawCall

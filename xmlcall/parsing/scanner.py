@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import regex
 
-from ..dialects import ZERO_WIDTH, Dialect, element_tags
-from ..dialects.dialect import OddTag, odd_tags
-from ..dialects.tag_patterns import OTHER, attributes_of, certain_part, first_characters, going_on, second_characters
+from ..dialects import Dialect
+from ..dialects.dialect import OddTag, element_tags, odd_tags
+from ..dialects.tag_patterns import OTHER, ZERO_WIDTH, attributes_of, certain_part, first_characters, going_on, second_characters
 
 __all__ = ["TURN_END", "ScanMode", "Scanner", "Token", "has_hidden_in_name"]
 

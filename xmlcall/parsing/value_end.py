@@ -24,7 +24,7 @@ from dataclasses import replace
 
 import regex
 
-from ..dialects import is_escaped
+from ..dialects.tag_patterns import is_escaped
 from ..tools.names import match_name
 from ..types.events import Markup
 from .scanner import TURN_END, Token

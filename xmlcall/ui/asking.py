@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..agent.loop import Mode, ToolLoop
+from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..dialects import DIALECTS
 from ..dialects.replies import says
@@ -25,6 +25,7 @@ from ..hosts.base import OnProgress
 from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
+from ..turn.asking import Mode
 from ..turn.events import LoopEvent, TurnEnded
 from ..turns.builder import TurnBuilder
 from ..turns.model import TurnRecord, record_to_json
