@@ -26,7 +26,7 @@ from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
 from xmlcall.bench.ways import Settings, decided, need_of, prompt_hash, sent, way_of
 from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
-from xmlcall.cli.record import Record
+from xmlcall.cli.run import Record
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError

@@ -165,7 +165,7 @@ def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:
 
 def test_a_threshold_is_found_for_our_own_format() -> None:
     parser = argparse.ArgumentParser()
-    bench_run.declare(parser)
+    bench_run.declare_run(parser)
     usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--call-threshold", "1"]))
     ours, another = ([way_of(name) for name in names] for names in (("xml", "native", "native+read"), ("xml", "hermes")))
     assert bench_run.threshold_of(usual, ours) == "auto"

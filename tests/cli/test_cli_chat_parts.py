@@ -10,7 +10,7 @@ from rich.cells import cell_len
 
 from xmlcall import parse
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
-from xmlcall.cli.status_line import StatusLine
+from xmlcall.cli.chat import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
 from xmlcall.hosts.router import HostState
 from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted

@@ -14,8 +14,8 @@ from cli_harness import Terminal, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, llama_props
 from servers.started import printed_url
 
-from xmlcall.cli import prompt_values
-from xmlcall.cli.prompt_values import PromptValues
+from xmlcall.cli import chat_prompts
+from xmlcall.cli.chat_prompts import PromptValues
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.router import Router
 from xmlcall.hosts.server import StdioServer
@@ -114,7 +114,7 @@ async def test_a_value_goes_on_as_the_server_says() -> None:
 
 @pytest.mark.full  # what it waits for takes seconds
 async def test_a_server_that_is_slow_or_has_no_completions_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prompt_values, "SECONDS", 0.3)
+    monkeypatch.setattr(chat_prompts, "SECONDS", 0.3)
     async with values_of(SCRIPT) as values:
         assert await values.rest("/prompt summarize title=U") == "lysses"
         began = time.monotonic()

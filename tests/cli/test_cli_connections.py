@@ -17,9 +17,9 @@ from cli_harness import model_server
 from servers.run_server import run_server
 from serving import Serving
 
-from xmlcall.cli import connections, repeated_lines
+from xmlcall.cli import connections, listening
 from xmlcall.cli.connections import Connection, most_connections
-from xmlcall.cli.repeated_lines import CountedLines
+from xmlcall.cli.listening import CountedLines
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 BODY = b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99\r\n\r\n{"
@@ -206,11 +206,11 @@ def test_lines_that_anybody_causes_are_counted(make: Any, monkeypatch: pytest.Mo
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     counted = CountedLines()
     passed = [record for record in map(make, range(1000)) if counted.filter(record)]
-    assert len(passed) == repeated_lines.MOST
+    assert len(passed) == listening.MOST_LINES
     assert "more like this one are counted" in passed[-1].getMessage()
-    now[0] = repeated_lines.SECONDS
+    now[0] = listening.LINE_SECONDS
     [last] = [record for record in map(make, range(1)) if counted.filter(record)]
-    assert f"and {1000 - repeated_lines.MOST} more like this one before" in last.getMessage()
+    assert f"and {1000 - listening.MOST_LINES} more like this one before" in last.getMessage()
 
 
 def test_lines_of_requests_that_are_answered_are_all_written() -> None:

@@ -88,10 +88,10 @@ def test_a_replay_reads_the_same(here: Path) -> None:
 
 def test_a_replay_tells_what_is_read_otherwise(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a reader that takes a number for another one, as a change of the code may."""
-    from xmlcall.cli import log_replay
+    from xmlcall.cli import log
     from xmlcall.parsing.reply import reply_of as now
 
-    monkeypatch.setattr(log_replay, "reply_of", lambda events, *rest, **named: now([], *rest, **named))
+    monkeypatch.setattr(log, "reply_of", lambda events, *rest, **named: now([], *rest, **named))
     done = run_here("log", "replay", the_id())
     assert done.returncode == 1
     assert done.stdout.startswith(

@@ -9,7 +9,7 @@ import pytest
 from cli_harness import HOSTILE, run_cli
 from servers.started import demo_server
 
-from xmlcall.cli.mcp_option import servers_given
+from xmlcall.cli.servers import servers_given
 from xmlcall.errors import UsageError
 from xmlcall.hosts.server import HttpServer, StdioServer
 

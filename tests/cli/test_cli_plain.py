@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import xmlcall
-from xmlcall.cli.jsonform import json_text, to_json
-from xmlcall.cli.plain import PlainStream, plain, shortened, visible
+from xmlcall.cli.plain import PlainStream, json_text, plain, shortened, to_json, visible
 from xmlcall.errors import XmlcallError
 from xmlcall.text_forms import INVISIBLE, RANGES
 from xmlcall.types.calls import MISSING, RawArgument, RawCall

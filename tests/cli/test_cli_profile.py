@@ -13,7 +13,7 @@ from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
 from servers.fake_openai import Step, reply
 
 from xmlcall.backends.fingerprint import of_name
-from xmlcall.cli.profile_option import profile_json, profile_of, profile_words, use_profile
+from xmlcall.cli.open_model import profile_json, profile_of, profile_words, use_profile
 from xmlcall.errors import UsageError
 from xmlcall.profiles.folder import file_of
 from xmlcall.profiles.profile import Profile

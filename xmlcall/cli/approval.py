@@ -15,9 +15,8 @@ from ..agent.policy import Proposal
 from ..agent.policy_file import own_file
 from ..agent.rules import Rule, Ruling, glob_of
 from .display import Display
-from .lines import LineReader, forget_typed, is_interactive
+from .lines import LineReader, edited, forget_typed, is_interactive
 from .plain import visible
-from .questions import edited
 
 __all__ = ["TerminalAsker"]
 

@@ -3,17 +3,20 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..errors import UsageError
 from .exits import FAILED, OK, complain
-from .jsonform import json_text
-from .plain import plain, visible
-from .turns import causes_told, show_turns
+from .options import number
+from .plain import json_text, plain, visible
 
-__all__ = ["compare", "gate", "report", "rescore", "show"]
+__all__ = ["compare", "declare_compare", "declare_report", "declare_rescore", "declare_show", "report", "rescore", "show"]
+_READ_ONCE = (
+    "p is for one look at a whole run. The interval and what B is may be looked at while runs go on: "
+    "a comparison may end as soon as they say more than `go on`."
+)
 
 
 def gate(text: str) -> tuple[str, float]:
@@ -28,6 +31,24 @@ def gate(text: str) -> tuple[str, float]:
     if metric not in METRICS or not 0 <= least <= 1:
         raise argparse.ArgumentTypeError(f"expected METRIC=VALUE, a metric of {', '.join(METRICS)} and 0 to 1, got {text[:60]!r}")
     return metric, least
+
+
+def declare_report(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run")
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
+    form.add_argument("--markdown", action="store_true", help="print Markdown")
+    form.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else")
+    parser.add_argument("--no-repairs", dest="repairs", action="store_false", help="count what needs a repair as a failure")
+    parser.add_argument(
+        "--fail-under",
+        metavar="METRIC=VALUE",
+        type=gate,
+        action="append",
+        default=[],
+        help="exit with 1 if a metric of any way is below a share from 0 to 1, such as call_correct=0.8 (may be repeated)",
+    )
 
 
 def report(options: argparse.Namespace) -> int:
@@ -145,6 +166,19 @@ def _verdicts(text: str) -> tuple[list[Any], int, int, set[str]]:
     return list(asyncio.run(judged(run))[way]), len(run.of_way(way)), len(run.cases), asked(run)
 
 
+def declare_compare(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("first", metavar="A", help="folder of a run, or RUN:WAY if it has several ways")
+    parser.add_argument("second", metavar="B", help="the other one")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--max-drop",
+        metavar="POINTS",
+        type=number(float, least=0),
+        help="exit with 1 if call_correct or task_correct of B is lower by more percentage points",
+    )
+
+
 def compare(options: argparse.Namespace) -> int:
     """Compare two runs or ways."""
     from ..bench.report import compared
@@ -184,12 +218,6 @@ def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> 
         print(f"\n{title}: {', '.join(visible(each) for each in ids) or 'none'}")
 
 
-_READ_ONCE = (
-    "p is for one look at a whole run. The interval and what B is may be looked at while runs go on: "
-    "a comparison may end as soon as they say more than `go on`."
-)
-
-
 def _points(pair: Mapping[str, Any]) -> str:
     return f"{pair['estimate']:+.1f} [{pair['low']:+.1f} {pair['high']:+.1f}]"
 
@@ -202,6 +230,15 @@ def _drop(metrics: Mapping[str, Any], most: float) -> int:
             complain(f"{metric} fell from {pair['first']} to {pair['second']} of {pair['total']}, more than {most:g} points")
             code = FAILED
     return code
+
+
+def declare_show(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
+    parser.add_argument(
+        "case", metavar="CASE", help="id of a case; of a conversation, or CONVERSATION#NUMBER for one of its turns"
+    )
+    parser.add_argument("--way", help="only this way of calling")
 
 
 def show(options: argparse.Namespace) -> int:
@@ -234,8 +271,8 @@ def show(options: argparse.Namespace) -> int:
 def _show_verdict(verdict: Any, way: str) -> None:
     from ..bench.difference import arguments_of, difference, expected_of
 
-    for number, kept in enumerate(verdict.row["rounds"], 1):
-        print(f"===== {verdict.case.id}, {way}: the reply of round {number}\n")
+    for place, kept in enumerate(verdict.row["rounds"], 1):
+        print(f"===== {verdict.case.id}, {way}: the reply of round {place}\n")
         print(plain(kept.get("text", "")))
         for name, arguments in kept.get("calls", ()):
             print(f"the server's call: {visible(name)} {visible(arguments)}")
@@ -257,6 +294,17 @@ def _show_verdict(verdict: Any, way: str) -> None:
     print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
     print(f"verdict: {verdict.failure or 'right'}{causes_told(verdict)}\n")
+
+
+def declare_rescore(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--on",
+        choices=("ray",),
+        help="judge several runs at once: on all cores, or on the cluster that RAY_ADDRESS names (needs xmlcall[ray])",
+    )
 
 
 def rescore(options: argparse.Namespace) -> int:
@@ -296,3 +344,46 @@ def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
         for found in rescored(options.runs):
             bar.advance(1)
             yield found
+
+
+def show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
+    """Print the turns of a conversation, or one of them."""
+    turns = [verdict for verdict in verdicts if asked in (verdict.case.id, verdict.case.id.rpartition("#")[0])]
+    if not turns and "#" in asked:
+        raise UsageError(f"expected CONVERSATION or CONVERSATION#NUMBER with a number of its turns from 1 on, got {asked!r}")
+    for verdict in turns:
+        _show_turn(verdict, way)
+
+
+def _show_turn(verdict: Any, way: str) -> None:
+    from ..bench.difference import expected_of
+
+    (played,) = verdict.row["outcome"]["turns"]
+    print(f"===== {visible(verdict.case.id)}, {way}: {visible(verdict.case.turns[0].get('kind', ''))}\n")
+    print(f"--- the person\n{plain(verdict.case.messages[-1]['content'])}\n")
+    for place, reply in enumerate(played["replies"], 1):
+        print(f"--- raw reply {place}\n{plain(reply)}\n")
+    for call in played["calls"]:
+        print(f"--- call\n{plain(_call(call))}\n")
+    print(f"--- answer ({visible(played['stop_reason'])})\n{plain(played['answer'])}\n")
+    expected = expected_of(verdict.case)
+    print("\n".join(["--- expected", *filter(None, [plain(expected["text"])]), expected["note"]]))
+    print(f"\nverdict: {visible(verdict.failure or 'right')}{causes_told(verdict)}\n")
+
+
+def causes_told(verdict: Any) -> str:
+    """Return what stands behind a verdict: its causes, the main one first."""
+    from ..bench.failures import causes_of
+
+    try:
+        causes = causes_of(verdict)
+    except UsageError as error:  # SciPy is not installed
+        return f" (no causes: {error})"
+    return f" (causes: {', '.join(causes)})" if causes else ""
+
+
+def _call(call: Mapping[str, Any]) -> str:
+    """Write a call and its outcome: the result, why it was denied, or what is wrong with it."""
+    issues = "; ".join(issue["message"] for issue in call.get("issues", ()))
+    told = call.get("result") or call.get("denied") or issues
+    return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{told}"

@@ -1,21 +1,23 @@
-"""`xmlcall bench run`: ask a model the cases of a suite."""
+"""`xmlcall bench run` and `bench calibrate`: ask a model the cases of a suite."""
 
 import argparse
 import datetime
+import json
 import platform
 import shlex
 import subprocess
 import sys
 import time
-from contextlib import AsyncExitStack
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
-from .notices import model_notices
+from .open_model import connected, model_notices, profile_of
 from .options import (
     add_call_threshold,
     add_family_option,
@@ -24,7 +26,7 @@ from .options import (
     call_threshold_of,
     number,
 )
-from .profile_option import profile_of
+from .plain import json_text
 from .words import speaker
 
 if TYPE_CHECKING:
@@ -33,12 +35,12 @@ if TYPE_CHECKING:
     from ..bench.ways import Way
     from ..turn.tool_need import Threshold
 
-__all__ = ["Bar", "declare", "execute", "opened", "threshold_of"]
+__all__ = ["Bar", "declare_calibrate", "declare_run", "execute_calibrate", "execute_run", "opened", "threshold_of"]
 
 LINE_SECONDS = 30.0  # between two lines of progress
 
 
-def declare(parser: argparse.ArgumentParser) -> None:
+def declare_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     from ..bench.subjects import STAND_INS
     from ..bench.suites import SUITES
@@ -80,7 +82,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     add_profile_option(parser)
 
 
-def execute(options: argparse.Namespace) -> int:
+def execute_run(options: argparse.Namespace) -> int:
     """Run the action."""
     return run_async(_run(options))
 
@@ -188,13 +190,10 @@ def threshold_of(options: argparse.Namespace, ways: "Sequence[Way]") -> "Thresho
 
 async def opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
     """Open the backend of `--model` and `--context`, with a note while it loads."""
-    from ..backends.connect import connect
     from .waiting import OpeningStatus, error_console
-    from .words import speaker
 
     opening = OpeningStatus(error_console(), speaker("en"))
-    backend = connect(options.model, context_length=options.context, progress=opening.progress)
-    opening.model = backend.model or opening.model
+    backend = connected(options.model, options.context, opening)
     async with opening:
         return await stack.enter_async_context(backend)
 
@@ -307,3 +306,98 @@ class Bar:
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
         """Tell of a request without an answer."""
         complain(f"{case.id} ({way.name}): {error}")
+
+
+def declare_calibrate(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments."""
+    from ..bench.calibrate import KEEP
+    from ..bench.suites import SUITES
+
+    parser.add_argument("--model", default="local", help="as for `xmlcall run` (default: %(default)s)")
+    parser.add_argument("--suite", choices=tuple(SUITES), default="bfcl-core", help="of questions (default: %(default)s)")
+    parser.add_argument("--limit", type=number(int, least=1), default=100, metavar="N", help="of them (default: %(default)s)")
+    parser.add_argument("--half", choices=("tuning", "report", "all"), default="all", help="which half of them (default: all)")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample (default: %(default)s)")
+    parser.add_argument("--way", default="xml", help="xml, or the name of a wire format (default: %(default)s)")
+    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
+    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument(
+        "--keep",
+        type=_share,
+        default=KEEP,
+        metavar="SHARE",
+        help="of the calls that the suggested threshold may not lose, from 0 to 1 (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help="keep the log-odds of each question, as JSON lines (in FILE.part until all are there)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON: area, thresholds, suggested")
+
+
+def _share(text: str) -> float:
+    value = float(number(float, least=0)(text))
+    if value > 1:
+        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text[:40]!r}")
+    return value
+
+
+def execute_calibrate(options: argparse.Namespace) -> int:
+    """Run the action."""
+    return run_async(_calibrate(options))
+
+
+async def _calibrate(options: argparse.Namespace) -> int:
+    from ..bench.calibrate import Measured, check, measure, report
+    from ..bench.suites import cases_of
+    from ..bench.ways import Settings, way_of
+
+    drawn = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
+    cases, way = [case for case in drawn if case.expects in ("calls", "no_call")], way_of(options.way)
+    check(cases, way)
+    settings = Settings(lang=options.lang, call_threshold=0.0)
+    part = _part_of(options.out) if options.out else None
+    rows: list[Measured] = []
+    async with AsyncExitStack() as stack:
+        backend = await opened(stack, options)
+        bar = stack.enter_context(Bar(len(cases), "questions"))
+        async with aclosing(measure(cases, way, backend, settings)) as measured:
+            async for row in measured:
+                if part:
+                    _write(part, {"model": backend.model, **asdict(row)}, "a" if rows else "w")
+                rows.append(row)
+                bar.advance(1)
+    found = report(rows, options.keep)
+    if part:
+        part.replace(options.out)
+    if options.json:
+        print(json_text({"model": backend.model, **found}))
+    else:
+        _print(found)
+    return OK
+
+
+def _part_of(file: Path) -> Path:
+    """Return where rows are written until all are there: a measurement that fails must not take the rows of an earlier one."""
+    if not file.parent.is_dir() or (file.exists() and not file.is_file()):
+        raise UsageError(f"expected a file in a folder that exists, got {file}: give another with --out")
+    return file.with_name(file.name + ".part")
+
+
+def _write(file: Path, row: Mapping[str, Any], mode: str) -> None:
+    try:
+        with file.open(mode, encoding="utf-8") as opened_file:
+            print(json.dumps(row), file=opened_file)
+    except OSError as error:
+        raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
+
+
+def _print(found: dict[str, Any]) -> None:
+    print(f"area under the ROC curve: {found['area']:.3f} (0.5 is chance)")
+    print(f"{'threshold':>9}  {'calls kept':>10}  {'rightly refused':>15}")
+    for row in found["thresholds"]:
+        kept, refused = (f"{row[count]}/{row[total]}" for count, total in (("kept", "calls"), ("refused", "others")))
+        print(f"{row['threshold']:9g}  {kept:>10}  {refused:>15}")
+    print(f"suggested: --call-threshold {found['suggested']['threshold']:g}")

@@ -16,8 +16,7 @@ from ..prompting.results import result_text
 from ..tools.catalog import Tools
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, TurnEnded
 from ..types.calls import InvalidCall, Message, ToolCall
-from .jsonform import json_text
-from .plain import plain, visible
+from .plain import json_text, plain, visible
 from .words import Say
 
 __all__ = ["CallLog", "LoggedCall", "arguments_text", "call_line", "call_lines"]

@@ -3,23 +3,27 @@
 A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
 """
 
+import os
+import re
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ..dialects.replies import replies_of
 from ..errors import UsageError
+from ..turns.conversation import Conversation
+from ..types.calls import Message
 from .call_panel import call_lines
 from .chat_prompts import prompt_command, prompt_completions
 from .exits import complain
-from .lines import is_interactive
-from .pager import page
-from .plain import shortened, visible
-from .questions import edited
-from .saved_chat import path_of, save, written
+from .lines import edited, is_interactive
+from .plain import json_text, plain, shortened, visible
 from .tools import found, parameter_lines, tool_lines
-from .wrapping import wrapped
+from .wrapping import page, wrapped
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -128,14 +132,14 @@ async def _edit(chat: "Chat", text: str) -> None:
 async def _save(chat: "Chat", name: str) -> None:
     if not name:
         raise UsageError(chat.say("save_usage"))
-    path = path_of(name)
-    text = written(chat.conversation, chat.session.loop.backend.model, path.suffix.lower())
-    if not save(path, text, replace=False):
+    path = _path_of(name)
+    text = _written(chat.conversation, chat.session.loop.backend.model, path.suffix.lower())
+    if not _write_whole(path, text, replace=False):
         question = chat.say("overwrite", name=visible(name))
         answer = await edited(f"{question} ", "") if is_interactive() else ""
         if answer.strip().lower() not in _YES:
             raise UsageError(chat.say("not_saved", name=repr(name[:200])))
-        save(path, text, replace=True)
+        _write_whole(path, text, replace=True)
     chat.session.display.notice(chat.say("saved", count=len(chat.conversation.messages), name=name))
 
 
@@ -204,3 +208,61 @@ def completions(chat: "Chat", line: str) -> list[str]:
     words = COMMANDS[name].words(chat) if name in COMMANDS else ()
     known = chat.values.known(line) if name == "/prompt" else []
     return [*(f"{name} {word}" for word in words if word.startswith(rest) and word.isprintable()), *known]
+
+
+def _written(conversation: Conversation, model: str, suffix: str) -> str:
+    """Write a conversation.
+
+    Args:
+        suffix: `.md`, with the person's own words, or `.json`, with the messages as they are sent to the model.
+    """
+    if suffix == ".json":
+        return json_text({"model": model, "messages": [_object(message) for message in conversation.messages]}) + "\n"
+    if suffix == ".md":
+        return "\n\n".join([f"# {plain(model)}", *(_section(message) for message in conversation.as_said())]) + "\n"
+    raise UsageError(f"expected a file NAME.md or NAME.json, got the suffix {suffix!r}")
+
+
+def _path_of(name: str) -> Path:
+    """Return the path that a person has typed; `~` is their home."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError as error:  # `~nobody`
+        raise UsageError(f"expected a file NAME.md or NAME.json, got {name[:200]!r}: {error}") from error
+
+
+def _write_whole(path: Path, text: str, *, replace: bool) -> bool:
+    """Write a file whole or not at all; return False if it is there already and is not to be replaced."""
+    try:
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+            part = Path(file.name)
+            try:
+                file.write(text)
+                file.flush()
+                if replace:
+                    part.replace(path)
+                else:
+                    os.link(part, path)
+            finally:
+                part.unlink(missing_ok=True)
+    except FileExistsError:
+        return False
+    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"cannot write {str(path)!r}: {reason}") from error
+    return True
+
+
+def _object(message: Message) -> dict[str, Any]:
+    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in message.tool_calls]
+    more = {"tool_calls": calls, "tool_call_id": message.tool_call_id, "name": message.name}
+    return {"role": message.role, "content": message.content, **{key: value for key, value in more.items() if value}}
+
+
+def _section(message: Message) -> str:
+    """Write a message; what stands in a fence cannot end it, and so cannot pass for another section."""
+    title = "result" if replies_of(message) else message.role
+    calls = [f"{call.name} {json_text(call.arguments, indent=None)}" for call in message.tool_calls]
+    text = plain("\n".join(filter(None, [message.content, *calls])))
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"## {title}\n\n{fence}\n{text}\n{fence}"

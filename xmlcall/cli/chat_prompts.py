@@ -3,26 +3,43 @@
 The text is a server's. On a terminal it stands in the line that is edited next, and the person sends it, or not; only then does
 it count as their words. Without a terminal the person has named it on a line of their own, and it is sent at once. What could
 open a call in it, or pass for a result, is inert, as in all that a server says.
+
+While a person types, the server is asked what an argument could be (MCP completion): once the typing pauses, and only for the
+value that the line ends in. It has little time: what comes too late is not shown, and a server that failed or was slow is left
+alone for a while. Nothing of this is ever said: a person who types is not interrupted. Values are a server's text: what a
+terminal would obey, and what is too long for a line, is left out.
 """
 
+import asyncio
+import re
 import shlex
+import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ..dialects.inert import inert_text
-from ..errors import UsageError
-from ..types.served import PromptText
+from ..errors import UsageError, XmlcallError
+from ..hosts.router import Router
+from ..types.served import Prompt, PromptText
 from .exits import complain
 from .lines import is_interactive
-from .pager import page
 from .prompts import arguments_of, prompt_line, prompt_server, prompt_words
+from .wrapping import page
 
 if TYPE_CHECKING:
     from .chat import Chat
 
-__all__ = ["prompt_command", "prompt_completions"]
+__all__ = ["PromptValues", "prompt_command", "prompt_completions"]
 
 _LABELS: Final = {"user": "User:", "assistant": "Assistant:"}
+SECONDS: Final = 2.0
+"""The most that a server may take."""
+REST: Final = 10.0
+"""Seconds for which servers are left alone after one failed."""
+_COMMAND: Final = "/prompt "
+_LONGEST: Final = 200  # characters of a value
+_UNSAFE: Final = re.compile(r"[^\w@%+=:,./-]")
 
 
 async def prompt_command(chat: "Chat", line: str) -> None:
@@ -72,3 +89,107 @@ def _question(text: PromptText) -> str:
     if all(message.role == "user" for message in text.messages):
         return "\n\n".join(map(prompt_words, text.messages))
     return "\n\n".join(f"{_LABELS[message.role]} {prompt_words(message)}" for message in text.messages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Typed:
+    """The word that a line ends in, `ARGUMENT=VALUE`, and what stands before it."""
+
+    before: str
+    prompt: str
+    given: dict[str, str]
+    argument: str
+    value: str
+    quote: str  # that is open at its end
+
+
+class PromptValues:
+    """Values for the line that is being typed.
+
+    Attributes:
+        listed: the prompts as they were listed last, each with its server's name.
+    """
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self.listed: list[tuple[str, Prompt]] = []
+        self._line, self._lines = "", list[str]()
+        self._rests_until = 0.0
+
+    def known(self, line: str) -> list[str]:
+        """Return how a line may go on, as whole lines, by what the server said last."""
+        return [each for each in self._lines if line == self._line or each.startswith(line)]
+
+    async def rest(self, line: str) -> str:
+        """Ask the server; return what could follow a line, "" for nothing."""
+        typed = _typed(line)
+        if typed is None or time.monotonic() < self._rests_until:
+            return ""
+        try:
+            async with asyncio.timeout(SECONDS):
+                values = await self._values(typed)
+        except (TimeoutError, XmlcallError):
+            self._rests_until = time.monotonic() + REST
+            return ""
+        self._line, self._lines = line, [_whole(line, typed, value) for value in values]
+        return next((each.removeprefix(line) for each in self._lines if each.startswith(line) and each != line), "")
+
+    async def _values(self, typed: _Typed) -> list[str]:
+        if not self.listed:
+            self.listed = list((await self._router.prompts()).items)
+        of = [(server, prompt) for server, prompt in self.listed if prompt.name == typed.prompt]
+        servers = self._router.having("prompts")
+        if len(of) != 1 or of[0][0] not in servers:
+            return []
+        server, prompt = of[0]
+        if typed.argument not in [each.name for each in prompt.arguments]:
+            return []
+        found = await servers[server].complete(prompt, typed.argument, typed.value, typed.given)
+        return [value for value in found.values if value.isprintable() and 0 < len(value) <= _LONGEST]
+
+
+def _typed(line: str) -> _Typed | None:
+    """Read a line as a shell would; None if it does not end in a value."""
+    if not line.startswith(_COMMAND) or "\n" in line:
+        return None
+    start, quote = _last_word(line)
+    try:
+        name, *given = shlex.split(line[len(_COMMAND) : start])
+        (word,) = shlex.split(line[start:] + quote)
+    except ValueError:  # the line is not a whole one yet
+        return None
+    argument, sign, value = word.partition("=")
+    if not sign:
+        return None
+    pairs = dict(each.split("=", 1) for each in given if "=" in each)
+    return _Typed(before=line[:start], prompt=name, given=pairs, argument=argument, value=value, quote=quote)
+
+
+def _last_word(line: str) -> tuple[int, str]:
+    """Return where the last word begins, and the quotation mark that is open at its end."""
+    start, quote, is_escaped = 0, "", False
+    for place, char in enumerate(line):
+        if is_escaped:
+            is_escaped = False
+        elif char == "\\" and quote != "'":
+            is_escaped = True
+        elif quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char.isspace():
+            start = place + 1
+    return start, quote
+
+
+def _whole(line: str, typed: _Typed, value: str) -> str:
+    """Write the line with a value; where it begins as typed, the line goes on as it stands."""
+    if not value.startswith(typed.value):
+        return typed.before + shlex.quote(f"{typed.argument}={value}")
+    more = value.removeprefix(typed.value)
+    match typed.quote:
+        case "'":
+            return line + more.replace("'", r"'\''") + "'"
+        case '"':
+            return line + re.sub(r'([\\"])', r"\\\1", more) + '"'
+    return line + _UNSAFE.sub(r"\\\g<0>", more)

@@ -49,9 +49,8 @@ from ..types.events import (
     ToolCallStart,
 )
 from .call_panel import CallLog, LoggedCall, call_line
-from .jsonform import json_text
 from .markdown import MarkdownStream, answer_console, shows_markdown
-from .plain import PlainStream, plain, shortened, title_of, visible
+from .plain import PlainStream, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
 from .wrapping import Wrapping, wrapped

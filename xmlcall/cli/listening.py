@@ -1,28 +1,34 @@
-"""A port of this machine, and an app that is served there until a signal comes."""
+"""A port of this machine, an app that is served there until a signal comes, and what of its log is written."""
 
 import asyncio
-import contextlib
+import logging
 import math
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..errors import UsageError
-from .repeated_lines import counted_lines
 
 if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
-__all__ = ["STOP_SECONDS", "TELL_SECONDS", "listening", "serve_app", "url_of"]
+__all__ = ["STOP_SECONDS", "TELL_SECONDS", "CountedLines", "counted_lines", "listening", "serve_app", "url_of"]
 
 BACKLOG: Final = 512
 STOP_SECONDS: Final = 5.0  # for answers that are under way when the server is stopped
 TELL_SECONDS: Final = 2  # for telling their callers that they end
+LINE_SECONDS: Final = 60.0  # in which lines of the log that say the same are counted
+MOST_LINES: Final = 20  # of those that are written
+_KINDS: Final = 1000
+_REFUSED: Final = (401, 403, 431)
+_LOGGERS: Final = ("asyncio", "uvicorn.error", "xmlcall.proxy")
 
 
-@contextlib.contextmanager
+@contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
     """Take a port, before the model loads, so that a port in use is reported at once."""
     try:
@@ -88,7 +94,7 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
             await super().startup(sockets)
             listener.listen(BACKLOG)  # asyncio makes the queue as short as what it takes at once
 
-        @contextlib.contextmanager
+        @contextmanager
         def capture_signals(self) -> Iterator[None]:  # ours are above: the end of a server is no failure
             yield
 
@@ -106,3 +112,52 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
         timeout_graceful_shutdown=math.ceil(grace + TELL_SECONDS),
     )
     return Server(config)
+
+
+class CountedLines(logging.Filter):
+    """Lets a number of lines of each kind pass in a minute, and counts the others; the next one that passes tells how many."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether a line is written."""
+        kind = _kind(record)
+        if kind is None:
+            return True
+        now = time.monotonic()
+        begun, count = self._seen.get(kind, (now, 0))
+        left_out = 0
+        if now - begun >= LINE_SECONDS:
+            begun, count, left_out = now, 0, max(0, count - MOST_LINES)
+        if len(self._seen) >= _KINDS:
+            self._seen.clear()
+        self._seen[kind] = begun, count + 1
+        if left_out:
+            record.msg = f"{record.msg} (and {left_out} more like this one before)"
+        elif count == MOST_LINES - 1:
+            record.msg = f"{record.msg} (more like this one are counted for a minute)"
+        return count < MOST_LINES
+
+
+def _kind(record: logging.LogRecord) -> tuple[object, ...] | None:
+    """Return what is the same in lines that say the same; None for those that only who has a key can cause."""
+    words = str(record.msg).partition("\n")[0]
+    if record.levelno >= logging.WARNING:
+        return record.name, words
+    statuses = [each for each in (record.args if isinstance(record.args, tuple) else ()) if each in _REFUSED]
+    return (record.name, words, statuses[0]) if statuses else None
+
+
+@contextmanager
+def counted_lines() -> Iterator[None]:
+    """Count lines in the place of writing too many of them, as long as a server runs."""
+    counted, loggers = CountedLines(), [logging.getLogger(name) for name in _LOGGERS]
+    for each in loggers:
+        each.addFilter(counted)
+    try:
+        yield
+    finally:
+        for each in loggers:
+            each.removeFilter(counted)

@@ -1,21 +1,36 @@
-"""`xmlcall log`: the conversations that were kept."""
+"""`xmlcall log`: the conversations that were kept, listed, searched, as Markdown, and read again.
+
+The Markdown is written from the records of the turns (`turns.model`), as the page and the JSON are. Texts by models, tools and
+servers stand in fences that are longer than any run of backticks in them, so that they end where they end.
+
+`replay` reads the kept replies with the parser of now: without a model, nothing runs. Each reply is read as it came, and its
+calls are bound to the tools that were on offer then. What the loop decides behind the parser is left as it was: a call that was
+an echo or had to wait stays what it was, and what stands behind the place where the loop ended a reply does not count.
+"""
 
 import argparse
+import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Final
 
+from ..binding.bind import bind
 from ..errors import UsageError
-from ..records.as_json import message_to_json
+from ..parsing.parser import Parser
+from ..parsing.repetition import once
+from ..parsing.reply import reply_of
+from ..prompting.format import FAMILIES
+from ..records.as_json import message_to_json, raw_from_json
 from ..records.folder import audit_path, store_path
-from ..records.store import ConversationSummary, Store
+from ..records.store import ConversationSummary, KeptEvent, Store
+from ..tools.catalog import Catalog
+from ..turn.generate import Binder
 from ..turns.kept import turns_of
-from ..turns.model import turn_to_json
+from ..turns.model import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, turn_to_json
+from ..types.calls import InvalidCall, Tool, ToolCall
 from .exits import FAILED, OK
-from .jsonform import json_text
-from .log_markdown import markdown
-from .plain import plain, shortened, visible
+from .plain import json_text, plain, shortened, visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -33,8 +48,21 @@ user's data folder: `xmlcall log path`. Only you can read them. --no-record of `
 """
 
 _SNIPPET = 160  # characters of a message that was found
-
 _SHOWN = 20  # lines of arguments and results in `show`; `export` has all
+_WIDTH: Final = 1000  # characters of a line, where not all is shown
+_OUTCOMES: Final = {
+    "unknown": "unknown whether it ran",
+    "held": "not run, it has to wait for results",
+    "failed": "its server failed",
+    "writing": "not written to its end",
+}
+_SOURCES: Final = {
+    "person": "said by the person",
+    "system": "in the instructions of the program",
+    "schema": "in the tool's own description",
+    "assistant": "said by the model before",
+    "invented": "said by nobody; the model made it up or worked it out",
+}
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -79,7 +107,7 @@ def _show(options: argparse.Namespace, store: Store) -> int:
         print(json_text(_all_of(found, store)))
     else:
         lines = _SHOWN if options.action == "show" else None
-        print(markdown(found, turns_of(store, found.id), lines=lines), end="")
+        print(_markdown(found, turns_of(store, found.id), lines=lines), end="")
     return OK
 
 
@@ -110,10 +138,9 @@ def _search(options: argparse.Namespace, store: Store) -> int:
 
 
 def _replay(options: argparse.Namespace, store: Store) -> int:
-    from .log_replay import replayed
 
     found = store.find(options.id)
-    replies = list(replayed(store, store.events(found.id)))
+    replies = list(_replayed(store, store.events(found.id)))
     changed = [each for each in replies if each["differences"]]
     if options.json:
         print(json_text({"id": found.id, "replies": replies, "changed": len(changed)}))
@@ -164,3 +191,158 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]]
     "delete": (_delete, "delete conversations", "IDS"),
     "path": (_path, "print where conversations and audit are", ""),
 }
+
+
+def _markdown(found: ConversationSummary, turns: Sequence[TurnRecord], *, lines: int | None = None) -> str:
+    """Write a conversation as Markdown.
+
+    Args:
+        lines: the most that are shown of arguments and results; None for all.
+    """
+    parts = [f"# {_inline(found.title)}", f"{found.id}, begun {found.begun}, {_inline(found.model)}"]
+    parts += [part for turn in turns for part in _turn(turn, lines)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _turn(turn: TurnRecord, lines: int | None) -> Iterator[str]:
+    yield f"## The person, {turn.began}"
+    yield plain(turn.question).strip()
+    for reply in turn.replies:
+        yield from _reply(reply, lines)
+    if turn.outcome == "left":
+        yield "The turn has no answer: it was stopped, or the program ended in the middle of it."
+    elif turn.outcome not in ("", "end"):
+        yield f"The turn ended without an answer: {_inline(turn.outcome)}."
+
+
+def _reply(reply: ReplyRecord, lines: int | None) -> Iterator[str]:
+    why = f": {_inline(reply.refusal)}" if reply.refusal else ""
+    yield "### The model" if reply.is_kept else f"### The model (not kept: it was asked again{why})"
+    if text := plain(_shown(reply)).strip():
+        yield text
+    in_calls = {mark.code for call in reply.calls for mark in call.repairs}
+    if repairs := [mark for mark in reply.repairs if mark.code not in in_calls]:
+        yield "\n".join(_repairs(repairs))
+    for call in reply.calls:
+        yield from _call(call, lines)
+
+
+def _shown(reply: ReplyRecord) -> str:
+    """Return what a person is shown of a reply."""
+    return "".join(reply.raw[span.start : span.end] for span in reply.spans if span.kind == "text")
+
+
+def _call(call: CallRecord, lines: int | None) -> Iterator[str]:
+    target = f"{call.server}.{call.tool}" if call.server else call.name
+    by = f" ({_inline(call.by)})" if call.by else ""
+    took = f", {call.seconds:.2f} s" if call.seconds is not None else ""
+    yield f"Call of `{_inline(target)}`: {_OUTCOMES.get(call.outcome, call.outcome)}{by}{took}"
+    if call.arguments is None:
+        yield _fenced(call.text, lines)
+    else:
+        yield _fenced(json_text(call.arguments), lines, "json")
+    if call.ran_with is not None:
+        yield "It ran with other arguments, as a person changed them:"
+        yield _fenced(json_text(call.ran_with), lines, "json")
+    if notes := [*_repairs(call.repairs), *_issues(call.issues), *_sources(call.values, lines)]:
+        yield "\n".join(notes)
+    for text in (call.result, call.reason, call.failure):
+        if text:
+            yield _fenced(text, lines)
+
+
+def _repairs(repairs: Sequence[MarkRecord]) -> Iterator[str]:
+    """Yield each kind of repair once, with the values that it made."""
+    for code, why in {mark.code: mark.why for mark in repairs}.items():
+        paths = dict.fromkeys(mark.path for mark in repairs if mark.code == code and mark.path)
+        at = f" of `{_inline(', '.join(paths))}`" if paths else ""
+        yield f"- Repair `{_inline(code)}`{at}: {_inline(why)}"
+
+
+def _issues(issues: Sequence[MarkRecord]) -> Iterator[str]:
+    for mark in issues:
+        at = f" at `{_inline(mark.path)}`" if mark.path not in ("", "$") else ""
+        yield f"- Mistake `{_inline(mark.code)}`{at}: {_inline(mark.why)}"
+
+
+def _sources(values: Sequence[ValueRecord], lines: int | None) -> Iterator[str]:
+    told = [(value.path, value.source) for value in values if value.source and value.source.kind != "trivial"]
+    for path, source in told[:lines]:
+        yield f"- `{_inline(path)}`: {_source(source)}"
+    if lines is not None and len(told) > lines:
+        yield f"- ... and {len(told) - lines} more values"
+
+
+def _source(source: SourceRecord) -> str:
+    if source.kind != "result":
+        return _SOURCES.get(source.kind, _inline(source.kind))
+    of = f" of `{_inline(source.tool)}`" if source.tool else ""
+    return f"from the result{of} (call {source.call})"
+
+
+def _inline(text: str) -> str:
+    return visible(text).replace("`", "'")
+
+
+def _fenced(text: str, lines: int | None, language: str = "") -> str:
+    text = plain(text).strip("\n") if lines is None else shortened(text, lines=lines, width=_WIDTH)
+    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
+def _replayed(store: Store, events: Sequence[KeptEvent]) -> Iterator[dict[str, Any]]:
+    """Read the replies of a conversation again.
+
+    Yields:
+        For each reply its number in the conversation, from 1, and what differs: `was` and `is` of each call.
+    """
+    asked: Mapping[str, Any] = {}
+    catalog, number = Catalog(()), 0
+    for event in events:
+        if event.kind == "asked":
+            if event.body["tools"] != asked.get("tools"):
+                catalog = Catalog([Tool.from_mcp(tool) for tool in store.tools(event.body["tools"])])
+            asked = event.body
+        elif event.kind == "reply":
+            number += 1
+            yield {"reply": number, "differences": _differences(event.body, asked, catalog)}
+
+
+def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> list[dict[str, Any]]:
+    was = [_told_of_kept(call) for call in kept["calls"]]
+    read = [_told(call) for call in _read(kept, asked, catalog)]
+    content = (kept["message"] or {}).get("content", "")
+    if len(read) > len(was) and len(content) < len(kept["raw"]):
+        read = read[: len(was)]  # the loop ended the reply behind these
+    differences = []
+    for place in range(max(len(was), len(read))):
+        before, now = was[place] if place < len(was) else None, read[place] if place < len(read) else None
+        if before != now and not (before and "echo" in before.get("issues", ())):
+            differences.append({"call": place + 1, "was": before, "is": now})
+    return differences
+
+
+def _read(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> Sequence[ToolCall | InvalidCall]:
+    """Read a reply; calls that the model server itself had found are not in the text, and are only bound."""
+    if kept["calls"] and not any(call["raw"]["text"] and call["raw"]["text"] in kept["raw"] for call in kept["calls"]):
+        return [bind(raw_from_json(call["raw"]), catalog) for call in kept["calls"]]
+    unsaid = FAMILIES[asked["family"]].unsaid if asked["mode"] == "xml" and asked["family"] in FAMILIES else ""
+    binder = Binder(catalog=catalog, unsaid=unsaid)
+    parser = Parser(catalog, reasoning_open=asked["reasoning_open"])
+    events = binder.bound([*parser.feed(kept["raw"]), *parser.close(kept["finish_reason"])])
+    reply, _ = once(reply_of(events, catalog, finish_reason=kept["finish_reason"]), asked["text"])
+    return reply.calls
+
+
+def _told(call: ToolCall | InvalidCall) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": call.name}
+    if isinstance(call, InvalidCall):
+        return told | {"issues": [issue.code for issue in call.issues]}
+    return told | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
+
+
+def _told_of_kept(call: Mapping[str, Any]) -> dict[str, Any]:
+    if "issues" in call:
+        return {"name": call["name"], "issues": [issue["code"] for issue in call["issues"]]}
+    return {name: call[name] for name in ("name", "arguments", "repairs")}

@@ -5,10 +5,9 @@ import argparse
 from ..errors import UsageError
 from ..hosts.server import HttpServer
 from .exits import OK, complain, run_async
-from .mcp_option import servers_given
 from .options import add_mcp_option
 from .plain import visible
-from .sign_in import sign_in
+from .servers import servers_given, sign_in
 
 __all__ = ["DESCRIPTION", "EPILOG", "chosen_server", "configure", "execute"]
 

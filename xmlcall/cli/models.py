@@ -6,7 +6,7 @@ from collections.abc import Callable
 from ..models import known as models
 from ..models.known import KnownModel
 from .exits import FAILED, OK, complain
-from .jsonform import json_text
+from .plain import json_text
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 

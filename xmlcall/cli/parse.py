@@ -1,20 +1,37 @@
-"""`xmlcall parse`: a model's text -> the reply, or the parser's events, as JSON."""
+"""`xmlcall parse`: a model's text -> the reply, or the parser's events, as JSON.
+
+`--explain` puts each event beside the text that it is about. The spans of the events tile the reply, so the pieces put together
+are the reply. A repair is a remark on a place; it stands where it was noticed, without text of its own.
+"""
 
 import argparse
 import codecs
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
 
 from ..errors import UsageError
 from ..parsing.parser import Parser
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
-from ..types.events import Event, coalesce
+from ..types.calls import Span
+from ..types.events import (
+    CallInReasoning,
+    Event,
+    Markup,
+    ReasoningDelta,
+    Repaired,
+    TextDelta,
+    ToolArgumentDelta,
+    ToolCallEnd,
+    ToolCallStart,
+    coalesce,
+)
 from .exits import OK
-from .explain import explained, lines
 from .inputs import read_bytes, read_tools
-from .jsonform import json_text
+from .plain import json_text
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -28,6 +45,9 @@ EPILOG = """examples:
   ollama run gemma3 "..." | xmlcall parse --events
   xmlcall parse reply.txt --explain
 """
+
+_LONGEST: Final = 60  # characters of a piece in a line; a longer one is shown by its two ends
+_REMARKS: Final = (Repaired, CallInReasoning)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +92,8 @@ def execute(options: argparse.Namespace) -> int:
 def _explain(options: argparse.Namespace, text: str, tools: Catalog) -> None:
     parser = Parser(tools, dialect=options.dialect, reasoning_open=options.reasoning_open)
     events = coalesce([*parser.feed(text), *parser.close(options.finish_reason)])
-    pieces = list(explained(text, events))
-    print(json_text(pieces) if options.json else "\n".join(lines(pieces)))
+    pieces = list(_explained(text, events))
+    print(json_text(pieces) if options.json else "\n".join(_piece_lines(pieces)))
 
 
 def _print_events(options: argparse.Namespace, tools: Catalog) -> None:
@@ -97,3 +117,58 @@ def _pieces(path: str) -> Iterator[str]:
 def _print(events: list[Event]) -> None:
     for event in events:
         print(json_text(event, indent=None), flush=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Piece:
+    """A part of a reply.
+
+    Args:
+        kind: `text`, `reasoning`, `markup`, `call`, `value`, `end of call`, `repair` or `lost call`.
+        about: what is known of it: the kind of markup, the tool, the parameter, the code.
+    """
+
+    kind: str
+    about: str
+    text: str
+    span: Span
+
+
+_KINDS: Final[dict[type[Any], tuple[str, Callable[[Any], str]]]] = {
+    TextDelta: ("text", lambda event: ""),
+    ReasoningDelta: ("reasoning", lambda event: ""),
+    Markup: ("markup", lambda event: event.kind),
+    ToolCallStart: ("call", lambda event: f"{event.name}, {event.dialect}"),
+    ToolArgumentDelta: ("value", lambda event: event.parameter or "all arguments"),
+    ToolCallEnd: ("end of call", lambda event: _end(event)),
+    Repaired: ("repair", lambda event: event.code),
+    CallInReasoning: ("lost call", lambda event: f"{event.name}: the reasoning has no end"),
+}
+
+
+def _explained(text: str, events: Iterable[Event]) -> Iterator[_Piece]:
+    """Name each piece of a reply."""
+    for event in events:
+        kind, about = _KINDS[type(event)]
+        piece = "" if isinstance(event, _REMARKS) else text[slice(*event.span)]
+        yield _Piece(kind=kind, about=about(event), text=piece, span=event.span)
+
+
+def _end(event: ToolCallEnd) -> str:
+    codes = [issue.code for issue in event.raw.issues]
+    return ", ".join([event.raw.name, *codes] if codes else [event.raw.name])
+
+
+def _piece_lines(pieces: Iterable[_Piece]) -> Iterator[str]:
+    """Write a line for each piece."""
+    for piece in pieces:
+        start, end = piece.span
+        shown = _shown(piece.text) if piece.text else ""
+        yield f"{start:>6} {end:>6}  {piece.kind:<11}  {piece.about:<28}  {shown}".rstrip()
+
+
+def _shown(text: str) -> str:
+    """Write a text in one line, with what cannot be seen escaped."""
+    half = _LONGEST // 2
+    short = text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
+    return ascii(short) if not short.isprintable() and not short.isascii() else repr(short)

@@ -1,17 +1,23 @@
-"""Text by models, tools and servers, made safe to show: it cannot move the cursor, recolour the screen or hide what follows.
+"""What is printed of texts and values by models, tools and servers: safe for a terminal, readable for people.
 
-There are three ways, and none raises. `plain` is for text of several lines, `PlainStream` for the same text in pieces.
-`visible` is for what a person has to judge (arguments, names, commands): nothing is dropped, and everything unprintable is
-written as an escape.
+A text cannot move the cursor, recolour the screen or hide what follows. There are three ways, and none raises. `plain` is for
+text of several lines, `PlainStream` for the same text in pieces. `visible` is for what a person has to judge (arguments, names,
+commands): nothing is dropped, and everything unprintable is written as an escape. `json_text` writes values as JSON: a dataclass
+is an object with its fields, and with the name of its class under `type`.
 """
 
 import json
+import math
 import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
 
+from ..errors import XmlcallError
 from ..text_forms import INVISIBLE
-from ..types.calls import Tool
+from ..types.calls import MISSING, Tool
 
-__all__ = ["PlainStream", "plain", "shortened", "title_of", "visible"]
+__all__ = ["PlainStream", "json_text", "plain", "shortened", "title_of", "to_json", "visible"]
 
 # ECMA-48: control sequences, control strings that are closed, and the other escapes. A string ends at any control character, so
 # that the search is linear; one that is not closed loses its ESC only.
@@ -23,6 +29,8 @@ _UNFINISHED = re.compile(rf"(?:\r|\x1b[ -/]*|{_SEQUENCE}|{_STRING}\x1b?)\Z")
 # Control characters but tab and line feed, and the marks that reorder what stands around them (Unicode UAX 9).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _HELD = 256  # characters of an unfinished escape that a stream waits for
+# What JSON leaves as it is and a terminal would act on, or UTF-8 cannot hold; it can stand in strings only.
+_UNSAFE = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
@@ -77,3 +85,30 @@ def shortened(text: str, *, lines: int, width: int) -> str:
     kept = [row if len(row) <= width else f"{row[:width]}... ({len(row)} characters)" for row in rows[:lines]]
     more = len(rows) - lines
     return "\n".join(kept + [f"... ({more} more line{'s' if more > 1 else ''})"] * (more > 0))
+
+
+def to_json(value: Any) -> Any:
+    """Turn a reply, an event or a part of one into a JSON value.
+
+    Returns:
+        Objects, lists and plain values; a field that is MISSING is left out, a number that JSON cannot hold becomes its name.
+    """
+    if is_dataclass(value):
+        named = [(part.name, getattr(value, part.name)) for part in fields(value) if part.repr]
+        return {"type": type(value).__name__} | {name: to_json(part) for name, part in named if part is not MISSING}
+    if isinstance(value, Mapping):
+        return {key: to_json(part) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(part) for part in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value
+
+
+def json_text(value: Any, *, indent: int | None = 2) -> str:
+    """Write a value as JSON for people and programs: every script readable, nothing in it that a terminal would act on."""
+    try:
+        text = json.dumps(to_json(value), ensure_ascii=False, indent=indent)
+    except RecursionError as error:
+        raise XmlcallError("a value of the model or a server is nested too deeply to be written as JSON") from error
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from .bench_run import Bar, opened
 from .exits import INTERRUPTED, OK, complain, run_async
-from .jsonform import json_text
 from .options import number
-from .plain import visible
+from .plain import json_text, visible
 
 if TYPE_CHECKING:
     from ..bench.case import Case

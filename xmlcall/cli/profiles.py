@@ -8,8 +8,7 @@ from ..errors import UsageError
 from ..profiles.folder import FoundProfile, folder, listed, named
 from ..profiles.profile import Figure, Rate
 from .exits import OK, complain
-from .jsonform import json_text
-from .plain import visible
+from .plain import json_text, visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 

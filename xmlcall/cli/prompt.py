@@ -10,9 +10,8 @@ from ..prompting.templates import LANGUAGES
 from ..tools.catalog import Catalog
 from .exits import OK, run_async
 from .inputs import read_tools
-from .jsonform import json_text
 from .options import add_dialect_option, add_family_option, add_server_options, dialect_of, family_of
-from .plain import plain
+from .plain import json_text, plain
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 

@@ -7,9 +7,8 @@ from ..prompting.results import result_text
 from ..types.calls import ToolResult
 from ..types.served import Resource, ResourceTemplate
 from .exits import FAILED, OK, complain, run_async
-from .jsonform import json_text
 from .options import add_server_options
-from .plain import plain, shortened, visible
+from .plain import json_text, plain, shortened, visible
 from .servers import chosen_server, open_router
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]

@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..agent.policy_file import load_rules, read_rules
 from ..agent.rules import Rules, allowing
-from ..backends.connect import connect
 from ..turn.attempts import RepairPolicy
 from .exits import OK, complain
 from .listening import serve_app, url_of
-from .notices import model_notices
+from .open_model import connected, model_notices, profile_words, use_profile
 from .options import asking_of
 from .plain import visible
-from .profile_option import profile_words, use_profile
-from .serve_observed import observing
-from .serve_page import page_beside, recording
-from .serve_settings import Serving
+from .serve_observed import observing, page_beside, recording
 from .servers import described, hosts_of, servers_of
 from .waiting import OpeningStatus, error_console
 from .words import speaker
@@ -28,13 +24,14 @@ if TYPE_CHECKING:
     from ..proxy.engine.engine import Engine
     from ..proxy.engine.own_tools import OwnTools
     from ..proxy.http.callers import ServedModels
+    from .serve import Serving
 
 __all__ = ["announce", "serve"]
 
 COLLECT_OBJECTS: Final = 50_000  # that are new before the garbage collector looks; CPython's own number is 700
 
 
-async def serve(options: argparse.Namespace, serving: Serving, listener: socket.socket, ready: Callable[[str], None]) -> int:
+async def serve(options: argparse.Namespace, serving: "Serving", listener: socket.socket, ready: Callable[[str], None]) -> int:
     """Open the models and serve them."""
     from ..proxy.app import app_of
     from ..proxy.engine.own_rounds import RoundsKept
@@ -88,7 +85,7 @@ def _collect_seldom() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _many(serving: Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
+async def _many(serving: "Serving", own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
     """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
     from ..proxy.http.callers import ServedModels
@@ -108,8 +105,7 @@ async def _one(
     from ..proxy.http.callers import serving as served_alone
 
     opening = OpeningStatus(error_console(), speaker("en"))
-    backend = connect(options.model, context_length=options.context, progress=opening.progress)
-    opening.model = backend.model or opening.model
+    backend = connected(options.model, options.context, opening)
     engine = Engine(backend, own, **more, **asking_of(options, "auto"))
     async with contextlib.AsyncExitStack() as stack:
         async with opening:
@@ -124,7 +120,7 @@ async def _one(
         yield served_alone(engine)
 
 
-def _own_tools(options: argparse.Namespace, serving: Serving) -> "OwnTools":
+def _own_tools(options: argparse.Namespace, serving: "Serving") -> "OwnTools":
     from ..proxy.engine.own_tools import OwnTools
 
     if not options.mcp:
@@ -135,7 +131,7 @@ def _own_tools(options: argparse.Namespace, serving: Serving) -> "OwnTools":
     return OwnTools(hosts_of(servers, options), _rules(options, serving), lang=options.lang)
 
 
-def _rules(options: argparse.Namespace, serving: Serving) -> Rules:
+def _rules(options: argparse.Namespace, serving: "Serving") -> Rules:
     """Return the rules of files and options."""
     loaded = load_rules(options.policy)
     if (path := loaded.passed_over) and path != serving.config:

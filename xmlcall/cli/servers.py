@@ -1,25 +1,62 @@
-"""The MCP servers of a command: those of `--mcp`, else the built-in demo server."""
+"""The MCP servers of a command: those of `--mcp`, else the built-in demo server.
+
+`--mcp` takes a configuration file, a URL, a Python script or a command line. Typing a command there allows its start, as in a
+shell. No shell reads it, so nothing in it is expanded. The person is asked about calls of its tools as with any other server.
+
+Signing in to a server over HTTP: the whole address is shown, and opened only once the person agrees. A session asks before it
+opens its servers, and later only while a call waits for it: a question must not come up under a line that is being typed.
+"""
 
 import argparse
+import asyncio
+import re
 import shlex
+import shutil
 import sys
+import webbrowser
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path, PurePath
 from typing import Literal
+from urllib.parse import urlsplit
 
-from ..errors import UsageError
+from ..errors import ToolHostError, UsageError
 from ..hosts.base import Host, Served
+from ..hosts.config import load_servers
+from ..hosts.config_file import SUFFIXES
 from ..hosts.mcp.requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
-from ..hosts.server import ServerConfig, StdioServer
+from ..hosts.server import HttpServer, ServerConfig, StdioServer
 from .exits import complain
-from .mcp_option import servers_given
+from .lines import LineReader, is_interactive
 from .plain import visible
-from .sign_in import sign_in_where_wanted
 
-__all__ = ["chosen_server", "described", "hosts_of", "open_router", "servers_of"]
+__all__ = [
+    "ask_to_sign_in",
+    "chosen_server",
+    "described",
+    "hosts_of",
+    "open_router",
+    "servers_given",
+    "servers_of",
+    "sign_in",
+    "sign_in_where_wanted",
+]
 
 _CONNECT_SECONDS = 30.0
+_FORMS = 'a "mcpServers" JSON file, a URL, a Python script or a command line in quotes'
+# Words before the one that tells which server it is.
+_STARTERS = frozenset(
+    {"python", "python3", "node", "npx", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
+    | {"run", "exec", "sh", "bash", "env"}
+)
+_SUFFIXES = frozenset({".py", ".js", ".mjs", ".ts", ".sh"})
+_UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
+_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+_SIGN_IN_SECONDS = 600.0  # with the time that the person takes
+_OPEN, _BY_HAND, _STOP = ("y", "yes", "是"), ("",), ("n", "no", "否")
 
 
 def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
@@ -69,3 +106,153 @@ def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: s
         return servers[name]
     known = ", ".join(map(visible, servers)) or "none"
     raise UsageError(f"expected --server with the name of a server that has {kind}: {known}")
+
+
+def servers_given(arguments: Iterable[str]) -> tuple[ServerConfig, ...]:
+    """Return the servers that the arguments of `--mcp` mean, in their order.
+
+    Raises:
+        UsageError: one of them means no server, or a file cannot be used.
+    """
+    groups = [_read(argument) for argument in arguments]
+    taken = {server.name for servers, is_named in groups if is_named for server in servers}
+    found: list[ServerConfig] = []
+    for servers, is_named in groups:
+        found += servers if is_named else [_under_free_name(server, taken) for server in servers]
+    return tuple(found)
+
+
+def _read(argument: str) -> tuple[list[ServerConfig], bool]:
+    """Return the servers of one argument, and whether a file gives them their names."""
+    if re.match("https?://", argument):
+        return [_at_url(argument)], False
+    if _is_configuration(argument):
+        servers = list(load_servers(argument, tell=_tell).values())
+        if not servers:
+            raise UsageError(f"{argument}: expected at least one server that is not disabled, got none")
+        return servers, True
+    return [_of_command(argument)], False
+
+
+@cache
+def _tell(note: str) -> None:
+    """Say once what of a file is not used, however often it is read."""
+    complain(note)
+
+
+def _is_configuration(argument: str) -> bool:
+    """Tell a file from a command line that ends in the name of one."""
+    path = Path(argument)
+    if argument.lower().endswith(SUFFIXES):
+        return path.is_file() or " " not in argument or shutil.which(argument.split()[0]) is None
+    try:
+        with path.open("rb") as file:
+            return path.is_file() and file.read(1000).removeprefix(b"\xef\xbb\xbf").lstrip()[:1] in (b"{", b"/")
+    except (OSError, ValueError):  # ValueError: a NUL in the name
+        return False
+
+
+def _at_url(url: str) -> HttpServer:
+    try:
+        host = urlsplit(url).hostname if not _CONTROL.search(url) else None
+    except ValueError:
+        host = None
+    if not host:
+        raise UsageError("--mcp: expected a URL that starts with http:// or https:// and names a host, without white space")
+    return HttpServer(name=_spelled(host), url=url)
+
+
+def _of_command(argument: str) -> StdioServer:
+    words = [argument] if Path(argument).is_file() else _words(argument)
+    if words and words[0].endswith(".py") and Path(words[0]).is_file():
+        words = [sys.executable, *words]
+    if not words or shutil.which(words[0]) is None:
+        got = f"{words[0][:80]!r} is {_what(words[0])}" if words else "got an empty text"
+        raise UsageError(f"--mcp: expected {_FORMS}; {got}: check the spelling, or install it")
+    return StdioServer(name=_name_of(words), command=words[0], args=tuple(words[1:]))
+
+
+def _what(word: str) -> str:
+    if Path(word).is_file():
+        return f"a file that cannot be run, and no configuration, which ends in {', '.join(SUFFIXES)}"
+    return "neither a file nor a program that is found"
+
+
+def _words(argument: str) -> list[str]:
+    try:
+        return shlex.split(argument)
+    except ValueError as error:
+        raise UsageError(f"--mcp: expected {_FORMS}; cannot split {argument[:80]!r} into words: {error}") from error
+
+
+def _name_of(words: list[str]) -> str:
+    """Name a server after its script or program: the first word that is no starter and no option."""
+    names = [PurePath(word).name for word in words if not word.startswith("-")]
+    tells = [name for name in names if name not in _STARTERS and name != PurePath(sys.executable).name]
+    name = PurePath((tells or names)[0].partition("@")[0])
+    return _spelled(name.stem if name.suffix in _SUFFIXES else name.name)
+
+
+def _spelled(name: str) -> str:
+    return _UNSPELLABLE.sub("-", name).strip("-") or "server"
+
+
+def _under_free_name(server: ServerConfig, taken: set[str]) -> ServerConfig:
+    name, number = server.name, 2
+    while name in taken:
+        name, number = f"{server.name}-{number}", number + 1
+    taken.add(name)
+    return replace(server, name=name)
+
+
+async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
+    """Let the person sign in to those servers that want it; does nothing without a terminal."""
+    over_http = [server for server in servers if isinstance(server, HttpServer)]
+    if not over_http or not is_interactive():
+        return
+    from ..hosts.mcp.oauth import wants_sign_in  # half a second of imports
+
+    wanted = await asyncio.gather(*(wants_sign_in(server) for server in over_http))
+    for server in (server for server, wants in zip(over_http, wanted, strict=True) if wants):
+        try:
+            await sign_in(server)
+        except ToolHostError as error:
+            complain(str(error))  # the session goes on with the other servers
+
+
+async def sign_in(server: HttpServer) -> bool:
+    """Sign in to a server; gives whether a person was asked."""
+    if not is_interactive():
+        raise UsageError("signing in needs a terminal: a person has to agree")
+    from ..hosts.mcp.host import McpHost
+    from ..hosts.mcp.oauth import SignIn
+
+    asked: list[str] = []
+
+    async def ask(name: str, url: str) -> bool:
+        asked.append(name)
+        return await ask_to_sign_in(name, url)
+
+    async with McpHost(
+        replace(server, timeout=_SIGN_IN_SECONDS), sign_in=SignIn(ask=ask), connect_timeout=_SIGN_IN_SECONDS
+    ) as host:
+        await host.tools()
+    return bool(asked)
+
+
+async def ask_to_sign_in(name: str, url: str) -> bool:
+    """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine."""
+    print(f"\n{visible(name)} wants you to sign in, at this address:\n\n  {visible(url)}\n", file=sys.stderr)
+    lines = LineReader(sys.stdin.fileno())
+    for _ in range(5):
+        print("Open it in your browser? [y]es / [n]o, stop / Enter: I open it myself: ", end="", file=sys.stderr, flush=True)
+        answer = await lines.line()
+        word = None if answer is None else answer.strip().lower()
+        if word in _OPEN and not await asyncio.to_thread(webbrowser.open, url):
+            print("No browser was found; open the address yourself.", file=sys.stderr)
+        if word in _OPEN or word in _BY_HAND:
+            print("Waiting until you have signed in there ...", file=sys.stderr)
+            return True
+        if word is None or word in _STOP:
+            return False
+    return False

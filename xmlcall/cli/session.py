@@ -1,12 +1,18 @@
-"""What `run` and `chat` share: from options to an open loop with its display."""
+"""What `run` and `chat` share: from options to an open loop with its display, what is kept of it, and going on with that.
+
+A conversation is gone on with also where its program was killed. Of a call that had started it is not known whether it ran,
+unless its server runs it as a task: then the server is asked. Ctrl-C while it is waited for ends the program, and the next one
+asks again.
+"""
 
 import argparse
 import copy
 import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Final
 
 from ..agent.asking_person import Asker, asking_person, asking_person_of_repeats
 from ..agent.audited import Audit
@@ -14,32 +20,46 @@ from ..agent.loop import ToolLoop
 from ..agent.policy_file import load_rules
 from ..agent.rules import Rule, Rules
 from ..backends.base import Backend
-from ..backends.connect import connect
+from ..errors import UsageError
 from ..hosts.base import Host
 from ..prompting.grades import ToolPrompt
+from ..prompting.results import result_text
+from ..records.audit import AuditFile
+from ..records.folder import audit_path, store_path
+from ..records.store import Store
 from ..turn.attempts import RepairPolicy
-from ..turn.events import Answer
-from ..turns.keeping import Keeper, keep_question
+from ..turn.events import Answer, CallFinished
+from ..turns.conversation import keep_question
+from ..turns.keeping import Keeper
+from ..turns.resuming import TaskMoment, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog
 from .display import Display
 from .inputs import checked_text
-from .keeping import chosen, kept
-from .lines import is_interactive
-from .notices import model_notices
+from .lines import LineReader, is_interactive
+from .open_model import connected, model_notices, profile_json, profile_words, use_profile
 from .options import asking_of
-from .plain import visible
-from .profile_option import profile_json, profile_words, use_profile
+from .plain import shortened, visible
 from .requests import features_of
-from .servers import described, hosts_of, servers_of
-from .sign_in import sign_in_where_wanted
+from .servers import described, hosts_of, servers_of, sign_in_where_wanted
 from .waiting import OpeningStatus
 from .words import Say
 
-__all__ = ["Session", "loop_of", "open_session", "opening_messages", "stop_message"]
+__all__ = [
+    "Session",
+    "add_record_options",
+    "loop_of",
+    "open_session",
+    "opening_messages",
+    "stop_message",
+    "taken_up",
+]
 
 _DEMO_ONLY = ("demo.*",)
+_TEXT_OF = ("invalid_calls", "tool_errors", "invented_results", "own_words", "repetition", "repeated_call", "length")
+_CHOICES: Final = 10  # conversations to choose from
+_WIDTH: Final = 200  # characters that are shown of a result of a task
 
 
 class Session:
@@ -79,8 +99,7 @@ class Session:
     async def change_model(self, name: str) -> None:
         """Go on with another model; if it does not open, the one before stays."""
         opening = OpeningStatus(self.display.console, self.display.say)
-        backend = connect(name, context_length=self._given.context, progress=opening.progress)
-        opening.model = backend.model or opening.model
+        backend = connected(name, self._given.context, opening)
         async with opening:
             await self.loop.change_model(backend)
         self.ask_by_profile()
@@ -115,8 +134,8 @@ async def open_session(
     opening = OpeningStatus(display.console, display.say)
     await sign_in_where_wanted(servers_of(options))
     async with AsyncExitStack() as stack:
-        keeper = stack.enter_context(kept(options))
-        await chosen(keeper, options, display)
+        keeper = stack.enter_context(_kept(options))
+        await _take_chosen(keeper, options, display)
         loop = _loop(options, display, opening, keeper)
         async with opening:
             await stack.enter_async_context(loop)
@@ -129,8 +148,7 @@ async def open_session(
 
 def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus, keeper: Keeper) -> ToolLoop:
     servers = servers_of(options)
-    backend = connect(options.model, context_length=options.context, progress=opening.progress)
-    opening.model = backend.model or opening.model
+    backend = connected(options.model, options.context, opening)
     if options.verbose or (is_interactive() and options.mcp):
         for server in servers:
             display.line("", described(server), style="dim")
@@ -190,9 +208,6 @@ def opening_messages(options: argparse.Namespace) -> list[Message]:
     return [Message(role="system", content=checked_text(options.system, "a system message"))]
 
 
-_TEXT_OF = ("invalid_calls", "tool_errors", "invented_results", "own_words", "repetition", "repeated_call", "length")
-
-
 def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
     """Say why a run did not end in a whole answer, and what to do; empty if it did."""
     if answer.stop_reason == "end":
@@ -202,3 +217,82 @@ def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
     if answer.stop_reason == "max_turns":
         return say("max_turns", count=max_turns)
     return say("ended_early", reason=repr(answer.stop_reason))
+
+
+def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False) -> None:
+    """Declare what is kept, and with what a conversation goes on."""
+    records = parser.add_argument_group("records")
+    which = records.add_mutually_exclusive_group()
+    which.add_argument(
+        "--no-record", action="store_true", help="keep nothing of the conversation and its calls (see `xmlcall log`)"
+    )
+    if resumes:
+        which.add_argument(
+            "--resume",
+            nargs="?",
+            const="",
+            metavar="ID",
+            help="go on with a conversation of `xmlcall log list`; without ID choose one (without a terminal: the newest)",
+        )
+        which.add_argument("--continue", dest="continues", action="store_true", help="go on with the newest conversation")
+    records.add_argument(
+        "--audit",
+        metavar="FILE",
+        help="append a line for each call, before it runs and after, to this file (default: audit.jsonl in the folder of "
+        "records; --no-record has none)",
+    )
+
+
+@contextmanager
+def _kept(options: argparse.Namespace) -> Iterator[Keeper]:
+    """Open what a command keeps."""
+    with ExitStack() as stack:
+        store = None if options.no_record else stack.enter_context(Store(store_path()))
+        path = options.audit or (None if options.no_record else audit_path())
+        yield Keeper(store, AuditFile(path) if path else None)
+
+
+async def _take_chosen(keeper: Keeper, options: argparse.Namespace, display: Display) -> None:
+    """Take the conversation that is to be gone on with, if one is; the person is asked where they named none."""
+    asked_for = getattr(options, "resume", None)
+    if keeper.store is None or (asked_for is None and not getattr(options, "continues", False)):
+        return
+    if options.system is not None:
+        raise UsageError("--system begins a new conversation: it does not go with --resume and --continue")
+    if asked_for:
+        keeper.resume(keeper.store.find(asked_for).id)
+        return
+    found = keeper.store.listed(_CHOICES)
+    if not found:
+        raise UsageError("there is no conversation to go on with yet")
+    place = 1
+    if asked_for is not None and is_interactive() and len(found) > 1:
+        for number, each in enumerate(found, start=1):
+            display.line("", visible(f"{number:2}  {each.changed[:16].replace('T', ' ')}  {each.title}"))
+        display.ask(display.say("choose", count=len(found)))
+        typed = ((await LineReader().line()) or "").strip()
+        if typed and not (typed.isdecimal() and len(typed) < 9 and 1 <= int(typed) <= len(found)):
+            raise UsageError(f"expected a number from 1 to {len(found)}, got {typed[:80]!r}")
+        place = int(typed or 1)
+    keeper.resume(found[place - 1].id)
+
+
+async def taken_up(session: Session, start: list[Message]) -> list[Message]:
+    """Return the messages that a chat begins with, and tell the person what is known of a turn that was cut off."""
+    keeper, display = session.keeper, session.display
+    if keeper.store is None or not keeper.is_resumed:
+        return list(start)
+    found = keeper.store.find(keeper.id)
+    display.notice(display.say("resumed", id=found.id, count=found.messages, title=visible(found.title)))
+
+    def on_task(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
+        told = what if isinstance(what, str) else what.failure or result_text(what.result)
+        text = shortened(told, lines=1, width=_WIDTH)
+        display.notice(display.say(moment, target=visible(target), why=text, text=text))
+
+    messages, cut = await recovered(keeper, keeper.store, session.loop, on_task)
+    for target in cut.unknown if cut else ():
+        display.notice(display.say("unknown_run", target=visible(target)))
+    if cut and (cut.reply is None or cut.calls):
+        display.notice(display.say("cut_off"))
+    return messages

@@ -9,9 +9,8 @@ from ..hosts.router import Router
 from ..tools.outline import ShownParameter, parameters_of
 from ..types.calls import Tool
 from .exits import FAILED, OK, run_async
-from .jsonform import json_text
 from .options import add_server_options
-from .plain import plain, shortened, title_of, visible
+from .plain import json_text, plain, shortened, title_of, visible
 from .servers import open_router
 from .words import Say
 

@@ -1,20 +1,33 @@
-"""`--profile`: the settings of a model's profile, where the person has not asked for others.
+"""The model of a command, once it is open: by which profile it is asked, and what a person should know of it.
 
 Whether a model has a profile is known only once it is open. So a command checks the person's own options first, opens the
 model, and then fills in what was not given (`use_profile`).
 """
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING
 
+from ..backends.base import Backend
 from .exits import complain
 from .options import call_threshold_of, dialect_of, family_of
+from .plain import visible
+from .words import Say
 
 if TYPE_CHECKING:
     from ..profiles.folder import FoundProfile
+    from .waiting import OpeningStatus
 
-__all__ = ["profile_json", "profile_of", "profile_words", "use_profile"]
+__all__ = ["connected", "model_notices", "profile_json", "profile_of", "profile_words", "use_profile"]
+
+
+def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backend:
+    """Return the backend of `--model` and `--context`, not yet open; `opening` shows what it does until it is."""
+    from ..backends.connect import connect
+
+    backend = connect(name, context_length=context, progress=opening.progress)
+    opening.model = backend.model or opening.model
+    return backend
 
 
 def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
@@ -66,3 +79,11 @@ def profile_json(options: argparse.Namespace, found: "FoundProfile | None") -> d
     if found is None:
         return None
     return {"name": found.name, "source": found.source, "settings": profile_words(options, found).partition(": ")[2]}
+
+
+def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:
+    """Yield what is likely to go wrong with a model, and what to do about it."""
+    if backend.capabilities.chat_template is False:
+        yield say("no_template", model=visible(backend.model))
+    if mode == "native" and backend.capabilities.native_tools is False:
+        yield say("no_native")
