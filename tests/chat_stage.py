@@ -23,12 +23,9 @@ from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of
-from xmlcall.ui.approvals import PageAsker
-from xmlcall.ui.chat import ChatRoom
-from xmlcall.ui.chat_routes import routes
+from xmlcall.ui.chat import ChatRoom, routes
 from xmlcall.ui.chat_turn import PageAudit, SharedBackend
-from xmlcall.ui.news import News
-from xmlcall.ui.open_questions import OpenQuestions
+from xmlcall.ui.questions import News, OpenQuestions, PageAsker
 
 __all__ = ["SECONDS", "Stage", "call", "staged"]
 

@@ -15,9 +15,8 @@ from servers.fake_openai import Step, reply
 from xmlcall.backends.fingerprint import of_name
 from xmlcall.cli.open_model import profile_json, profile_of, profile_words, use_profile
 from xmlcall.errors import UsageError
-from xmlcall.profiles.folder import file_of
+from xmlcall.profiles.folder import file_of, write_profile
 from xmlcall.profiles.profile import Profile
-from xmlcall.profiles.toml_file import write_profile
 
 MINE = of_name("tiny")  # what the fake server's model is known by
 

@@ -14,7 +14,7 @@ from xmlcall.errors import BackendUnavailable
 from xmlcall.hosts.base import OnProgress
 from xmlcall.hosts.mcp.requests import FormRequest, SampleRequest, UrlRequest
 from xmlcall.types.calls import Message, ToolResult
-from xmlcall.ui.server_requests import PageElicitation, PageSampling
+from xmlcall.ui.questions import PageElicitation, PageSampling
 
 FREE = Rules(rules=(Rule(effect="allow", tools=("*",), repaired=True, may_flow=True),))
 SCHEMA = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 1}}, "required": ["age"]}

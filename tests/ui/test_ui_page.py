@@ -22,11 +22,10 @@ from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta
 from xmlcall.ui import app as ui_app
-from xmlcall.ui.access import _POLICY
+from xmlcall.ui.access import _POLICY, CODE_SECONDS, SESSION_SECONDS, Entry, kept_secret
+from xmlcall.ui.answers import change, merged, turn_events
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import UiPage, app_of_page, page_of
-from xmlcall.ui.entry import CODE_SECONDS, SESSION_SECONDS, Entry, kept_secret
-from xmlcall.ui.streams import change, merged, turn_events
 
 URL = "http://127.0.0.1:8486"
 STATIC = Path(ui_app.__file__).parent / "static"

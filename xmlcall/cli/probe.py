@@ -97,8 +97,7 @@ def _folder(backend: Any) -> Path:
 def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> None:
     """Print what was found and write the profile."""
     from ..bench.probe_report import found_json, sentences
-    from ..profiles.folder import file_of
-    from ..profiles.toml_file import write_profile
+    from ..profiles.folder import file_of, write_profile
 
     profile = finding.profile(backend.model, backend.capabilities.fingerprints, cases)
     file = file_of(backend.model)

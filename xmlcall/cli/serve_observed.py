@@ -168,8 +168,8 @@ def _lines_in(folder: Path) -> "LineThread":
 def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRoute"]:
     """Return the routes of the page, and tell the person its address."""
     from ..records.folder import private_folder
+    from ..ui.access import kept_secret
     from ..ui.app import page_routes
-    from ..ui.entry import kept_secret
 
     assert engine.recorder is not None
     page = page_routes(recorder=engine.recorder, guard=guard, engine=engine, url=url, secret=kept_secret(private_folder()))

@@ -29,8 +29,7 @@ from ..records.folder import audit_path, store_path
 from ..records.store import Store
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished
-from ..turns.conversation import keep_question
-from ..turns.keeping import Keeper
+from ..turns.keeping import Keeper, keep_question
 from ..turns.resuming import TaskMoment, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker

@@ -5,30 +5,184 @@ have one interface under two names, so one class serves both: it answers in the 
 
 The proxy runs in the event loop of an async client. For a sync client it runs in a thread with an event loop of its own, which
 begins with the first request and ends with the client, or with the program if nobody closes the client.
+
+The proxy is opened by its first request. Opening has no time limit: a model may have to be fetched first, and no client's time
+limit was meant for that. If a model does not open, the caller gets an error with a status in its own wire format: the SDKs show
+the message of such an error, and hide the message of a failed connection. The next request tries again.
 """
 
+import asyncio
 import contextlib
+import functools
+import threading
 import weakref
-from collections.abc import AsyncIterator, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import httpx2
+from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from ..backends.base import Backend
-from .asgi import AppError, AppResponse
-from .background import Background
-from .service import Service
+from ..errors import UsageError, XmlcallError
+from ..proxy import create_app
+from ..proxy.http import exchange as answering
+from ..proxy.http.routes import format_of
+from .asgi import AppError, AppResponse, Headers, Lifespan
 
 if TYPE_CHECKING:
-    from starlette.types import Scope
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["AsyncTransport", "Transport", "async_httpx2_client", "async_httpx_client", "httpx2_client", "httpx_client"]
+__all__ = [
+    "AsyncTransport",
+    "Transport",
+    "async_httpx2_client",
+    "async_httpx_client",
+    "httpx2_client",
+    "httpx_client",
+]
 
 ADDRESS = "http://xmlcall"
 """Of requests that name none; any other one leads here, too."""
 
 Request = httpx.Request | httpx2.Request
+T = TypeVar("T")
+
+
+class _Service:
+    """A model's proxy, in the event loop of the requests. When that loop has ended, a request in another one opens it anew.
+
+    Args:
+        model: as for `create_app`.
+        hosts: as for `create_app`.
+        options: further arguments of `create_app`.
+
+    Raises:
+        UsageError: no such form of model, or two hosts have one name.
+    """
+
+    def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
+        arguments = {"allowed_hosts": ("*",), **options, "hosts": tuple(hosts)}
+        self._make: Callable[[], ASGIApp] = functools.partial(create_app, model, **arguments)
+        self._make()  # so that what is wrong with the arguments is told now
+        self._lifespan: Lifespan | None = None
+        self._exchanges: set[AppResponse] = set()
+
+    async def ask(self, scope: "Scope", body: bytes, seconds: float | None) -> tuple[AppResponse, int, Headers]:
+        """Make a request; return the answer with its status and headers. The caller ends it with `leave`.
+
+        Args:
+            scope: the request's head, as ASGI has it.
+            body: the request's.
+            seconds: to wait for the answer's beginning once the model is open; None for no limit.
+
+        Raises:
+            UsageError: another event loop that still runs has opened the model.
+            TimeoutError: nothing came.
+            AppError: the proxy failed.
+        """
+        exchange = AppResponse(await self._opened(), scope, body)
+        self._exchanges.add(exchange)
+        try:
+            return exchange, *await exchange.begin(seconds)
+        except BaseException:
+            await self.leave(exchange)
+            raise
+
+    async def leave(self, exchange: AppResponse) -> None:
+        """End an answer, read or not; what is not yet generated will not be.
+
+        Args:
+            exchange: from `ask`.
+        """
+        self._exchanges.discard(exchange)
+        await exchange.aclose()
+
+    async def aclose(self) -> None:
+        """End all answers and close the model. Later requests open it again."""
+        for exchange in list(self._exchanges):
+            await self.leave(exchange)
+        lifespan, self._lifespan = self._lifespan, None
+        if lifespan is not None:
+            await lifespan.aclose()
+
+    async def _opened(self) -> "ASGIApp":
+        lifespan = self._current()
+        try:
+            await lifespan.opened()
+        except XmlcallError as error:
+            return _refusing(error)
+        except Exception as error:
+            raise AppError(f"the model was not opened: {error}") from error
+        return lifespan.app
+
+    def _current(self) -> Lifespan:
+        if self._lifespan is None or self._lifespan.is_over:
+            self._lifespan = Lifespan(self._make())
+        elif self._lifespan.loop is not asyncio.get_running_loop():
+            raise UsageError(
+                "the model is open in another event loop: use one async client for each, or the sync client in threads"
+            )
+        return self._lifespan
+
+
+def _refusing(error: XmlcallError) -> "ASGIApp":
+    """Make an app whose every answer is this error."""
+
+    async def app(scope: "Scope", receive: "Receive", send: "Send") -> None:
+        await answering.Exchange(receive, send, format_of(scope["path"])).fail(answering.api_error(error))
+
+    return app
+
+
+class _Background:
+    """An event loop in a thread, from `start` to `close`; it may be started again, and does not keep the program alive."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._portal: BlockingPortal | None = None
+        self._stack = ExitStack()
+
+    def start(self) -> None:
+        """Begin, if it does not run."""
+        with self._lock:
+            if self._portal is None:
+                self._portal = self._stack.enter_context(start_blocking_portal(name="xmlcall"))
+
+    def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
+        """Run a coroutine function there and wait for what it returns; an interrupted wait cancels it.
+
+        Args:
+            function: to run.
+            arguments: of it.
+
+        Raises:
+            AppError: the loop does not run.
+        """
+        with self._lock:
+            if self._portal is None:
+                raise AppError("the transport was closed")
+            future = self._portal.start_task_soon(function, *arguments)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self, last: Callable[[], Awaitable[None]]) -> None:
+        """Run a last coroutine function, then end; do nothing if it does not run.
+
+        Args:
+            last: to run.
+        """
+        with self._lock:
+            if self._portal is None:
+                return
+            portal, self._portal = self._portal, None
+            stack = self._stack.pop_all()
+        with stack:
+            portal.call(last)
 
 
 class Transport(httpx.BaseTransport, httpx2.BaseTransport):
@@ -44,7 +198,7 @@ class Transport(httpx.BaseTransport, httpx2.BaseTransport):
     """
 
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
-        self._service, self._background = Service(model, hosts, **options), Background()
+        self._service, self._background = _Service(model, hosts, **options), _Background()
         weakref.finalize(self, _end, self._background, self._service)
 
     def handle_request(self, request: Request) -> Any:
@@ -81,7 +235,7 @@ class AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
     """
 
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
-        self._service = Service(model, hosts, **options)
+        self._service = _Service(model, hosts, **options)
 
     async def handle_async_request(self, request: Request) -> Any:
         """Answer a request (see httpx's `AsyncBaseTransport`)."""
@@ -197,7 +351,7 @@ class _AsyncStream(httpx.AsyncByteStream, httpx2.AsyncByteStream):
         await self._transport._leave(self._exchange)
 
 
-def _end(background: Background, service: Service) -> None:
+def _end(background: _Background, service: _Service) -> None:
     """Close a forgotten transport, at the end of the program at the latest; a failure has nobody to be reported to."""
     with contextlib.suppress(Exception):
         background.close(service.aclose)

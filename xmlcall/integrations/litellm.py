@@ -33,8 +33,7 @@ from litellm.types.utils import Message, ModelResponse, ModelResponseStream  # t
 from ..errors import UsageError
 from ..proxy.formats.contract import ApiError, Asked, ResponseEvent, whole_response
 from ..proxy.formats.openai_chat import CHAT
-from .chat_choices import ChoiceWriter
-from .tools_as_text import PromptSettings, Rewriter, Rewritten, StreamedReply
+from .tools_as_text import ChoiceWriter, PromptSettings, Rewriter, Rewritten, StreamedReply
 
 __all__ = ["ToolsAsText", "handler", "handler_for_all"]
 

@@ -33,7 +33,7 @@ from ..proxy.formats.contract import Asked, ResponseEnded, whole_response
 from ..proxy.formats.openai_chat import CHAT, usage_dict
 from ..proxy.formats.tolerance import mended
 from ..proxy.http.exchange import api_error
-from .chat_choices import ChoiceWriter
+from .tools_as_text import ChoiceWriter
 
 __all__ = ["EngineProvider", "handler"]
 

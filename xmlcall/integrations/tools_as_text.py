@@ -12,8 +12,12 @@ model what is wrong with a call, nor that it had to call a tool. So what becomes
 | no call, although one was asked for | its text |
 
 The log tells each of these, in words of ours and names of tools alone.
+
+A streamed reply is given as lists of choices (`ChoiceWriter`), for gateways that have objects of their own for chunks. The
+proxy's own writer of chunks says what is in them, so that a gateway's stream and ours say the same.
 """
 
+import json
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,7 +59,7 @@ from ..types.completion import CompletionRequest, Usage
 from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd
 from ..wire.openai import message_dict
 
-__all__ = ["PromptSettings", "Rewriter", "Rewritten", "StreamedReply"]
+__all__ = ["ChoiceWriter", "PromptSettings", "Rewriter", "Rewritten", "StreamedReply"]
 
 log = logging.getLogger("xmlcall.integrations")
 
@@ -66,6 +70,8 @@ _NO_ANSWER: Final[Mapping[str, str]] = {
     "invented_results": "no answer: the model wrote results that no tool gave",
     "own_words": "no answer: the model only repeated its instructions",
 }
+_TYPES: Final[Mapping[Any, type]] = {"dialect": str, "lang": str, "family": str, "reminder": bool}
+Choices = list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +105,6 @@ class PromptSettings:
             raise UsageError(f"xmlcall: expected true, false or a table of {known}, got {given!r:.200}")
         words = {name: value for name, value in table.items() if name != "reminder"}
         return cls(format=PromptFormat(**words), reminder=table.get("reminder", True))
-
-
-_TYPES: Final[Mapping[Any, type]] = {"dialect": str, "lang": str, "family": str, "reminder": bool}
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -329,3 +332,32 @@ class StreamedReply:
             case CallClosed(call=call):
                 return replace(piece, call=replace(call, name=self._names.get(call.name, call.name)))
         return piece
+
+
+class ChoiceWriter:
+    """Writes one streamed answer.
+
+    Args:
+        asked: the request.
+    """
+
+    def __init__(self, asked: Asked) -> None:
+        self._writer = CHAT.writer(asked)
+
+    def begin(self) -> Choices:
+        """Return the choices of the first chunk."""
+        return _choices(self._writer.begin())
+
+    def write(self, event: ResponseEvent) -> Choices:
+        """Return the choices of an event's chunk; none if it is not shown.
+
+        Args:
+            event: of the answer; of its end this is the chunk with the reason.
+        """
+        return _choices(self._writer.write(event))
+
+
+def _choices(written: bytes) -> Choices:
+    line = written.partition(b"\n\n")[0]
+    choices: Choices = json.loads(line.removeprefix(b"data: "))["choices"] if line else []
+    return choices

@@ -1,15 +1,37 @@
-"""Answers as JSON that every browser reads: ASCII, so that half characters pass, and no number that JSON does not know."""
+"""What a page is answered: JSON, and server-sent events (WHATWG HTML, section 9.2) while it is open.
 
+JSON is such that every browser reads it: ASCII, so that half characters pass, and no number that JSON does not know.
+
+A stream waits for several sources at once and sends what comes, a comment where nothing does for a while. Sources coalesce by
+themselves (`Recorder.watch`), and a send waits until the reader has taken what was sent before, so that a page that reads slowly
+costs no memory and misses only what was overtaken.
+
+Of a turn that somebody looks at, the whole record is sent once and where its form changes; while a reply is written, what came to
+it. So the cost of a long reply is its length, and not its length at each step.
+"""
+
+import asyncio
 import json
 import math
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Any, Final
 
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
-__all__ = ["json_answer", "json_text"]
+from ..turns.model import ReplyRecord, SpanRecord, TurnRecord, record_to_json, turn_to_json
+from ..turns.recorder import Recorder
+
+__all__ = ["Told", "change", "event_stream", "json_answer", "merged", "turn_events"]
+
+PING_SECONDS: Final = 15.0
+_RETRY: Final = "retry: 1000\n\n"
+Told = tuple[str, Any]
+"""Name of an event, and its data as JSON."""
 
 
-def json_text(data: Any) -> str:
+def _json_text(data: Any) -> str:
     """Write a value as JSON; what is infinite or no number is written as a string."""
     try:
         return json.dumps(data, allow_nan=False)
@@ -19,7 +41,7 @@ def json_text(data: Any) -> str:
 
 def json_answer(data: Any, status: int = 200) -> Response:
     """Answer with a value as JSON."""
-    return Response(json_text(data), status, media_type="application/json")
+    return Response(_json_text(data), status, media_type="application/json")
 
 
 def _finite(data: Any) -> Any:
@@ -28,3 +50,120 @@ def _finite(data: Any) -> Any:
     if isinstance(data, dict):
         return {name: _finite(value) for name, value in data.items()}
     return [_finite(value) for value in data] if isinstance(data, list | tuple) else data
+
+
+def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
+    """Answer with events as they come."""
+
+    async def written() -> AsyncGenerator[str]:
+        yield _RETRY
+        async with aclosing(events):
+            async for told in events:
+                yield f"event: {told[0]}\ndata: {_json_text(told[1])}\n\n" if told else ": still here\n\n"
+
+    return StreamingResponse(written(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> AsyncGenerator[Told | None]:
+    """Wait for several sources at once, until the first one ends.
+
+    Args:
+        sources: of events; all are closed in the end, if they can be.
+        every: seconds without an event after which there is a sign of life.
+    """
+
+    async def following(source: AsyncIterator[Told]) -> Told:
+        return await anext(source)
+
+    waiting = {asyncio.create_task(following(source)): source for source in sources}
+    try:
+        while True:
+            done, _ = await asyncio.wait(waiting, timeout=every, return_when=asyncio.FIRST_COMPLETED)
+            if not done:
+                yield None
+            for task in done:
+                source = waiting.pop(task)
+                if isinstance(task.exception(), StopAsyncIteration):
+                    return
+                yield task.result()
+                waiting[asyncio.create_task(following(source))] = source
+    finally:
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for source in sources:
+            if (close := getattr(source, "aclose", None)) is not None:
+                await _closed(close)
+
+
+async def _closed(close: Callable[[], Awaitable[None]]) -> None:
+    await close()
+
+
+async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
+    """Follow one turn until it is over.
+
+    Yields:
+        `turn` with all of it, `delta` with what came to a reply, `end`.
+    """
+    watched = recorder.watch()
+    first = asyncio.ensure_future(anext(watched))
+    before: TurnRecord | None = None
+    try:
+        await asyncio.sleep(0)  # that begins to watch now, before the first look: a change between the two would be missed
+        while (builder := recorder.find(id)) is not None:
+            is_over = builder.is_over  # before the record: while it is sent on, the turn may end
+            now = builder.record()
+            if told := change(before, now):
+                yield told
+            before = now
+            if is_over:
+                break
+            while id not in await first:
+                first = asyncio.ensure_future(anext(watched))
+            first = asyncio.ensure_future(anext(watched))
+    except StopAsyncIteration:
+        return  # the recorder was closed: the page comes again
+    finally:
+        first.cancel()
+        await asyncio.gather(first, return_exceptions=True)
+        await watched.aclose()
+    yield "end", {"id": id}
+
+
+def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
+    """Say what is new of a turn.
+
+    Returns:
+        `delta` if only the last reply has more to it: `reply` its number, `raw` the text behind the offset `from`, `spans` in
+        place of all that begin at `from_span` or behind, and `rest`, all else of the reply but its prompt. Else `turn`. None if
+    """
+    if before is None or not before.replies or len(before.replies) != len(now.replies):
+        return None if before == now else ("turn", turn_to_json(now))
+    old, new = before.replies[-1], now.replies[-1]
+    if replace(before, replies=now.replies) != now or before.replies[:-1] != now.replies[:-1]:
+        return "turn", turn_to_json(now)
+    if old.prompt != new.prompt or not new.raw.startswith(old.raw):
+        return "turn", turn_to_json(now)
+    return None if old == new else ("delta", _delta(old, new))
+
+
+def _delta(old: ReplyRecord, new: ReplyRecord) -> Mapping[str, Any]:
+    at = _first_difference(old.spans, new.spans)
+    start = new.spans[at].start if at < len(new.spans) else len(new.raw)
+    rest = record_to_json(replace(new, raw="", spans=(), prompt=()))
+    for name in ("raw", "spans", "prompt"):
+        del rest[name]
+    return {
+        "reply": new.number,
+        "from": len(old.raw),
+        "raw": new.raw[len(old.raw) :],
+        "from_span": start,
+        "spans": [record_to_json(span) for span in new.spans[at:]],
+        "rest": rest,
+    }
+
+
+def _first_difference(old: tuple[SpanRecord, ...], new: tuple[SpanRecord, ...]) -> int:
+    pairs = zip(old, new, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(old), len(new)))

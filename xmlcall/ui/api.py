@@ -24,8 +24,7 @@ from ..turns.model import TurnRecord, record_to_json, summary_of, turn_to_json
 from ..turns.places import whys
 from ..turns.reading import read_reply
 from ..turns.recorder import Recorder
-from .answers import json_answer
-from .streams import Told, event_stream, merged, turn_events
+from .answers import Told, event_stream, json_answer, merged, turn_events
 
 __all__ = ["MATCHES", "Handler", "ShownPage", "body_of", "guarded", "matching", "number_of", "routes"]
 

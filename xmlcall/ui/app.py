@@ -22,9 +22,8 @@ from ..proxy.http.access import Guard
 from ..proxy.http.framing import OneFraming
 from ..turns.recorder import Recorder
 from . import api
-from .access import Door, port_of
+from .access import Door, Entry, port_of
 from .answers import json_answer
-from .entry import Entry
 
 if TYPE_CHECKING:
     from .chat import ChatRoom

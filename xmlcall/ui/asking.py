@@ -33,8 +33,8 @@ from ..turns.places import is_tool_prompt
 from ..turns.reading import as_messages
 from ..turns.recorder import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
+from .answers import Told, event_stream, merged
 from .api import ShownPage, body_of, guarded
-from .streams import Told, event_stream, merged
 
 __all__ = ["AskingWay", "routes"]
 

@@ -5,13 +5,19 @@ can go on with it, and what the terminal said is there in the next turn; a turn 
 `chat --resume` closes it. One turn goes on in a conversation at a time; the replies of several wait for the one model.
 
 A question asked anew does not take away what came of it before: it begins a branch, a conversation of its own.
+
+A page asks over HTTP (`routes`). Bodies and answers are JSON; who may call is seen to before.
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Final, Self
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from ..agent.loop import ToolLoop
 from ..errors import UsageError
@@ -26,11 +32,18 @@ from ..turns.model import TurnRecord, turn_to_json
 from ..turns.recorder import Recorder
 from ..turns.resuming import TaskMoment, in_flight
 from ..types.calls import Message, Tool
+from .answers import json_answer
+from .api import body_of, guarded
 from .chat_turn import TurnUnderWay
-from .news import News
-from .open_questions import OpenQuestions
+from .questions import Misfit, News, OpenQuestions
 
-__all__ = ["ChatRoom"]
+__all__ = ["ChatRoom", "routes"]
+
+_TASKS: Final[Mapping[TaskMoment, str]] = {
+    "task_awaited": "a server still had a call of the turn before: its result is waited for",
+    "task_unreachable": "a server cannot be asked about a call of the turn before",
+    "task_ended": "a call of the turn before has ended",
+}
 
 
 class ChatRoom:
@@ -258,13 +271,6 @@ class ChatRoom:
             self.news.tell("servers", servers)
 
 
-_TASKS: Final[Mapping[TaskMoment, str]] = {
-    "task_awaited": "a server still had a call of the turn before: its result is waited for",
-    "task_unreachable": "a server cannot be asked about a call of the turn before",
-    "task_ended": "a call of the turn before has ended",
-}
-
-
 def _tool(host: str, tool: Tool, *, is_on: bool) -> dict[str, Any]:
     hints = tool.annotations or {}
     title = tool.title or hints.get("title")
@@ -275,3 +281,75 @@ def _tool(host: str, tool: Tool, *, is_on: bool) -> dict[str, Any]:
         "is_on": is_on,
         "destructive": hints.get("destructiveHint") is True,
     }
+
+
+def routes(room: ChatRoom) -> list[Route]:
+    """Return the routes of a chat, under `/api/`."""
+    answers: tuple[tuple[str, str, Callable[[ChatRoom, Request], Awaitable[Response]]], ...] = (
+        ("POST", "chat", _on_ask),
+        ("GET", "chat/{id}", _on_shown),
+        ("POST", "chat/{id}/stop", _on_stop),
+        ("POST", "chat/{id}/retry", _on_retry),
+        ("POST", "questions/{id}", _on_answer),
+        ("POST", "servers/{name:path}", _on_server),
+        ("POST", "tools/{name:path}", _on_tool),
+    )
+    return [Route(f"/api/{path}", guarded(_with(answer, room)), methods=[method]) for method, path, answer in answers]
+
+
+def _with(answer: Callable[[ChatRoom, Request], Awaitable[Response]], room: ChatRoom) -> Callable[[Request], Awaitable[Response]]:
+    return lambda request: answer(room, request)
+
+
+async def _on_ask(room: ChatRoom, request: Request) -> Response:
+    body = await body_of(request)
+    conversation = _text(body, "conversation") or None
+    return _begun(*await room.ask(conversation, _text(body, "question"), _text(body, "instead_of")))
+
+
+async def _on_retry(room: ChatRoom, request: Request) -> Response:
+    return _begun(*await room.retry(request.path_params["id"]))
+
+
+async def _on_stop(room: ChatRoom, request: Request) -> Response:
+    room.stop(request.path_params["id"])
+    return json_answer({}, 202)
+
+
+async def _on_shown(room: ChatRoom, request: Request) -> Response:
+    return json_answer(room.shown(request.path_params["id"]))
+
+
+async def _on_answer(room: ChatRoom, request: Request) -> Response:
+    body = await body_of(request)
+    try:
+        room.questions.answer(request.path_params["id"], body)
+    except Misfit as misfit:
+        return json_answer({"error": {"message": str(misfit)}, "problems": list(misfit.problems)}, 422)
+    return json_answer({})
+
+
+async def _on_server(room: ChatRoom, request: Request) -> Response:
+    return json_answer(await room.switch(request.path_params["name"], on=_is_on(await body_of(request))))
+
+
+async def _on_tool(room: ChatRoom, request: Request) -> Response:
+    return json_answer(await room.switch(request.path_params["name"], on=_is_on(await body_of(request)), is_tool=True))
+
+
+def _begun(conversation: str, turn: str) -> Response:
+    return json_answer({"conversation": conversation, "turn": turn}, 202)
+
+
+def _text(body: dict[str, Any], name: str) -> str:
+    value = body.get(name)
+    if value is not None and not isinstance(value, str):
+        raise ApiError(f"{name}: expected a text", status=422)
+    return value or ""
+
+
+def _is_on(body: dict[str, Any]) -> bool:
+    value = body.get("is_on")
+    if not isinstance(value, bool):
+        raise ApiError("is_on: expected true or false", status=422)
+    return value

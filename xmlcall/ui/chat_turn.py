@@ -27,7 +27,7 @@ from ..turns.resuming import OnTask, recovered
 from ..types.calls import CallNote, Message
 from ..types.completion import Chunk, CompletionRequest
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
-from .approvals import CURRENT
+from .questions import CURRENT
 
 __all__ = ["PageAudit", "SharedBackend", "TurnUnderWay"]
 

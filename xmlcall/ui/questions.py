@@ -1,0 +1,380 @@
+"""What a chat tells the pages that are open, and what it asks the person there.
+
+Each page has a queue of news; one that reads so slowly that it is full is left to connect anew, and is then told again what is
+open. So nothing that waits for a person depends on a page that was there when it began.
+
+A question belongs to the program, not to a page: it is told to each page that comes, the first answer counts, and a second one is
+told that it came too late. A question is open as long as a page is; once none has been open for `patience`, it ends as `late`.
+
+Before a call runs, what is decided, and what an answer means, is `agent.asking_person`'s, as in the terminal. Here a question
+becomes JSON, and what a page sends becomes an answer, or a sentence on why it is none. Everything in a question is by a model or
+a server; the page shows it as text.
+
+Servers ask for a form, an address to visit, a completion (MCP, elicitation, sampling). The page says which server asks. An
+address is shown in full and never opened by itself. A completion is shown before the model is asked and before the server gets
+it. What nobody answers is cancelled, and told in a line.
+"""
+
+import asyncio
+import json
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Any, Final, get_args
+
+from ..agent.asking_person import Choice, PersonAnswer, Question, read_arguments
+from ..agent.policy import Proposal
+from ..agent.rules import Rule, Ruling
+from ..agent.server_sampling import completed
+from ..backends.base import Backend
+from ..errors import BackendError
+from ..hosts.mcp.form import Field, fields, problems, with_defaults
+from ..hosts.mcp.requests import ElicitAnswer, FormRequest, SampleReply, SampleRequest, UrlRequest
+from ..proxy.formats.contract import ApiError
+from ..records.as_json import tool_to_json
+from ..turns.builder import TurnBuilder
+from ..turns.model import CallRecord
+from ..types.calls import MISSING
+from .answers import Told
+
+__all__ = [
+    "CURRENT",
+    "Misfit",
+    "News",
+    "OpenQuestions",
+    "PageAsker",
+    "PageElicitation",
+    "PageSampling",
+    "PageSignIn",
+]
+
+_PATIENCE: Final = 600.0  # seconds without a page after which nobody answers any more
+_REMEMBERED: Final = 1000  # questions that were answered
+_SHORTEST: Final = 0.05  # seconds between two looks
+CURRENT: ContextVar[TurnBuilder | None] = ContextVar("the turn under way", default=None)
+"""The turn that a task belongs to: one loop serves all conversations."""
+_LONGEST_REASON: Final = 2000
+_CHOICES: Final[tuple[Choice, ...]] = tuple(choice for choice in get_args(Choice) if choice != "late")
+_SIGNS: Final = {"+": "added", "-": "removed", " ": "same"}
+_DECLINED: Final = ElicitAnswer(action="decline")
+_CANCELLED: Final = ElicitAnswer(action="cancel")
+_MOST: Final = 1000  # events that a page may be behind
+_NOTICES: Final = 20  # that a new page is told
+
+Given = Mapping[str, Any]
+"""What a page sends as an answer."""
+
+
+class News:
+    """Tells the pages that are open.
+
+    Attributes:
+        opening: gives what a page is told first.
+    """
+
+    def __init__(self) -> None:
+        self.opening: Callable[[], Sequence[Told]] = tuple
+        self._pages: set[asyncio.Queue[Told | None]] = set()
+        self._notices: list[str] = []
+        self._last_left = time.monotonic()
+        self._is_closed = False
+
+    @property
+    def seconds_alone(self) -> float:
+        """For how long no page has been open; 0 while one is."""
+        return 0.0 if self._pages else time.monotonic() - self._last_left
+
+    def tell(self, name: str, data: Any) -> None:
+        """Tell all pages."""
+        for page in tuple(self._pages):
+            if page.qsize() >= _MOST:
+                self._leave(page)
+                page.get_nowait()
+                page.put_nowait(None)
+            else:
+                page.put_nowait((name, data))
+
+    def notice(self, text: str) -> None:
+        """Tell all pages a line, also some that come later."""
+        self._notices = [*self._notices[1 - _NOTICES :], text]
+        self.tell("notice", {"text": text})
+
+    async def watch(self) -> AsyncGenerator[Told]:
+        """Be a page, from the first `anext` on."""
+        if self._is_closed:
+            return
+        page: asyncio.Queue[Told | None] = asyncio.Queue()
+        self._pages.add(page)
+        try:
+            for told in (*self.opening(), *(("notice", {"text": text}) for text in self._notices)):
+                yield told
+            while (next_told := await page.get()) is not None:
+                yield next_told
+        finally:
+            self._leave(page)
+
+    def close(self) -> None:
+        """End what pages watch."""
+        self._is_closed = True
+        for page in tuple(self._pages):
+            page.put_nowait(None)
+
+    def _leave(self, page: asyncio.Queue[Told | None]) -> None:
+        if page in self._pages:
+            self._pages.discard(page)
+            self._last_left = time.monotonic()
+
+
+class Misfit(Exception):
+    """An answer that does not fit its question."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__(" ".join(problems))
+        self.problems = problems
+
+
+@dataclass(slots=True, kw_only=True)
+class _Open:
+    event: str
+    body: dict[str, Any]
+    read: Callable[[Given], Any]
+    answer: asyncio.Future[Any]
+
+
+class OpenQuestions:
+    """The questions that are open."""
+
+    def __init__(self, news: News, patience: float = _PATIENCE) -> None:
+        self._news, self._patience = news, patience
+        self._open: dict[str, _Open] = {}
+        self._over: OrderedDict[str, None] = OrderedDict()
+
+    async def ask(self, event: str, body: Mapping[str, Any], read: Callable[[Given], Any], late: Any) -> Any:
+        """Ask, and wait."""
+        id = f"q_{secrets.token_hex(8)}"
+        loop = asyncio.get_running_loop()
+        asked = loop.time()
+        question = _Open(event=event, body={"id": id, **body}, read=read, answer=loop.create_future())
+        self._open[id] = question
+        self._news.tell(event, question.body)
+        try:
+            while not question.answer.done():
+                left = self._patience - min(self._news.seconds_alone, loop.time() - asked)
+                if left <= 0:
+                    self._end(id, "late")
+                    return late
+                await asyncio.wait({question.answer}, timeout=max(left, _SHORTEST))
+            return question.answer.result()
+        finally:
+            self._end(id, "gone")
+
+    def answer(self, id: str, given: Given) -> None:
+        """Take an answer."""
+        if id in self._over:
+            raise ApiError("this question has its answer", status=409)
+        if (question := self._open.get(id)) is None:
+            raise ApiError("there is no such question any more", status=404)
+        question.answer.set_result(question.read(given))
+        self._end(id, str(given.get("answer")))
+
+    def open(self, conversation: str | None = None) -> list[tuple[str, dict[str, Any]]]:
+        """Return the questions that are open, each with the name of its event."""
+        found = [(each.event, each.body) for each in self._open.values()]
+        return [each for each in found if conversation is None or each[1]["turn"].rpartition(".")[0] == conversation]
+
+    def _end(self, id: str, answer: str) -> None:
+        """Take a question away, once."""
+        if self._open.pop(id, None) is None:
+            return
+        self._over[id] = None
+        while len(self._over) > _REMEMBERED:
+            self._over.popitem(last=False)
+        self._news.tell("answered", {"id": id, "answer": answer})
+
+
+class PageAsker:
+    """Asks about calls in the page."""
+
+    def __init__(self, questions: OpenQuestions, lang: str, changed: Callable[[TurnBuilder], None]) -> None:
+        self._questions, self.lang, self._changed = questions, lang, changed
+
+    def is_there(self) -> bool:
+        """Say that there is somebody to ask: a page may be opened at any time."""
+        return True
+
+    async def ask(self, question: Question) -> PersonAnswer:
+        """Show a question, and wait for the answer."""
+        turn, proposal = CURRENT.get(), question.proposal
+        if turn is not None:
+            turn.waiting(proposal.call.id)
+            self._changed(turn)
+        body = {
+            "turn": turn.id if turn else "",
+            "kind": "call",
+            **_shown(question, _call(turn, proposal)),
+            **(await _changes(question)),
+        }
+        answer: PersonAnswer = await self._questions.ask(
+            "question", body, lambda given: _read(given, proposal), PersonAnswer(choice="late")
+        )
+        return answer
+
+    def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
+        """Leave it to the record of the call, which has the rule."""
+
+    def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
+        """Do nothing: there is somebody."""
+
+
+def _shown(question: Question, call: CallRecord) -> dict[str, Any]:
+    proposal, ruling = question.proposal, question.ruling
+    return {
+        "call": asdict(call),
+        "target": proposal.target,
+        "server": proposal.host,
+        "tool": tool_to_json(proposal.tool),
+        "foreign": dict(ruling.foreign),
+        "repairs": list(ruling.repairs),
+        "unsaid": list(ruling.unsaid),
+        "definition_before": question.approved,
+        "definition_now": question.definition,
+        "times_in_a_row": proposal.times_in_a_row,
+    }
+
+
+async def _changes(question: Question) -> dict[str, Any]:
+    rows = await question.changes()
+    kinds = (("gap" if row.startswith("@@") else _SIGNS.get(row[:1], "gap"), row) for row in rows)
+    return {"changes": [{"kind": kind, "text": row if kind == "gap" else row[1:]} for kind, row in kinds]}
+
+
+def _call(turn: TurnBuilder | None, proposal: Proposal) -> CallRecord:
+    """Return the record of a call, with its place in the reply and where its values came from, unless it was changed."""
+    call = proposal.call
+    replies = turn.record().replies if turn else ()
+    records = (each for reply in reversed(replies) for each in reply.calls if each.id == call.id)
+    found = (each for each in records if each.arguments == dict(call.arguments))
+    own = CallRecord(id=call.id, index=call.raw.index, name=call.name, text=call.raw.text, arguments=dict(call.arguments))
+    return next(found, own)
+
+
+def _read(given: Given, proposal: Proposal) -> PersonAnswer:
+    """Read an answer about a call."""
+    answer, reason = given.get("answer"), given.get("reason") or ""
+    choice = next((each for each in _CHOICES if each == answer), None)
+    if choice is None or not isinstance(reason, str):
+        raise Misfit(f"answer: expected one of {', '.join(_CHOICES)}, and a reason as text, got {json.dumps(answer)[:80]}")
+    if choice != "edit":
+        return PersonAnswer(choice=choice, reason=reason.strip()[:_LONGEST_REASON] if choice == "no" else "")
+    arguments, problem = read_arguments(json.dumps(given.get("arguments")), proposal.tool)
+    if problem:
+        raise Misfit(problem)
+    return PersonAnswer(choice="edit", arguments=arguments)
+
+
+class PageElicitation:
+    """Asks the person to fill in a form, or to visit an address.
+
+    Args:
+        turn_on: gives the id of the turn that has a call running on a server; "" if that is not known.
+    """
+
+    def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
+        self._questions, self._turn_on = questions, turn_on
+
+    async def __call__(self, request: FormRequest | UrlRequest) -> ElicitAnswer:
+        """Show a request and wait for the answer."""
+        body: dict[str, Any] = {"turn": self._turn_on(request.server), "server": request.server, "message": request.message}
+        if isinstance(request, UrlRequest):
+            body |= {"kind": "address", "url": request.url, "host": request.spelled_host, "is_awaited": request.is_awaited}
+            return await self._answer(body, lambda given: ElicitAnswer(action="accept"))
+        form = {"kind": "form", "fields": [_field(each) for each in fields(request.schema)]}
+        return await self._answer(body | form, lambda given: _filled_in(given, request))
+
+    async def _answer(self, body: dict[str, Any], accepted: Callable[[Given], ElicitAnswer]) -> ElicitAnswer:
+        def read(given: Given) -> ElicitAnswer:
+            step = _step(given)
+            return accepted(given) if step == "yes" else _DECLINED if step == "no" else _CANCELLED
+
+        answer: ElicitAnswer = await self._questions.ask("request", body, read, _CANCELLED)
+        return answer
+
+
+class PageSignIn:
+    """Asks the person to sign in where a server wants that while a call runs."""
+
+    def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
+        self._questions, self._turn_on = questions, turn_on
+
+    async def __call__(self, server: str, url: str) -> bool:
+        """Show the address, and say whether the person agreed to go there."""
+        host = UrlRequest(server=server, message="", url=url).spelled_host
+        body = {"turn": self._turn_on(server), "kind": "address", "server": server, "message": "", "url": url, "host": host}
+        told = body | {"is_awaited": False}
+        return bool(await self._questions.ask("request", told, lambda given: _step(given) == "yes", late=False))
+
+
+class PageSampling:
+    """Lets servers ask the model.
+
+    Args:
+        max_tokens: of one completion, at most; None for what the server asks for.
+    """
+
+    def __init__(
+        self,
+        questions: OpenQuestions,
+        news: News,
+        backend: Callable[[], Backend],
+        turn_on: Callable[[str], str],
+        *,
+        max_tokens: int | None = None,
+        is_asked: bool = True,
+    ) -> None:
+        self._questions, self._news, self._backend, self._turn_on = questions, news, backend, turn_on
+        self._max_tokens, self._is_asked = max_tokens, is_asked
+
+    async def __call__(self, request: SampleRequest) -> SampleReply | None:
+        """Ask, complete, and ask again; None where the person refuses or the model fails."""
+        limit = min(request.max_tokens, self._max_tokens or request.max_tokens)
+        messages = [{"role": message.role, "content": message.content} for message in request.messages]
+        if not await self._allowed(request.server, {"kind": "completion", "messages": messages, "limit": limit}):
+            return None
+        try:
+            reply = await completed(self._backend(), request, limit)
+        except BackendError as error:
+            self._news.notice(f"{request.server}: the completion that it asked for failed: {error}")
+            return None
+        return reply if await self._allowed(request.server, {"kind": "reply", "text": reply.text}) else None
+
+    async def _allowed(self, server: str, body: dict[str, Any]) -> bool:
+        if not self._is_asked:
+            return True
+        told = {"turn": self._turn_on(server), "server": server, **body}
+        return bool(await self._questions.ask("request", told, lambda given: _step(given) == "yes", late=False))
+
+
+def _step(given: Given) -> str:
+    answer = given.get("answer")
+    if answer not in ("yes", "no", "stop"):
+        raise Misfit("answer: expected yes, no or stop")
+    return str(answer)
+
+
+def _filled_in(given: Given, request: FormRequest) -> ElicitAnswer:
+    values = given.get("arguments")
+    if not isinstance(values, dict):
+        raise Misfit("arguments: expected an object with a value for each field")
+    content = with_defaults(request.schema, values)
+    if wrong := problems(request.schema, content):
+        raise Misfit(*wrong)
+    return ElicitAnswer(action="accept", content=content)
+
+
+def _field(field: Field) -> dict[str, Any]:
+    told = {name: getattr(field, name) for name in ("name", "kind", "title", "description", "is_required")}
+    default = None if field.default is MISSING else field.default
+    return told | {"default": default, "options": [list(option) for option in field.options]}
