@@ -83,6 +83,7 @@ def test_parse_explains_each_piece(tmp_path: Path, tools_file: str, capsys: Capt
     assert main(["parse", "--explain", "--json", "--tools", tools_file, str(file)]) == 0
     pieces = json.loads(capsys.readouterr().out)
     assert "".join(piece["text"] for piece in pieces) == said
+    assert {piece["type"] for piece in pieces} == {"Piece"}
     assert {(piece["kind"], piece["about"]) for piece in pieces} >= {("call", "count, hermes"), ("markup", "block_close")}
 
 

@@ -425,6 +425,7 @@ def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
 
     Returns:
         None if its tool is not known, or if what it wrote is no list of arguments, a copy, or holds a made up
+        value: nobody may run those.
     """
     tool = catalog.get(catalog.meant_by(call.name) or "")
     codes = {issue.code for issue in call.issues}

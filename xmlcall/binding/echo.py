@@ -184,6 +184,7 @@ def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) ->
 
     Returns:
         The call as an InvalidCall with issues `echo`, at `$` if the call was somebody's, else at each value of our example; or
+        None.
     """
     if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]

@@ -21,7 +21,7 @@ from ..hosts.router import HostState
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
 from ..turn.events import Answer, LoopEvent, TurnEnded, TurnStarted
-from ..turns.conversation import Conversation
+from ..turns.conversation import Conversation, checked_text
 from ..types.calls import Message
 from ..types.completion import Usage
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
@@ -29,7 +29,6 @@ from .call_panel import CallLog
 from .chat_commands import COMMANDS, LEAVING, completions, is_command
 from .chat_prompts import PromptValues
 from .exits import FAILED, OK, complain, run_async
-from .inputs import checked_text
 from .lines import is_interactive, questions
 from .options import add_model_options
 from .plain import visible

@@ -11,11 +11,10 @@ from typing import Any
 from ..errors import UsageError
 from ..schema.validation import check_schema
 from ..tools.catalog import Catalog, as_tool
-from ..turns.conversation import checked_text
 from ..types.calls import Tool
 from .exits import complain
 
-__all__ = ["checked_text", "read_bytes", "read_text", "read_tools"]
+__all__ = ["read_bytes", "read_text", "read_tools"]
 
 _MAX_BYTES = 64 << 20
 _SHAPES = '{"tools": [...]}, {"result": {"tools": [...]}} or a list of tools'

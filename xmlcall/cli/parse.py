@@ -120,8 +120,8 @@ def _print(events: list[Event]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Piece:
-    """A part of a reply.
+class Piece:
+    """A part of a reply; `--json` tells its name, as of every dataclass.
 
     Args:
         kind: `text`, `reasoning`, `markup`, `call`, `value`, `end of call`, `repair` or `lost call`.
@@ -146,12 +146,12 @@ _KINDS: Final[dict[type[Any], tuple[str, Callable[[Any], str]]]] = {
 }
 
 
-def _explained(text: str, events: Iterable[Event]) -> Iterator[_Piece]:
+def _explained(text: str, events: Iterable[Event]) -> Iterator[Piece]:
     """Name each piece of a reply."""
     for event in events:
         kind, about = _KINDS[type(event)]
         piece = "" if isinstance(event, _REMARKS) else text[slice(*event.span)]
-        yield _Piece(kind=kind, about=about(event), text=piece, span=event.span)
+        yield Piece(kind=kind, about=about(event), text=piece, span=event.span)
 
 
 def _end(event: ToolCallEnd) -> str:
@@ -159,7 +159,7 @@ def _end(event: ToolCallEnd) -> str:
     return ", ".join([event.raw.name, *codes] if codes else [event.raw.name])
 
 
-def _piece_lines(pieces: Iterable[_Piece]) -> Iterator[str]:
+def _piece_lines(pieces: Iterable[Piece]) -> Iterator[str]:
     """Write a line for each piece."""
     for piece in pieces:
         start, end = piece.span

@@ -4,7 +4,6 @@ import argparse
 
 from ..hosts.router import Router
 from ..prompting.results import result_text
-from ..types.calls import ToolResult
 from ..types.served import Resource, ResourceTemplate
 from .exits import FAILED, OK, complain, run_async
 from .options import add_server_options
@@ -40,7 +39,7 @@ async def _resources(options: argparse.Namespace) -> int:
             return await _list(router, as_json=options.json)
         served = chosen_server(router, "resources", options.server)
         result = await served.read_resource(options.uri)
-        _print(result, as_json=options.json)
+        print(json_text({"contents": result.content}) if options.json else plain(result_text(result, reader="user")))
         return OK
 
 
@@ -64,7 +63,3 @@ def _line(server: str, item: Resource | ResourceTemplate) -> str:
     name, description = item.title or item.name, shortened(item.description, lines=1, width=200)
     details = ", ".join(filter(None, (visible(name) if name != uri else "", visible(item.mime_type), size, description)))
     return f"{visible(server)}  {visible(uri)}{f'  {details}' if details else ''}"
-
-
-def _print(result: ToolResult, *, as_json: bool) -> None:
-    print(json_text({"contents": result.content}) if as_json else plain(result_text(result, reader="user")))

@@ -1,19 +1,27 @@
 """`xmlcall serve`: the proxy as a program.
 
-How it serves is decided by its options, over the environment, over a file (`proxy.settings`), over the defaults.
+How it serves is decided by its options, over the environment, over a file (`proxy.settings`), over the defaults. Then its models
+are opened, told of, and served until a signal comes.
 """
 
 import argparse
+import contextlib
+import gc
 import os
+import socket
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from ..agent.policy_file import load_rules, read_rules
+from ..agent.rules import Rules, allowing
 from ..backends.http import is_loopback
 from ..errors import UsageError
-from .exits import run_async
-from .listening import STOP_SECONDS, listening
+from ..turn.attempts import RepairPolicy
+from .exits import OK, complain, run_async
+from .listening import STOP_SECONDS, listening, serve_app, url_of
+from .open_model import connected, model_notices, profile_words, use_profile
 from .options import (
     add_call_threshold,
     add_dialect_option,
@@ -22,16 +30,23 @@ from .options import (
     add_model_choice,
     add_policy_option,
     add_tool_tokens,
+    asking_of,
     number,
 )
-from .serve_engines import announce, serve
-from .serve_observed import add_observed_options, add_page_options, start_log
+from .plain import visible
+from .serve_observed import add_observed_options, add_page_options, observing, page_beside, recording, start_log
+from .servers import described, hosts_of, servers_of
+from .waiting import OpeningStatus, error_console
+from .words import speaker
 
 if TYPE_CHECKING:
+    from ..proxy.engine.engine import Engine
+    from ..proxy.engine.own_tools import OwnTools
     from ..proxy.http.access import Guard
+    from ..proxy.http.callers import ServedModels
     from ..proxy.settings import ModelSettings, ProxySettings
 
-__all__ = ["DESCRIPTION", "EPILOG", "Serving", "configure", "execute"]
+__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
 DESCRIPTION = "Give tool calling to the clients of any model: a server that speaks OpenAI's, Anthropic's and Ollama's APIs."
 EPILOG = """examples:
@@ -55,6 +70,7 @@ _SHARE: Final = "XMLCALL_SHARE"  # was removed
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
 _OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "context")
 _Value = TypeVar("_Value")
+COLLECT_OBJECTS: Final = 50_000  # that are new before the garbage collector looks; CPython's own number is 700
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -156,11 +172,11 @@ def execute(options: argparse.Namespace) -> int:
         raise UsageError(f"{option} tools of servers: give them with --mcp")
     start_log(serving.log_format)
     with listening(serving.host, serving.port) as listener:
-        return run_async(serve(options, serving, listener, partial(announce, listener)))
+        return run_async(_serve(options, serving, listener))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class _Serving:
     """What was decided."""
 
     host: str
@@ -176,13 +192,13 @@ class Serving:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-def _serving_of(options: argparse.Namespace) -> Serving:
+def _serving_of(options: argparse.Namespace) -> _Serving:
     """Decide how to serve."""
     settings = _settings(options)
     said = settings.serve if settings else None
     host = _first(options.host, said and said.host, _HOST)
     key = options.api_key if options.api_key is not None else os.environ.get(_KEY, "")
-    serving = Serving(
+    serving = _Serving(
         host=host,
         port=_first(options.port, said and said.port, _PORT),
         grace=_first(options.grace, said and said.grace, STOP_SECONDS),
@@ -231,7 +247,7 @@ def _guard(options: argparse.Namespace, settings: "ProxySettings | None", host: 
     return Guard(keys=tuple(keys), origins=tuple(origins), hosts=tuple(names) if is_loopback(host) else ("*",))
 
 
-def _check(options: argparse.Namespace, serving: Serving) -> None:
+def _check(options: argparse.Namespace, serving: _Serving) -> None:
     if serving.models and (given := [name for name in _OF_ONE_MODEL if getattr(options, name)]):
         option = "--" + given[0].replace("_", "-")
         raise UsageError(f"{option} is about one model, and {serving.config or 'the environment'} names models: say it there")
@@ -239,3 +255,129 @@ def _check(options: argparse.Namespace, serving: Serving) -> None:
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
     if os.environ.get(_SHARE):
         raise UsageError(f"{_SHARE} was removed: unset it, and have a balancer keep a client on one process (docs/scale.md)")
+
+
+async def _serve(options: argparse.Namespace, serving: _Serving, listener: socket.socket) -> int:
+    """Open the models and serve them."""
+    from ..proxy.app import app_of
+    from ..proxy.engine.own_rounds import RoundsKept
+    from ..proxy.http.ending import Ending
+
+    async with contextlib.AsyncExitStack() as stack:
+        recorder = await stack.enter_async_context(recording(options, serving.secrets))
+        observer = await stack.enter_async_context(observing(traces=serving.traces, open_metrics=serving.open_metrics))
+        own = _own_tools(options, serving)
+        if serving.wait:
+            await stack.enter_async_context(own)  # or each try to open the model would start its servers anew
+        more = {
+            "stream_arguments": options.stream_arguments,
+            "strict": options.strict,
+            "lang": options.lang,
+            "reminder": options.reminder,
+            "tool_tokens": options.tool_tokens,
+            "repair": RepairPolicy(asks_for_unsaid=True),
+            "recorder": recorder,
+            "rounds": RoundsKept(),
+        }
+        opening = _many(serving, own, more) if serving.models else _one(options, own, more, wait=serving.wait)
+        served = await stack.enter_async_context(opening)
+        if own:
+            for line in await _offered(served.engine):
+                complain(line)
+        _collect_seldom()
+        routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
+        _announce(url_of(listener), ", ".join(model.name for model in served.models))
+        ending = Ending()
+        app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)
+
+        def on_stop() -> None:
+            observer.stop()
+            if recorder:
+                recorder.close()
+
+        await serve_app(app, listener, on_stop, grace=serving.grace, on_over=ending.begin)
+    return OK
+
+
+def _collect_seldom() -> None:
+    """Have the garbage collector look seldom, and not at what lives as long as the server.
+
+    Every caller waits while it looks, and the more streams are open, the longer. It has little to find: no request is left in a
+    cycle (tests/proxy/test_proxy_pings.py).
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_OBJECTS, *gc.get_threshold()[1:])
+
+
+@contextlib.asynccontextmanager
+async def _many(serving: _Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
+    """Open the models of the settings."""
+    from ..proxy.configured import models_of, opened
+    from ..proxy.http.callers import ServedModels
+
+    models = models_of(serving.models, own, **more)
+    async with opened(models, serving.models, wait=serving.wait, tell=complain):
+        yield ServedModels(models=models)
+
+
+@contextlib.asynccontextmanager
+async def _one(
+    options: argparse.Namespace, own: "OwnTools", more: dict[str, Any], *, wait: float
+) -> AsyncIterator["ServedModels"]:
+    """Open the model of `--model`."""
+    from ..proxy.configured import enter
+    from ..proxy.engine.engine import Engine
+    from ..proxy.http.callers import serving as served_alone
+
+    opening = OpeningStatus(error_console(), speaker("en"))
+    backend = connected(options.model, options.context, opening)
+    engine = Engine(backend, own, **more, **asking_of(options, "auto"))
+    async with contextlib.AsyncExitStack() as stack:
+        async with opening:
+            await enter(stack, engine, wait=wait)
+        if found := use_profile(options, engine.backend.capabilities.fingerprints):
+            engine.ask_by(**asking_of(options, "auto"))
+            complain(f"profile: {profile_words(options, found)}")
+        if family := engine.backend.capabilities.family:
+            complain(f"the model was most likely trained on the format {family}; every format is read")
+        for notice in model_notices(engine.backend, options.mode or "auto", speaker("en")):
+            complain(notice)
+        yield served_alone(engine)
+
+
+def _own_tools(options: argparse.Namespace, serving: _Serving) -> "OwnTools":
+    from ..proxy.engine.own_tools import OwnTools
+
+    if not options.mcp:
+        return OwnTools()  # without servers of its own the proxy needs no rules
+    servers = servers_of(options)
+    for server in servers:
+        complain(described(server))
+    return OwnTools(hosts_of(servers, options), _rules(options, serving), lang=options.lang)
+
+
+def _rules(options: argparse.Namespace, serving: _Serving) -> Rules:
+    """Return the rules of files and options."""
+    loaded = load_rules(options.policy)
+    if (path := loaded.passed_over) and path != serving.config:
+        complain(speaker("en")("strict_here", file=visible(str(path)), name=visible(path.name)))
+    named = read_rules(serving.config).rules if serving.config else ()
+    return Rules(rules=(*loaded.rules.rules, *named, *allowing(options.allow, source="--allow").rules))
+
+
+async def _offered(engine: "Engine") -> list[str]:
+    names = [tool.name for tool in await engine.own.listed()]
+    if names:
+        kept = "what these tools return is kept in this one process: before several, have a balancer keep a client on one"
+        return [f"runs itself, without asking: {', '.join(names)}", kept]
+    return [
+        "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
+        "or by a rule (--policy)"
+    ]
+
+
+def _announce(url: str, names: str) -> None:
+    """Tell the address."""
+    complain(f"serving {visible(names)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
+    print(url, flush=True)

@@ -29,13 +29,13 @@ from ..records.folder import audit_path, store_path
 from ..records.store import Store
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished
+from ..turns.conversation import checked_text
 from ..turns.keeping import Keeper, keep_question
 from ..turns.resuming import TaskMoment, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog
 from .display import Display
-from .inputs import checked_text
 from .lines import LineReader, is_interactive
 from .open_model import connected, model_notices, profile_json, profile_words, use_profile
 from .options import asking_of

@@ -48,6 +48,6 @@ def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     if not is_loopback(options.host):
         raise UsageError(f"--host {options.host}: the page is for this machine alone: give an address such as 127.0.0.1")
-    from .ui_page import serve_page  # half a second of imports
+    from .ui_page import serve_page  # the help needs none of what it imports
 
     return run_async(serve_page(options))

@@ -168,6 +168,7 @@ def once(reply: Reply, request: str) -> tuple[Reply, frozenset[str]]:
 
     Returns:
         The reply with each call once, or as often as the request says, a repair for each that was left out; and the ids of the
+        calls that stand for several.
         calls that they repeat.
     """
     counts = Counter(map(identity, reply.calls))

@@ -86,6 +86,7 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: R
 
     Returns:
         Its blocks, a line or more each, and the structured content, unless a text says the same: servers should repeat it there
+        (MCP 2025-11-25, tools).
     """
     blocks = [block for block in result.content if not block.audience or reader in block.audience]
     parts = [_WRITERS[type(block)](block, format) for block in blocks]

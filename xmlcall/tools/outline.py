@@ -229,6 +229,7 @@ def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
 
     Returns:
         Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
+        default where it has them.
     """
     required = {name: value for name, (value, _) in _examples(tool).items()}
     if not unsaid:

@@ -84,6 +84,7 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
 
     Returns:
         The first declaration found in `properties`, there or in a branch; else what `patternProperties` say of the name; else
+        `additionalProperties`; else True (any value).
     """
     found = next((properties[name] for properties in declared(schema, schema) if name in properties), MISSING)
     return _by_rule(schema, name) if found is MISSING else found

@@ -159,6 +159,7 @@ def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, p
 
     Yields:
         The progress of the prompt, where the server tells it, and the parser's events as they come; those of the prefix once the
+        server has taken it.
     """
     reading = ReplyReader(binder, request, how.server, parallel=how.parallel, one_tool=how.one_tool)
     begun = reading.feed(prefix)

@@ -165,6 +165,7 @@ class Recorder:
 
         Yields:
             The ids of turns that changed since the last time, at most 5 times a second; whoever is slow misses what was between.
+            It ends when the recorder is closed.
         """
         watcher = _Watcher()
         self.watchers.append(watcher)

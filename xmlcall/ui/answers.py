@@ -137,6 +137,7 @@ def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
     Returns:
         `delta` if only the last reply has more to it: `reply` its number, `raw` the text behind the offset `from`, `spans` in
         place of all that begin at `from_span` or behind, and `rest`, all else of the reply but its prompt. Else `turn`. None if
+        nothing is new.
     """
     if before is None or not before.replies or len(before.replies) != len(now.replies):
         return None if before == now else ("turn", turn_to_json(now))

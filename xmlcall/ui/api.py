@@ -8,6 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -90,11 +91,7 @@ def routes(shown: ShownPage) -> list[Route]:
         ("GET", "turns/{id:path}", _turn),
         ("POST", "read", _read),
     )
-    return [Route(f"/api/{path}", guarded(_with(answer, shown)), methods=[method]) for method, path, answer in answers]
-
-
-def _with(answer: Callable[[ShownPage, Request], Awaitable[Response]], shown: ShownPage) -> Handler:
-    return lambda request: answer(shown, request)
+    return [Route(f"/api/{path}", guarded(partial(answer, shown)), methods=[method]) for method, path, answer in answers]
 
 
 def guarded(answer: Handler) -> Handler:

@@ -12,6 +12,7 @@ A page asks over HTTP (`routes`). Bodies and answers are JSON; who may call is s
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -294,11 +295,7 @@ def routes(room: ChatRoom) -> list[Route]:
         ("POST", "servers/{name:path}", _on_server),
         ("POST", "tools/{name:path}", _on_tool),
     )
-    return [Route(f"/api/{path}", guarded(_with(answer, room)), methods=[method]) for method, path, answer in answers]
-
-
-def _with(answer: Callable[[ChatRoom, Request], Awaitable[Response]], room: ChatRoom) -> Callable[[Request], Awaitable[Response]]:
-    return lambda request: answer(room, request)
+    return [Route(f"/api/{path}", guarded(partial(answer, room)), methods=[method]) for method, path, answer in answers]
 
 
 async def _on_ask(room: ChatRoom, request: Request) -> Response:
