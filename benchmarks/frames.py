@@ -45,7 +45,7 @@ class Watched(ScriptedBackend):
                         frame.f_code.co_qualname,
                         bool(frame.f_code.co_flags & inspect.CO_ASYNC_GENERATOR),
                     )
-                    for frame, _ in traceback.walk_stack(None)
+                    for frame, _ in traceback.walk_stack(sys._getframe())
                     if Path(frame.f_code.co_filename).is_relative_to(PACKAGE)
                 ]
             yield xmlcall.Chunk(text=f"word {number} ")

@@ -45,6 +45,7 @@ LONG = 60  # lines of a function
 TURN = (
     *("loop.py", "proxy/engine.py", "proxy/rounds.py", "proxy/passing.py"),
     *("agent/turn.py", "agent/loop.py", "proxy/engine/engine.py", "proxy/engine/prompted.py", "proxy/engine/native.py"),
+    "proxy/engine/answers.py",
 )
 
 CHUNK = 4

@@ -26,7 +26,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from servers.run_server import run_server
 
-from xmlcall.agent.drive import _next
+from xmlcall.agent.drive import _in_thread
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.http import READ_SECONDS
 from xmlcall.backends.scripted import ScriptedBackend
@@ -38,7 +38,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats import bodies
 from xmlcall.proxy.formats.contract import ApiError
 from xmlcall.proxy.http import access as guard
-from xmlcall.proxy.http import routes as endpoints
+from xmlcall.proxy.http import incoming
 from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.api_description import description
 from xmlcall.proxy.http.callers import serving
@@ -504,7 +504,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("name", ENDLESS)
 def test_bodies_without_end(name: str, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoints, "BODY_SECONDS", 0.1)
+    monkeypatch.setattr(incoming, "BODY_SECONDS", 0.1)
     head, drop = ENDLESS[name]
     with connected(url) as connection:
         connection.sendall(head)
@@ -617,7 +617,7 @@ async def test_a_step_beside_the_loop_is_never_left_half_done() -> None:
         done.append(1)
         yield 1
 
-    step = asyncio.ensure_future(_next(slow(), machine))
+    step = asyncio.ensure_future(_in_thread(slow()))
     await asyncio.sleep(0.05)
     step.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -645,10 +645,10 @@ async def test_a_tool_that_is_too_large_to_be_shown_is_told_once(caplog: pytest.
 LIMITS: dict[str, list[Any]] = {
     "| a request's headers | {:,} bytes |": [guard.HEADER_LIMIT],
     "| its body | {:,} bytes in {:g} s, {} levels, {:,} values |": [
-        endpoints.BODY_LIMIT,
-        endpoints.BODY_SECONDS,
-        endpoints.DEPTH_LIMIT,
-        endpoints.VALUE_LIMIT,
+        incoming.BODY_LIMIT,
+        incoming.BODY_SECONDS,
+        incoming.DEPTH_LIMIT,
+        incoming.VALUE_LIMIT,
     ],
     "| its tools | {:,} |": [bodies.TOOL_LIMIT],
     "| a tool's schema | {:,} parts, {} levels, {:,} steps for one value, {} s and {:,} characters for a pattern |": [

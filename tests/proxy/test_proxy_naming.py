@@ -13,7 +13,7 @@ from proxy_harness import ask, block, body, function
 
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
-from xmlcall.proxy.engine.naming import offered_names
+from xmlcall.proxy.engine.filters import offered_names
 from xmlcall.types.calls import Tool
 
 SCHEMA = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}

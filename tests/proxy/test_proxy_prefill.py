@@ -1,7 +1,7 @@
 """Replies that the caller has begun: the answer goes on with them and does not repeat them, whatever the model server can."""
 
 import contextlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -14,7 +14,7 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy import create_app
-from xmlcall.proxy.engine.prefill import without_beginning
+from xmlcall.proxy.engine.filters import without_beginning
 from xmlcall.proxy.formats.contract import ResponseEnded, ResponseEvent, TextPiece
 from xmlcall.types.completion import Usage
 
@@ -134,21 +134,19 @@ async def test_an_empty_beginning_is_none(path: str, tools: bool) -> None:
     assert last(backend)[0] == "user"
 
 
-async def taken(pieces: list[str], begun: str) -> str:
-    async def events() -> AsyncGenerator[ResponseEvent]:
-        for piece in pieces:
-            yield TextPiece(text=piece)
-        yield ResponseEnded(finish_reason="stop", usage=Usage())
-
-    return "".join([event.text async for event in without_beginning(events(), begun) if isinstance(event, TextPiece)])
+def taken(pieces: list[str], begun: str) -> str:
+    passed = without_beginning(begun)
+    events: list[ResponseEvent] = [TextPiece(text=piece) for piece in pieces]
+    events.append(ResponseEnded(finish_reason="stop", usage=Usage()))
+    return "".join(out.text for event in events for out in passed(event) if isinstance(out, TextPiece))
 
 
 @settings(deadline=None)
 @given(st.text("ab ", min_size=1, max_size=6).filter(str.strip), st.text("ab ", max_size=12), st.data())
-async def test_a_beginning_is_taken_off_in_whatever_pieces_it_comes(begun: str, text: str, data: st.DataObject) -> None:
+def test_a_beginning_is_taken_off_in_whatever_pieces_it_comes(begun: str, text: str, data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=4)))
     pieces = [text[start:end] for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True)]
-    found = await taken(pieces, begun)
-    assert found == await taken([text], begun)
+    found = taken(pieces, begun)
+    assert found == taken([text], begun)
     assert text.endswith(found) or found == text.lstrip()
-    assert await taken([begun + "!"], begun) == "!"
+    assert taken([begun + "!"], begun) == "!"

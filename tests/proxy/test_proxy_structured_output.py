@@ -8,7 +8,7 @@ from proxy_harness import add, ask, block, body, texts
 
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy.engine.structured_output import value_in
+from xmlcall.proxy.engine.filters import value_in
 
 SCHEMA = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"], "additionalProperties": False}
 FORM = {"type": "json_schema", "json_schema": {"name": "answer", "schema": SCHEMA}}

@@ -24,7 +24,7 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
 from xmlcall.proxy.formats.tolerance import mended
-from xmlcall.proxy.http.tolerant_paths import tidy
+from xmlcall.proxy.http.incoming import tidy
 from xmlcall.schema.references import deeper_than
 
 CHAT, RESPONSES, MESSAGES, OLLAMA = "openai", "openai-responses", "anthropic", "ollama"

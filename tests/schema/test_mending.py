@@ -42,7 +42,7 @@ from xmlcall.prompting import system as prompt
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.engine.structured_output import value_in
+from xmlcall.proxy.engine.filters import value_in
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues, has_nothing_odd
 from xmlcall.tools.outline import parameters_of

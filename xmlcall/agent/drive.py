@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
-from ..backends.base import Backend
+from ..backends.base import Backend, chunks_of, tries_of
 from ..errors import BackendError, BackendStatusError
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
 from ..types.completion import CompletionRequest, Usage
@@ -74,7 +74,7 @@ def _key(request: CompletionRequest) -> str:
 async def first_token(backend: Backend, request: CompletionRequest) -> FirstToken:
     """Ask a model for one token."""
     told = FirstToken()
-    async with aclosing(backend.stream(request)) as chunks:
+    async with aclosing(chunks_of(tries_of(backend, request))) as chunks:
         async for chunk in chunks:
             told = told.after(chunk)
             if told.text and not told.candidates:  # a server that does not know `max_tokens` might go on for long
@@ -103,27 +103,37 @@ async def drive(
     """
     scores = scores or Scores()
     events = iter(hear(machine.events()))
-    while (event := await _next(events, machine)) is not _END:
+    while (event := await _in_thread(events) if machine.is_demanding else next(events, _END)) is not _END:
         yield event
     while (action := machine.action) is not None:
         match action:
             case Score():
-                try:
-                    following = machine.scored(await scores.ask(backend, action))
-                except BackendError as error:
-                    following = machine.refuse(error)
+                following = await _scored(machine, backend, action, scores)
             case Ask(request=request):
-                try:
-                    async with aclosing(backend.stream(request)) as chunks:
-                        async for chunk in chunks:
-                            events = machine.receive(chunk)
-                            while (event := await _next(events, machine)) is not _END:
-                                yield event
-                            if machine.has_enough:
-                                break
-                    following = machine.end()
-                except BackendError as error:
-                    following = machine.refuse(error)
+                tries, is_due = tries_of(backend, request), True
+                while is_due:
+                    begun, is_due = False, False
+                    try:
+                        async with tries.opened() as chunks:
+                            hears = tries.hears
+                            async for chunk in chunks:
+                                begun = begun or chunk.progress is None
+                                for each in hears:
+                                    each(chunk)
+                                events = machine.receive(chunk)
+                                while (
+                                    event := await _in_thread(events) if machine.is_demanding else next(events, _END)
+                                ) is not _END:
+                                    yield event
+                                if machine.has_enough:
+                                    break
+                            else:
+                                tries.ended()
+                        following = machine.end()
+                    except BackendError as error:
+                        failed = await tries.again(error, begun=begun)
+                        is_due = failed is None
+                        following = iter(()) if failed is None else machine.refuse(failed)
             case Run():
                 assert run is not None, "a machine that calls tools needs somebody who runs them"
                 following = iter(())
@@ -132,16 +142,21 @@ async def drive(
                         for event in hear(machine.note(happened)):
                             yield event
         events = iter(hear(following))
-        while (event := await _next(events, machine)) is not _END:
+        while (event := await _in_thread(events) if machine.is_demanding else next(events, _END)) is not _END:
             yield event
     if machine.error is not None:
         raise machine.error
 
 
-async def _next(events: Iterator[Any], machine: Machine[Any]) -> Any:
+async def _scored(machine: Machine[Any], backend: Backend, score: Score, scores: Scores) -> Iterator[Any]:
+    try:
+        return machine.scored(await scores.ask(backend, score))
+    except BackendError as error:
+        return machine.refuse(error)
+
+
+async def _in_thread(events: Iterator[Any]) -> Any:
     """Return the next event, _END behind the last. What may take long is done in a thread, and never left half done."""
-    if not machine.is_demanding:
-        return next(events, _END)
     step = asyncio.ensure_future(asyncio.to_thread(next, events, _END))
     try:
         return await asyncio.shield(step)

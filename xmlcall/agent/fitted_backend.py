@@ -8,13 +8,13 @@ corrects the estimate, too, unless it has to follow from the request alone (`Req
 Room for the reply is kept free, because servers let a reply run into the context's end and end it there.
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Final
 
-from ..backends.base import Backend, KeptOpen
-from ..errors import ContextOverflow
+from ..backends.base import Around, Backend, KeptOpen, Tries, tries_of
+from ..errors import BackendError, ContextOverflow
 from ..prompting.fit_context import Fitted, estimate, estimate_tools, fit
 from ..prompting.tokens import RequestScale, Scale
 from ..types.calls import Message
@@ -28,7 +28,7 @@ NEAR: Final = 0.5  # of the room, by the estimate: from there on the rate is mea
 PROBE_TOKENS: Final = 16  # requests for fewer ask about a prompt that is sent again: it has to be cut at the same places
 
 
-class FittedBackend(KeptOpen):
+class FittedBackend(Around, KeptOpen):
     """A backend whose prompts fit.
 
     Args:
@@ -62,53 +62,45 @@ class FittedBackend(KeptOpen):
         """Tokens that prompt and reply share; None if that is not known."""
         return self._scale.context_length or self.capabilities.context_length
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`).
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return how a request is made.
 
         Raises:
             ContextOverflow: what has to be sent is too long; the message says what takes the room.
         """
-        fitted, sent = await self._first_cut(request)
-        heard, left, may_be_free = self._on_text, REFUSALS, True
-        while True:
-            size, begun = _size(sent), False
-            self._on_sent(sent.messages)
-            try:
-                async with aclosing(self._backend.stream(sent)) as chunks:
-                    async for chunk in chunks:
-                        if not begun and (fitted.cuts or fitted.left_out):
-                            self._on_cut(fitted)
-                        begun = True
-                        if chunk.usage and chunk.usage.prompt_tokens:
-                            self._scale.learn(chunk.usage.prompt_tokens, size)
-                        if heard is not None and chunk.text:
-                            heard(chunk.text)
-                        yield chunk
-                return
-            except ContextOverflow as error:
-                if begun:
-                    raise
-                refused = sent
-                fitted, sent, is_free = await self._shorter(request, refused, error)
-                left -= not (is_free and may_be_free)
-                may_be_free = may_be_free and not is_free
-                if left < 0 or sent == refused:
-                    raise self._refusal(refused, error) from error
+        return _Fitting(self, request)
 
-    async def _first_cut(self, request: CompletionRequest) -> tuple[Fitted, CompletionRequest]:
+    def send(self, request: CompletionRequest) -> Tries:
+        """Return how a request that fits is made."""
+        self._on_sent(request.messages)
+        return tries_of(self._backend, request)
+
+    def hear(self, chunk: Chunk, size: float) -> None:
+        """Take a piece of a reply to a prompt of this size."""
+        if chunk.usage and chunk.usage.prompt_tokens:
+            self._scale.learn(chunk.usage.prompt_tokens, size)
+        if self._on_text is not None and chunk.text:
+            self._on_text(chunk.text)
+
+    def tell(self, fitted: Fitted) -> None:
+        """Tell what a prompt lacks of which a reply comes."""
+        if fitted.cuts or fitted.left_out:
+            self._on_cut(fitted)
+
+    async def first_cut(self, request: CompletionRequest) -> tuple[Fitted, CompletionRequest]:
         """Return what fits by what is known, with the rate measured where the prompt comes near the context."""
         length = self.context_length
         if self._measure is not None and length is not None and _size(request) > NEAR * (length - self._room(request, length)):
             await self._measure()
         return self._cut(request)
 
-    async def _shorter(
+    async def shorter(
         self, request: CompletionRequest, refused: CompletionRequest, error: ContextOverflow
     ) -> tuple[Fitted, CompletionRequest, bool]:
         """Return what fits by a refusal, and whether that is so because it told what the context holds."""
         size, length = _size(refused), error.context_length or self.context_length
         if self._scale.refused(size, error.prompt_tokens, length):
-            fitted, sent = await self._first_cut(request)
+            fitted, sent = await self.first_cut(request)
             if sent != refused:
                 return fitted, sent, True
             self._scale.refused(size, error.prompt_tokens, length)
@@ -132,7 +124,7 @@ class FittedBackend(KeptOpen):
         max_tokens = min(request.max_tokens, room) if is_refused and request.max_tokens else request.max_tokens
         return fitted, replace(request, messages=fitted.messages, max_tokens=max_tokens)
 
-    def _refusal(self, sent: CompletionRequest, error: ContextOverflow) -> ContextOverflow:
+    def refusal(self, sent: CompletionRequest, error: ContextOverflow) -> ContextOverflow:
         """Make the error for what cannot be cut any further."""
         system = estimate(message for message in sent.messages if message.role == "system") + estimate_tools(sent.tools)
         said = estimate(message for message in sent.messages if message.role != "system")
@@ -147,6 +139,57 @@ class FittedBackend(KeptOpen):
             f"which is for the reply: {what}, or {error.advice}"
         )
         return error.said_as(message, context_length=length)
+
+
+class _Fitting(Tries):
+    """A request that is cut until it fits."""
+
+    def __init__(self, model: FittedBackend, request: CompletionRequest) -> None:
+        super().__init__(model, request)
+        self._model, self._tries = model, Tries(model, request)
+        self._fitted = Fitted(messages=request.messages)
+        self._sent: CompletionRequest | None = None
+        self._size = 0.0
+        self._left, self._may_be_free, self._has_begun = REFUSALS, True, False
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
+        """Send what fits."""
+        if self._sent is None:
+            self._send(*await self._model.first_cut(self._request))
+        async with self._tries.opened() as chunks:
+            self.hears = (*self._tries.hears, self._hear)
+            yield chunks
+
+    def _send(self, fitted: Fitted, sent: CompletionRequest) -> None:
+        self._fitted, self._sent, self._size, self._has_begun = fitted, sent, _size(sent), False
+        self._tries = self._model.send(sent)
+
+    def _hear(self, chunk: Chunk) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._model.tell(self._fitted)
+        self._model.hear(chunk, self._size)
+
+    def ended(self) -> None:
+        """Note that the reply was read to its end."""
+        self._tries.ended()
+
+    async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
+        """Send less, if it was too long."""
+        failed = await self._tries.again(error, begun=begun)
+        refused = self._sent
+        if not isinstance(failed, ContextOverflow) or self._has_begun or refused is None:
+            return failed
+        fitted, sent, is_free = await self._model.shorter(self._request, refused, failed)
+        self._left -= not (is_free and self._may_be_free)
+        self._may_be_free = self._may_be_free and not is_free
+        if self._left < 0 or sent == refused:
+            told = self._model.refusal(refused, failed)
+            told.__cause__ = failed
+            return told
+        self._send(fitted, sent)
+        return None
 
 
 def _size(request: CompletionRequest) -> float:

@@ -14,16 +14,16 @@ it is over; if that is longer than the caller waits, its refusal comes out at on
 """
 
 from asyncio import sleep
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
 from ..errors import BackendError, BackendStatusError, ContextOverflow
-from ..types.completion import Chunk, CompletionRequest
-from .base import Backend, Capabilities, Relayed, Relaying
+from ..types.completion import CompletionRequest
+from .base import Around, Backend, Capabilities, Relayed, Relaying, Tries
 from .http import TIMED_OUT
 
 __all__ = ["Patience", "Retrying", "may_pass"]
@@ -53,7 +53,7 @@ def may_pass(error: BackendError) -> bool:
     return not isinstance(error.__cause__, TIMED_OUT)
 
 
-class Retrying:
+class Retrying(Around):
     """A backend with further tries.
 
     Args:
@@ -86,20 +86,9 @@ class Retrying:
     ) -> None:
         await self.inner.__aexit__(kind, error, trace)
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
-        for tried in range(1, len(self._patience.pauses) + 2):
-            begun, started = False, monotonic()
-            try:
-                async with aclosing(self.inner.stream(request)) as chunks:
-                    async for chunk in chunks:
-                        begun = begun or chunk.progress is None
-                        yield chunk
-                return
-            except BackendError as error:
-                if begun or (pause := self._patience.pause(error, tried)) is None:
-                    raise
-            await self._wait(pause, started)
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return how a request is made."""
+        return _Retried(self.inner, request, self._patience, self._wait)
 
     @asynccontextmanager
     async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
@@ -121,3 +110,26 @@ class Retrying:
     async def _wait(self, pause: float, started: float) -> None:
         await sleep(pause)
         self._on_retry(monotonic() - started)
+
+
+class _Retried(Tries):
+    """A request with further tries."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        request: CompletionRequest,
+        patience: Patience,
+        wait: Callable[[float, float], Awaitable[None]],
+    ) -> None:
+        super().__init__(backend, request)
+        self._patience, self._wait = patience, wait
+        self._tried, self._started = 1, monotonic()
+
+    async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
+        """Wait, if it may pass."""
+        if begun or (pause := self._patience.pause(error, self._tried)) is None:
+            return error
+        await self._wait(pause, self._started)
+        self._tried, self._started = self._tried + 1, monotonic()
+        return None

@@ -25,10 +25,9 @@ from .http.api_description import description
 from .http.callers import Caller, ServedModels, serving
 from .http.ending import Ending
 from .http.exchange import Exchange
-from .http.framing import OneFraming
+from .http.incoming import one_framing, tolerant_paths
 from .http.keys import key_of
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
-from .http.tolerant_paths import TolerantPaths
 from .observed.observer import Observer
 from .observed.probes import outside_routes
 
@@ -132,7 +131,7 @@ def app_of(
             *beside,
         ],
         lifespan=lifespan,
-        middleware=[Middleware(OneFraming), *([] if served.engine.strict else [Middleware(TolerantPaths)])],
+        middleware=[Middleware(one_framing), *([] if served.engine.strict else [Middleware(tolerant_paths)])],
         exception_handlers={HTTPException: not_here},
     )
     app.router.redirect_slashes = False  # to an address made of the request's own Host, before anybody has looked at that

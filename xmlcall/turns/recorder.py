@@ -11,11 +11,10 @@ nothing while nobody watches, and an entry in a set for each watcher else.
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..backends.base import Backend, KeptOpen
+from ..backends.base import Around, Backend, KeptOpen, Tries, tries_of
 from ..records.secrets import MASK
 from ..types.completion import Chunk, CompletionRequest
 from .builder import TurnBuilder
@@ -218,7 +217,7 @@ def new_id() -> str:
 # -- what goes over the wire -------------------------------------------------------------------------------------------
 
 
-class RecordingBackend(KeptOpen):
+class RecordingBackend(Around, KeptOpen):
     """A backend that is listened to.
 
     Args:
@@ -232,17 +231,23 @@ class RecordingBackend(KeptOpen):
         super().__init__(backend)
         self.listener = listener
 
-    def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
-        if self.listener is None:
-            return self._backend.stream(request)
-        self.listener.prompt(request.messages)
-        return _heard(self._backend.stream(request), self.listener)
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return how a request is made."""
+        listener = self.listener
+        if listener is None:
+            return tries_of(self._backend, request)
+        listener.prompt(request.messages)
+        return _Heard(self._backend, request, listener)
 
 
-async def _heard(stream: AsyncGenerator[Chunk], listener: TurnBuilder) -> AsyncGenerator[Chunk]:
-    async with aclosing(stream) as chunks:
-        async for chunk in chunks:
-            if chunk.text:
-                listener.wrote(chunk.text)
-            yield chunk
+class _Heard(Tries):
+    """A request that is listened to."""
+
+    def __init__(self, backend: Backend, request: CompletionRequest, listener: TurnBuilder) -> None:
+        super().__init__(backend, request)
+        self._listener = listener
+        self.hears = (self._hear,)
+
+    def _hear(self, chunk: Chunk) -> None:
+        if chunk.text:
+            self._listener.wrote(chunk.text)

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from ..prompting.format import PromptFormat
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
-from ..proxy.http.framing import OneFraming
+from ..proxy.http.incoming import one_framing
 from ..turns.recorder import Recorder
 from . import api
 from .access import Door, Entry, port_of
@@ -86,7 +86,7 @@ def app_of_page(page: UiPage) -> Starlette:
     """Make an app that has the page alone."""
     app = Starlette(
         routes=[*page.routes, Route("/", _to_the_page)],
-        middleware=[Middleware(OneFraming)],
+        middleware=[Middleware(one_framing)],
         exception_handlers={HTTPException: _error},
     )
     app.router.redirect_slashes = False

@@ -1,6 +1,6 @@
 """The proxy's heart: an open model, the servers whose tools it runs itself, and the way in which each request is answered.
 
-Three ways. *Text*: tools are offered in the prompt and calls are read from the text (`prompted.py`). *Native*: the model server's
+Three ways. *Text*: tools are offered in the prompt and calls are read from the text (`answers.py`). *Native*: the model server's
 own function calling, where it works. *Plain*: no tools on offer, the model's text as it is. Where the caller speaks the model
 server's own wire format, plain requests need no engine: their bytes are passed on (`routes.py`).
 
@@ -9,7 +9,7 @@ In mode `auto` the first request with tools is preceded by one trial of the serv
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
@@ -21,7 +21,7 @@ from ...agent.run_call import Calling
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...dialects.write import beginning
-from ...errors import ContextOverflow, UsageError
+from ...errors import BackendError, ContextOverflow, UsageError
 from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
@@ -41,18 +41,15 @@ from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
+from .answers import Answer, PlainAnswer, PromptedAnswer, WithWholeMessages
 from .call_stream import Sender
 from .catalogs import Catalogs, OfferedTools, key_of
+from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
 from .fitting import Fitting
-from .naming import offered_names, renamed, with_own_names
-from .native import WithWholeMessages, plain_answer
 from .own_rounds import RoundsKept, with_own_results
 from .own_tools import OwnTools
-from .prefill import begun_by_caller, continued_or, with_beginning, without_beginning
 from .probe import calls_natively, count_tokens
-from .prompted import prompted_answer
 from .said_once import SaidOnce
-from .structured_output import formed, wordless
 
 if TYPE_CHECKING:
     from ...turns.recorder import Recorder
@@ -181,20 +178,30 @@ class Engine:
         shown = await self._shown(request)
         offers = bool(shown.tools) and request.choice.mode != "none"
         if not offers:
-            events = self._plain(request, begun, self._recalled(request), recording)
+            first = self._plain(request, begun, self._recalled(request), recording)
         elif request.is_simple and not begun and not self.own and await self.is_native():
-            events = self._natively(request, shown, recording)
+            first = self._natively(request, shown, recording)
         else:
             in_pieces = self._stream_arguments and is_streamed
-            events = self._text(request, begun, shown, recording, stream_arguments=in_pieces)
-        async with aclosing(with_own_names(events, names)) as named:
+            first = self._text(request, begun, shown, recording, stream_arguments=in_pieces)
+        if names:
+            first.filters.append(own_names(names))
+        following: Answer | None = first
+        while (answer := following) is not None:
             try:
-                async for event in named:
-                    yield event
-            except ContextOverflow as error:
-                if not offers:
+                async with answer.driven() as events:
+                    async for event in events:
+                        for piece in answer.pieces(event):
+                            yield piece
+                for piece in answer.ending():
+                    yield piece
+                following = answer.again()
+            except BackendError as error:
+                following = answer.instead(error)
+                if following is None and offers and isinstance(error, ContextOverflow):
+                    raise self._fitting.with_tools_told(error, shown.prompt.system, len(shown.tools)) from error
+                if following is None:
                     raise
-                raise self._fitting.with_tools_told(error, shown.prompt.system, len(shown.tools)) from error
 
     async def _shown(self, request: ChatRequest) -> OfferedTools:
         """Return what is on offer; tools that are not known yet are read in a thread: others are answered meanwhile."""
@@ -217,7 +224,7 @@ class Engine:
         recording: "Hearing | None",
         *,
         stream_arguments: bool,
-    ) -> AsyncGenerator[ResponseEvent]:
+    ) -> Answer:
         """Answer with tools that are offered in the prompt."""
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
@@ -252,13 +259,30 @@ class Engine:
         copied = turn.may_be_copied
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_be_copied=copied)
         driven = drive(turn, backend, scores=self._scores, run=calling.run)
-        keep = self._rounds.keep
-        events = prompted_answer(turn, driven, sender, self._format, is_strict=self.strict, keep=keep, recording=recording)
+        answer = PromptedAnswer(
+            turn, driven, sender, self._format, is_strict=self.strict, keep=self._rounds.keep, recording=recording
+        )
         if schema is not None:
-            events = formed(events, schema, partial(self._constrained, turn, schema, backend, recording))
+            self._give_form(answer, schema, partial(self._constrained, turn, schema, backend, recording))
         elif request.sampling.json_schema is not None:  # of a required call the form is the tool's
-            events = wordless(events)
-        return without_beginning(events, begun) if begun and self._goes_on(request) else events
+            answer.filters.append(wordless)
+        if begun and self._goes_on(request):
+            answer.filters.append(without_beginning(begun))
+        return answer
+
+    def _give_form(self, answer: Answer, schema: Mapping[str, Any], constrained: Callable[[], Answer]) -> None:
+        """Have an answer checked against a schema, and another one follow if it does not fit."""
+        form = Formed(schema)
+        answer.filters.append(form)
+
+        def again() -> Answer | None:
+            if form.unfit is None:
+                return None
+            following = constrained()
+            following.filters = [form.with_both, *answer.filters[1:]]
+            return following
+
+        answer.again = again
 
     def _first(
         self,
@@ -294,14 +318,12 @@ class Engine:
         words = prompt.json_answer(schema, self._format)
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
-    def _constrained(
-        self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Hearing | None"
-    ) -> AsyncGenerator[ResponseEvent]:
+    def _constrained(self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Hearing | None") -> PlainAnswer:
         """Ask once more in place of the last reply, and let the server constrain this one to a schema."""
         request = turn.first.request
         messages = (*request.messages, *turn.added[:-1])
         completion = replace(request, messages=messages, json_schema=schema)
-        return plain_answer(backend, completion, recording, number=turn.count + 1)
+        return PlainAnswer(backend, completion, recording, number=turn.count + 1)
 
     def _goes_on(self, request: ChatRequest) -> bool:
         """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
@@ -355,9 +377,7 @@ class Engine:
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)
 
-    def _plain(
-        self, request: ChatRequest, begun: str, known: Known, recording: "Hearing | None"
-    ) -> AsyncGenerator[ResponseEvent]:
+    def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Hearing | None") -> Answer:
         """Answer without tools; a history with calls in it is written as text."""
         backend = self._fitting.backend_for(recording)
         if recording is not None:
@@ -365,16 +385,18 @@ class Engine:
         messages = callers_in_text(request.messages, Catalog(()), self._format, known)
         completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
         if not begun:
-            return plain_answer(backend, completion, recording)
+            return PlainAnswer(backend, completion, recording)
 
-        def asked() -> AsyncGenerator[ResponseEvent]:
-            return without_beginning(plain_answer(backend, self._asked_to_begin(completion, begun), recording), begun)
+        def asked() -> Answer:
+            answer = PlainAnswer(backend, self._asked_to_begin(completion, begun), recording)
+            answer.filters.append(without_beginning(begun))
+            return answer
 
         if not self._goes_on(request) or self.backend.capabilities.continues:
-            return continued_or(plain_answer(backend, with_beginning(completion, begun), recording), asked)
+            return PlainAnswer(backend, with_beginning(completion, begun), recording, otherwise=asked)
         return asked()
 
-    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> AsyncGenerator[ResponseEvent]:
+    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> Answer:
         """Answer with the server's own function calling; a call that cannot run is told to the model, like one in the text."""
         catalog = shown.catalog
         completion = self._completion(request, tuple(system_first(request.messages)))
@@ -394,7 +416,7 @@ class Engine:
             partial(_undecided, completion),
         )
         sender = Sender(catalog, stream_arguments=False)
-        return prompted_answer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
+        return PromptedAnswer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
 
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...] = ()) -> CompletionRequest:
         """Return a request to the model server; fields of the caller's wire format, only where the server speaks that, too."""

@@ -12,8 +12,8 @@ format: a stream that just stops looks like a short answer.
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable
-from contextlib import AbstractAsyncContextManager, aclosing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -63,7 +63,6 @@ _ENDS: Final = {_EVENTS: (b"\n\n", b"\r\n\r\n"), _LINES: (b"\n",)}  # of one eve
 log = logging.getLogger("xmlcall.proxy")
 
 Headers = Iterable[tuple[bytes, bytes]]
-Work = Callable[[], Coroutine[Any, Any, None]]
 
 
 def api_error(error: Exception) -> ApiError:
@@ -151,39 +150,30 @@ class Exchange:
             if not self._is_over:  # the end may have come just before
                 await self._body(said, more=True)
 
-        async def run() -> None:
-            try:
-                async with aclosing(events):
-                    async for event in events:
-                        await self._body(await begin() + writer.write(event), more=True)
-                        pings.spoken()
-            except Exception as error:
-                failed = api_error(error)
-                if not self.status:
-                    await self.fail(failed)
-                    return
-                self.failure, self.error = _told(failed), failed
-                await self._body(writer.fail(failed), more=True)
-            await self._body(b"", more=False)
-
         with Pings(ping) as pings:
-            await self._until_left(run)
+            async with self._until_left():
+                try:
+                    async with aclosing(events):
+                        async for event in events:
+                            await self._body(await begin() + writer.write(event), more=True)
+                            pings.spoken()
+                except Exception as error:
+                    await self._break_off(api_error(error), writer.fail)
+                if not self._is_over:
+                    await self._body(b"", more=False)
         await self._tell_cut(writer.fail)
 
     async def whole(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Gather all events and write one answer."""
-
-        async def run() -> None:
+        async with self._until_left():
             try:
                 async with aclosing(events):
                     gathered = [event async for event in events]
                 answer = self._form.whole(asked, whole_response(gathered))
             except Exception as error:
                 await self.fail(api_error(error))
-                return
-            await self.json(answer)
-
-        await self._until_left(run)
+            else:
+                await self.json(answer)
         await self._tell_cut(lambda error: b"")
 
     async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
@@ -192,14 +182,13 @@ class Exchange:
         pieces = None if recording is None else recording.pieces
         watchers = None if recording is None else recording.watchers
 
-        streamed, said = False, b""
+        streamed, said, has_begun = False, b"", False
 
         def is_between_events() -> bool:
             return streamed and said.endswith(_ENDS[self._form.media_type])
 
-        async def run() -> None:
-            nonlocal streamed, said
-            has_begun = False
+        async with self._until_left():
+            is_whole = True
             try:
                 async with opened as relayed:
                     if recording is not None:
@@ -218,14 +207,22 @@ class Exchange:
                 if not self.status:
                     await self.fail(failed)
                 self.failure, self.error = _told(failed), failed
-                if not is_between_events():
-                    return  # an answer without its end: the server drops the connection, since half is not whole
-                await self._body(_failure(self._form, failed), more=True)
-            await self._body(b"", more=False)
+                is_whole = is_between_events()  # of an answer without its end, the server drops the connection
+                if is_whole:
+                    await self._body(_failure(self._form, failed), more=True)
+            if is_whole:
+                await self._body(b"", more=False)
 
-        await self._until_left(run)
         if not self.status or is_between_events():
             await self._tell_cut(partial(_failure, self._form))
+
+    async def _break_off(self, error: ApiError, written: Callable[[ApiError], bytes]) -> None:
+        """Tell the caller that its answer fails, in the answer itself if that has begun."""
+        if not self.status:
+            await self.fail(error)
+            return
+        self.failure, self.error = _told(error), error
+        await self._body(written(error), more=True)
 
     async def _tell_cut(self, written: Callable[[ApiError], bytes]) -> None:
         """Tell the caller that the server was stopped before the answer was whole, if it was."""
@@ -233,12 +230,9 @@ class Exchange:
             return  # what was sent whole before the cut took hold has its end, and so has what the cut made fail
         message = "the server was stopped before the answer was whole: ask again"
         error = ApiError(message, status=503, kind="server_error", code="server_stopped", retry_after=STOPPED_SECONDS)
-        if not self.status:
-            await self.fail(error)
-            return
-        self.failure, self.error = _told(error), error
-        await self._body(written(error), more=True)
-        await self._body(b"", more=False)
+        await self._break_off(error, written)
+        if not self._is_over:
+            await self._body(b"", more=False)
 
     async def json(self, data: Any, status: int = 200, headers: Headers = ()) -> None:
         """Write a JSON answer."""
@@ -276,8 +270,9 @@ class Exchange:
         with suppress(OSError):  # the caller left, and some servers say so here; `leave` hears it too
             await self._send(message)
 
-    async def _until_left(self, work: Work) -> None:
-        """Do the work; if the caller leaves, or the server has to end, cancel it."""
+    @asynccontextmanager
+    async def _until_left(self) -> AsyncIterator[None]:
+        """Cancel what is inside, if the caller leaves, or the server has to end."""
         async with anyio.create_task_group() as group:
 
             async def leave() -> None:
@@ -293,5 +288,5 @@ class Exchange:
 
             with self._ending.cutting(cut):
                 group.start_soon(leave)
-                await work()
+                yield
                 group.cancel_scope.cancel()

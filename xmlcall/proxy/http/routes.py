@@ -5,10 +5,8 @@ are passed on to that server, written anew from what was read, with our name of 
 The engine answers all others, in the caller's format.
 """
 
-import asyncio
 import json
 import logging
-import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
@@ -23,14 +21,12 @@ from starlette.types import Receive, Scope, Send
 from ...backends.base import Relayed, Relaying
 from ...backends.http import json_bytes
 from ...errors import BackendProtocolError
-from ...schema.references import deeper_than
 from ...wire.openai import read_error
 from ..engine.engine import Engine
 from ..formats import ollama_info
 from ..formats.anthropic import MESSAGES, read_count
 from ..formats.contract import ApiError, Format
 from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
-from ..formats.one_reading import one_reading
 from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
@@ -41,7 +37,7 @@ from .access import Guard
 from .callers import Caller, ServedModels
 from .ending import Ending
 from .exchange import Exchange, api_error
-from .unpacking import is_packed, unpacked
+from .incoming import content_of, data_and_left_out, data_of, object_of, refuse_many
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
@@ -50,10 +46,6 @@ __all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handl
 
 log = logging.getLogger("xmlcall.proxy")
 
-BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: a long conversation with pictures
-BODY_SECONDS: Final = 120.0  # for a body to come
-DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
-VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
 PATH_LIMIT: Final = 200  # characters of a path in the log
 SAID_LIMIT: Final = 1000  # bytes of what a model server says of a path that it does not know
 ABOUT_LIMIT: Final = 16 * 1024 * 1024  # bytes of what a model server tells of its models, licenses included
@@ -158,7 +150,7 @@ def asking(question: QuestionPath) -> Responder:
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
         observing = exchange.observing
-        data, left_out = _data_and_left_out(await _content(request))
+        data, left_out = data_and_left_out(await content_of(request))
         model = caller.model(data.get("model"))
         engine = model.engine
         for word in left_out:
@@ -174,27 +166,26 @@ def asking(question: QuestionPath) -> Responder:
             passed = relaying(opened, observing, engine.backend.capabilities.server)
             await exchange.relay(_told_in_our_words(passed, question, data))
         elif question.is_answered:
-            await _answer(engine, question, data, exchange)
+            await _answered(engine, question, data, exchange)
         else:
             raise _missing(question.path)
 
     return answer
 
 
-async def _answer(engine: Engine, question: QuestionPath, data: Mapping[str, Any], exchange: Exchange) -> None:
-    """Have the engine answer a request."""
-    _refuse_many(data)
+def _answered(engine: Engine, question: QuestionPath, data: Mapping[str, Any], exchange: Exchange) -> Awaitable[None]:
+    """Read a request that the engine answers; what is returned answers it."""
+    refuse_many(data)
     body = _mended(engine, data, question.form)
     asked = question.form.read(body)
     chat = replace(asked.request, whole=body)
     if asked.shape.get("load"):
-        await exchange.json(loaded(asked))
-        return
+        return exchange.json(loaded(asked))
     if exchange.recording is not None:
         exchange.recording.asked(chat)
     heard = Hearing(exchange.observing, exchange.recording)
     events = engine.respond(chat, is_streamed=asked.stream, recording=heard)
-    await (exchange.stream if asked.stream else exchange.whole)(events, asked)
+    return (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
 
 def _recording(engine: Engine, question: QuestionPath, request: Request) -> "Recording | None":
@@ -282,71 +273,6 @@ def _mentions_tools(data: Mapping[str, Any]) -> bool:
     )
 
 
-async def _content(request: Request) -> bytes:
-    """Read a body within its limits."""
-    content = bytearray()
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            async for piece in request.stream():
-                content += piece
-                if len(content) > BODY_LIMIT:
-                    raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
-    except TimeoutError:
-        raise ApiError(f"expected the whole body within {BODY_SECONDS:g} s", status=408, code="request_timeout") from None
-    if is_packed(encoding := request.headers.get("content-encoding", "")):
-        return await asyncio.to_thread(unpacked, bytes(content), encoding, BODY_LIMIT)
-    return bytes(content)
-
-
-def _data(content: bytes) -> Mapping[str, Any]:
-    """Read a body."""
-    return _data_and_left_out(content)[0]
-
-
-def _data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
-    try:
-        return one_reading(_object(content))
-    except ValueError as error:
-        raise ApiError(str(error)) from None
-
-
-def _object(content: bytes | bytearray) -> dict[str, Any]:
-    """Read a JSON object."""
-    try:
-        data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
-    if deeper_than(DEPTH_LIMIT, data):
-        raise ValueError(f"expected a body of at most {DEPTH_LIMIT} levels")
-    return data
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _finite(text: str) -> float:
-    """Read a number; refuse one that is too large for a double."""
-    number = float(text)
-    if math.isinf(number):
-        raise ValueError(f"{text[:20]} is too large a number")
-    return number
-
-
-def _refuse_many(data: Mapping[str, Any]) -> None:
-    waiting: list[Any] = [data]
-    count = 0
-    while waiting:
-        node = waiting.pop()
-        inside = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
-        count += len(inside)
-        if count > VALUE_LIMIT:
-            raise ApiError(f"expected a body of at most {VALUE_LIMIT} values", status=413, code="request_too_large")
-        waiting += inside
-
-
 # -- what is known of the model ----------------------------------------------------------------------------------------
 
 
@@ -385,8 +311,8 @@ async def _alive(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 
 async def _count(caller: Caller, request: Request, exchange: Exchange) -> None:
-    data = _data(await _content(request))
-    _refuse_many(data)
+    data = data_of(await content_of(request))
+    refuse_many(data)
     engine = caller.model(data.get("model")).engine
     asked = read_count(_mended(engine, data, MESSAGES))
     await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
@@ -396,7 +322,7 @@ def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
     """Make what answers one of Ollama's small paths: with Ollama's own words, if all of it is served."""
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
-        await _content(request)
+        await content_of(request)
         engine = caller.served.engine
         told = await _about(engine, "GET", path) if caller.served.takes_any_name else None
         await exchange.json(write(caller) if told is None else told)
@@ -423,7 +349,7 @@ async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -
             if len(said) > ABOUT_LIMIT:
                 raise BackendProtocolError(f"{path}: the model server answered with more than {ABOUT_LIMIT} bytes")
     try:
-        told = _object(said)
+        told = object_of(said)
     except ValueError as error:
         raise BackendProtocolError(f"{path}: the model server answered with something else than JSON: {error}") from None
     if path in _SHAPES and not _SHAPES[path](told):
@@ -453,8 +379,8 @@ def _running(caller: Caller) -> dict[str, Any]:
 
 async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
     """Answer that a served model is there; refuse any other."""
-    content = await _content(request)
-    data = _data(content) if content else {}
+    content = await content_of(request)
+    data = data_of(content) if content else {}
     name = data.get("model") or data.get("name")
     models = caller.models
     if not isinstance(name, str) or not any(model.is_meant(name) for model in models):
@@ -480,8 +406,8 @@ async def _refuse_change(caller: Caller, request: Request, exchange: Exchange) -
 
 async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     """Describe a model, with `tools` among what it can do: that is what the proxy adds."""
-    content = await _content(request)
-    asked = {} if caller.served.takes_any_name else _data(content)
+    content = await content_of(request)
+    asked = {} if caller.served.takes_any_name else data_of(content)
     model = caller.model(asked.get("model") or asked.get("name"))
     engine = model.engine
     shown = ollama_info.show(model.name, engine.backend.capabilities.context_length)

@@ -9,13 +9,13 @@ import re
 import time
 from asyncio import CancelledError
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...backends.base import Backend, KeptOpen, Relayed
+from ...backends.base import Around, Backend, KeptOpen, Relayed, Tries, tries_of
 from ...backends.http import TRACEPARENT
-from ...errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
+from ...errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
 from ...types.completion import Chunk, CompletionRequest, Usage
 from ...wire.openai import count, mapping, usage_of
 from .spans import ModelSpan
@@ -91,32 +91,67 @@ class ModelRequest:
             TRACEPARENT.set("")
 
 
-class ObservedBackend(KeptOpen):
+class ObservedBackend(Around, KeptOpen):
     """A backend whose requests are noted."""
 
     def __init__(self, backend: Backend, observing: "Observing") -> None:
         super().__init__(backend)
         self._observing = observing
 
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
-        asked, is_reply = self._observing.model_asked(self.capabilities.server), not request.top_logprobs
-        has_begun, result = False, "ok"
-        take = asked.take
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return how a request is made."""
+        return _Observed(self._backend, request, self._observing)
+
+
+class _Observed(Tries):
+    """A request that is noted, once for all its tries."""
+
+    def __init__(self, backend: Backend, request: CompletionRequest, observing: "Observing") -> None:
+        super().__init__(backend, request)
+        self._tries, self._observing = tries_of(backend, request), observing
+        self._asked: ModelRequest | None = None
+        self._has_begun = False
+        self._result = "closed"  # unless it is read to its end
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
+        """Note the request's beginning; and its end, unless another try may follow."""
+        asked = self._asked = self._asked or self._observing.model_asked(self._backend.capabilities.server)
         try:
-            async with aclosing(self._backend.stream(request)) as chunks:
-                async for chunk in chunks:
-                    if chunk.progress is None:
-                        if not has_begun:
-                            asked.begun(is_reply=is_reply)
-                            has_begun = True
-                        take(chunk)
-                    yield chunk
+            async with self._tries.opened() as chunks:
+                self.hears = (*self._tries.hears, self._hear)
+                yield chunks
+        except BackendError:
+            raise
         except BaseException as error:
-            result = result_of(error)
+            asked.over(result_of(error))
+            raise
+        asked.over(self._result)
+
+    def _hear(self, chunk: Chunk) -> None:
+        if chunk.progress is None and self._asked is not None:
+            if not self._has_begun:
+                self._has_begun = True
+                self._asked.begun(is_reply=not self._request.top_logprobs)
+            self._asked.take(chunk)
+
+    def ended(self) -> None:
+        """Note that the reply was read to its end."""
+        self._result = "ok"
+        self._tries.ended()
+
+    async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
+        """Note the request's end, if no try follows."""
+        failed: BaseException | None = error
+        try:
+            failed = told = await self._tries.again(error, begun=begun)
+        except BaseException as left:
+            failed = left
             raise
         finally:
-            asked.over(result)
+            if failed is not None and self._asked is not None:
+                self._asked.over(result_of(failed))
+        return told
 
 
 # -- answers that are passed on ----------------------------------------------------------------------------------------

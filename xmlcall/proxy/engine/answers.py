@@ -1,0 +1,369 @@
+"""What a caller is given of a machine, event by event, and of its end.
+
+*Of an answer without tools*: events as they come.
+
+*Of a turn whose calls are text*: text goes out as it comes, calls of the caller's tools once they are bound. Tools of the proxy's
+own servers run in the turn, and the caller sees nothing of them. Calls that cannot run are answered with feedback before
+anything of them has gone out. When no retry is left, calls that agents can check themselves go out as they are. Otherwise the
+model is asked for plain words, and the answer is an error if it has none: half a call, or a call left out in silence, is worse.
+The request was sound, so the error is never the caller's (4xx), with one exception: after tools of the proxy's own have run, a
+status that clients do not repeat.
+
+`Engine.respond` iterates the driver of a machine; nothing here stands between the two.
+"""
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from ...agent.drive import drive
+from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
+from ...binding.bind import as_written
+from ...errors import BackendError
+from ...parsing.repetition import identity
+from ...prompting.format import PromptFormat
+from ...prompting.results import result_text
+from ...prompting.writer import OwnRounds
+from ...tools.catalog import Catalog
+from ...turn.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
+from ...turn.generate import REPETITION, Binder, Generated, is_refused_beginning
+from ...turn.machine import Machine
+from ...turn.native import generate_native
+from ...turn.turn import Turn
+from ...types.calls import InvalidCall, Message, Reply, TextContent, ToolCall, ToolResult
+from ...types.completion import UNCUT, CompletionRequest, Usage
+from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
+from .call_stream import Sender, broken_off
+from .filters import Filter
+
+if TYPE_CHECKING:
+    from ..observed.listeners import Hearing
+
+__all__ = ["Answer", "PlainAnswer", "PromptedAnswer", "WithWholeMessages"]
+
+log = logging.getLogger("xmlcall.proxy")
+
+# Reasons for which a turn ends without an answer, and what the caller is told; `{why}` is what is wrong with the calls.
+_FAILURES: Final[Mapping[str, str]] = {
+    "invented_results": "no answer: the model wrote results that no tool gave, however often it was told",
+    "own_words": "no answer: the model only repeated its instructions, however often it was told",
+    "no_tool_call": "tool_choice: a call was required, and the model answered without one, also when it was told to call",
+    "invalid_calls": "the model's calls cannot run, however often it was told why: {why}",
+    "tool_errors": "the model's calls of the proxy's own tools failed one after the other",
+    "repeated_call": "the model called the proxy's own tools in the same way again and again",
+    "max_turns": "no answer after {count} replies: the model kept calling tools",
+}
+_REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
+
+
+class Answer:
+    """An answer, or one of several that make up what a caller is given.
+
+    Args:
+        recording: told each event.
+        otherwise: makes another answer, if the server refuses to go on with a beginning, before anything has come.
+
+    Attributes:
+        filters: what goes out passes them, in this order.
+        again: makes the answer that follows behind the end of this one; None where none does.
+    """
+
+    def __init__(self, recording: "Hearing | None" = None, *, otherwise: "Callable[[], Answer] | None" = None) -> None:
+        self.filters: list[Filter] = []
+        self.again: Callable[[], Answer | None] = lambda: None
+        self._recording, self._otherwise = recording, otherwise
+        self._note = None if recording is None else recording.note
+        self._has_said = False
+
+    @asynccontextmanager
+    async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
+        """Begin; what is to be iterated are the events, each of which gives `pieces`."""
+        async with aclosing(self._drive()) as events:
+            yield events
+
+    def pieces(self, event: Any) -> Sequence[ResponseEvent]:
+        """Take an event; return what goes out."""
+        if self._note is not None:
+            self._note(event)
+        pieces = self._pieces_of(event)
+        return self._filtered(pieces) if pieces else pieces
+
+    def ending(self) -> Iterator[ResponseEvent]:
+        """Return what goes out behind the last event."""
+        return (piece for last in self._last_pieces() for piece in self._filtered([last]))
+
+    def instead(self, error: BackendError) -> "Answer | None":
+        """Return the answer that takes the place of this one, which has failed."""
+        is_due = self._otherwise is not None and not self._has_said and is_refused_beginning(error)
+        return self._otherwise() if is_due and self._otherwise is not None else None
+
+    def _filtered(self, pieces: Sequence[ResponseEvent]) -> Sequence[ResponseEvent]:
+        for passed in self.filters:
+            pieces = [out for piece in pieces for out in passed(piece)]
+        self._has_said = self._has_said or bool(pieces)
+        return pieces
+
+    def _drive(self) -> AsyncGenerator[Any]:
+        raise NotImplementedError
+
+    def _pieces_of(self, event: Any) -> Sequence[ResponseEvent]:
+        raise NotImplementedError
+
+    def _last_pieces(self) -> Iterable[ResponseEvent]:
+        raise NotImplementedError
+
+
+class PlainAnswer(Answer):
+    """An answer without tools.
+
+    Args:
+        number: of the reply among those that the answer takes.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        completion: CompletionRequest,
+        recording: "Hearing | None" = None,
+        *,
+        number: int = 1,
+        otherwise: Callable[[], Answer] | None = None,
+    ) -> None:
+        super().__init__(recording, otherwise=otherwise)
+        if backend.capabilities.reasoning_open:  # the text would begin inside the thinking; the server is to part them
+            completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
+        self._backend, self._number = backend, number
+        self._machine = Machine(generate_native(completion, Binder(catalog=Catalog()), backend.capabilities))
+
+    def _drive(self) -> AsyncGenerator[Any]:
+        if self._recording is not None:
+            self._recording.note(TurnStarted(turn=self._number))
+        return drive(self._machine, self._backend)
+
+    def _pieces_of(self, event: Any) -> Sequence[ResponseEvent]:
+        match event:
+            case TextDelta(text=text):
+                return (TextPiece(text=text),)
+            case ReasoningDelta(text=text):
+                return (ReasoningPiece(text=text),)
+        return ()
+
+    def _last_pieces(self) -> Iterable[ResponseEvent]:
+        generated = self._machine.result
+        assert generated is not None
+        if self._recording is not None:
+            _record(self._recording, generated, self._number)
+        return (ResponseEnded(finish_reason=generated.reply.finish_reason, usage=generated.usage),)
+
+
+def _record(recording: "Hearing", generated: Generated, number: int) -> None:
+    reply, message = generated.reply, Message(role="assistant", content=generated.text)
+    recording.note(TurnEnded(turn=number, reply=reply, usage=generated.usage, raw=generated.raw, message=message))
+    recording.answered("end" if reply.finish_reason in UNCUT else reply.finish_reason, reply.text)
+
+
+class WithWholeMessages(Around, KeptOpen):
+    """A backend that is sent a caller's messages as they came, in the server's own format, with what was added behind them."""
+
+    def __init__(self, backend: Backend, count: int, write: Callable[[Message], dict[str, Any]]) -> None:
+        super().__init__(backend)
+        self._count, self._write = count, write
+
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return how a request is made."""
+        whole, added = request.extra.get("messages"), request.messages[self._count :]
+        if isinstance(whole, list) and added:
+            request = replace(request, extra={**request.extra, "messages": [*whole, *map(self._write, added)]})
+        return tries_of(self._backend, request)
+
+
+class PromptedAnswer(Answer):
+    """An answer of a turn whose calls are text, or the server's own.
+
+    Args:
+        driven: the turn's events.
+        is_strict: whether calls that cannot run are an error, and not the caller's to check.
+        keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
+    """
+
+    def __init__(
+        self,
+        turn: Turn,
+        driven: AsyncGenerator[LoopEvent],
+        sender: Sender,
+        format: PromptFormat,
+        *,
+        is_strict: bool,
+        keep: Callable[[OwnRounds], None] | None = None,
+        recording: "Hearing | None" = None,
+    ) -> None:
+        super().__init__(recording)
+        self._turn, self._driven, self._sender, self._format = turn, driven, sender, format
+        self._is_strict, self._keep = is_strict, keep
+        self._shown = ""  # text of the replies before the last one
+        self._sent: dict[str, ToolCall] = {}  # by id; one that was begun before it was whole went out with another
+        self._is_retry = False  # the reply answers our own words, and not the caller's
+        self._visible: list[str] = []  # pieces of text: to add each to a text is quadratic in its length
+        self._holds = False  # the reply's text may not stay
+        self._passes = False  # it stays for certain
+        self._held: list[str] = []
+        self._taken: dict[object, str] = {}  # calls of this reply, with the id under which each came first
+        self._left: list[ToolCall] = []  # of this reply, the same as one before
+
+    @asynccontextmanager
+    async def driven(self) -> AsyncIterator[AsyncGenerator[LoopEvent]]:
+        """Begin (see `Answer.driven`)."""
+        try:
+            async with aclosing(self._driven) as events:
+                yield events
+        except BackendError as error:
+            if not self._turn.has_run:
+                raise
+            # No client repeats a 400, and what ran would run twice; LangChain.js repeats every 5xx.
+            raise ApiError(f"{error}; tools had run before", code="failed_after_tools") from None
+        finally:
+            if self._recording is not None:
+                self._recording.answered(self._turn.stop_reason, "".join(self._visible))
+
+    def _last_pieces(self) -> Iterator[ResponseEvent]:
+        turn, sender = self._turn, self._sender
+        parting = list(_parting(turn, sender)) if turn.stop_reason in _FAILURES and not self._is_strict else []
+        yield from parting
+        if sender.unfinished:
+            raise broken_off(sender.unfinished)
+        if turn.stop_reason in _FAILURES and not parting:
+            raise ApiError(_why(turn), status=502, kind="server_error", code=turn.stop_reason)
+        if self._keep is not None and (rounds := self._own_rounds()):
+            self._keep(rounds)
+        yield _end(turn, "tool_calls" if parting else _REASONS.get(turn.stop_reason, turn.stop_reason))
+
+    def _pieces_of(self, event: LoopEvent) -> Sequence[ResponseEvent]:
+        match event:
+            case TurnStarted():
+                self._begin()
+            case TextDelta(text=text):
+                return self._text_of_reply(text)
+            case ReasoningDelta(text=text):
+                return [ReasoningPiece(text=text)]
+            case ToolCallEnd(call=ToolCall() | InvalidCall() as call):
+                return [*self._before_call(), *self._call(call)]
+            case TurnEnded(reply=reply, message=kept):
+                return [*self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
+            case CallHeld(call=call):
+                log.info("held back a call of %r, which waits for the results of those before it", call.name)
+            case CallInReasoning(name=name):
+                log.warning("the model called %r in thinking that never ended, so nothing was called", name)
+            case _ if not self._is_retry:
+                return self._begun(event)
+        return []
+
+    def _begin(self) -> None:
+        self._is_retry = self._turn.is_retry or bool(self._sender.unfinished)
+        self._shown = "".join(self._visible)
+        self._holds = self._is_retry or self._turn.may_refuse_answer
+        self._passes = False
+        self._held.clear()
+        self._left = []
+        self._taken.clear()
+        self._sender.begin()
+
+    def _text_of_reply(self, text: str) -> list[ResponseEvent]:
+        """Hold text back that is shown only if the reply has no call, or only if it stays."""
+        self._held.append(text)
+        if self._holds or (not self._passes and self._turn.may_repeat("".join(self._held))):
+            return []
+        self._passes = True
+        return self._pass_on()
+
+    def _pass_on(self) -> list[ResponseEvent]:
+        text = "".join(self._held)
+        self._held.clear()
+        self._visible.append(text)
+        return [TextPiece(text=text)] if text else []
+
+    def _before_call(self) -> list[ResponseEvent]:
+        """Pass on text in front of a call, except of a retry: a reply with a call is not replaced."""
+        return [] if self._is_retry else self._pass_on()
+
+    def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
+        """Take what comes of a call before it is whole."""
+        match event:
+            case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
+                self._sender.start(event)
+                return self._before_call()
+            case Markup(kind="parameter_close"):
+                return self._sender.end_parameter()
+            case ToolArgumentDelta():
+                return self._sender.add(event)
+        return []
+
+    def _call(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
+        if self._taken.setdefault(identity(call), call.id) != call.id:  # known at the reply's end whether that was asked for
+            if isinstance(call, ToolCall):
+                self._left.append(call)
+            return []
+        return self._take(call)
+
+    def _take(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
+        if isinstance(call, InvalidCall):
+            self._sender.drop()
+        elif call.name in self._turn.offer.of_caller:
+            before = len(self._sender.sent)
+            events = self._sender.end(call, is_retry=self._is_retry)
+            if len(self._sender.sent) > before:
+                self._sent[call.id] = self._sender.sent[before]
+            return events
+        return []
+
+    def _repeated(self, reply: Reply) -> Iterator[ResponseEvent]:
+        """Take calls that the reply had before, if the person asked for so many."""
+        wanted = {call.id for call in reply.calls}
+        for call in self._left:
+            if call.id in wanted:
+                yield from self._take(call)
+            else:
+                log.info("left out a call of %r that stood in the same reply before", call.name)
+
+    def _released(self) -> list[ResponseEvent]:
+        generated = self._turn.generated
+        is_answer = "".join(self._held).strip() and generated is not None and not generated.refusal
+        return self._pass_on() if is_answer else []
+
+    def _own_rounds(self) -> OwnRounds | None:
+        """Return what the caller cannot send back; None if nothing of the proxy's ran, or calls came in several replies."""
+        turn = self._turn
+        valid = [(call, result) for call, result in turn.answered if isinstance(call, ToolCall)]
+        if not (turn.has_run or turn.results) or len(valid) != len(turn.answered):
+            return None
+        calls = tuple((self._sent.get(call.id, call), result and _as_text(result, self._format)) for call, result in valid)
+        rounds = OwnRounds(before=tuple(turn.added[:-1]), shown=self._shown, calls=calls, results=tuple(turn.results))
+        return rounds if rounds.theirs and rounds.theirs == tuple(self._sender.sent) else None
+
+
+def _end(turn: Turn, reason: str) -> ResponseEnded:
+    """Say what the answer took: its last prompt is what the conversation has grown to."""
+    last, whole = turn.generated.usage if turn.generated else Usage(), turn.usage
+    shown = replace(whole, prompt_tokens=last.prompt_tokens, cached_tokens=last.cached_tokens)
+    return ResponseEnded(finish_reason=reason, usage=shown, all_usage=whole if whole != shown else None)
+
+
+def _parting(turn: Turn, sender: Sender) -> Iterator[ResponseEvent]:
+    """Give the caller the last calls as they are: agents check arguments themselves, and tell the model what is wrong."""
+    calls = (as_written(call, turn.offer.catalog) for call, _ in turn.answered if isinstance(call, InvalidCall))
+    for call in calls:
+        if call is not None and call.name in turn.offer.of_caller:
+            yield from sender.end(call, is_retry=True)
+
+
+def _why(turn: Turn) -> str:
+    invalid = [call for call, _ in turn.answered if isinstance(call, InvalidCall)]
+    why = " ".join(f"{call.name}: {issue.message}" for call in invalid for issue in call.issues)
+    return _FAILURES[turn.stop_reason].format(why=why, count=turn.count)
+
+
+def _as_text(result: ToolResult, format: PromptFormat) -> ToolResult:
+    """Return a result as the model is shown it."""
+    return ToolResult(content=(TextContent(text=result_text(result, format)),), is_error=result.is_error)

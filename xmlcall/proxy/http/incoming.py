@@ -1,0 +1,259 @@
+"""A request before anything of it is understood: where it ends, under which path it comes, what its body unpacks to, its JSON.
+
+*Where it ends*: requests of which two readers could see different ends (RFC 9112, section 6.1) are refused, and their connection
+closed. What is behind such a request would be the body for one reader, and the next request for another. Servers of HTTP below
+refuse most of them themselves, but not all.
+
+*Its path*: clients write a base URL without `/v1`, with it twice, or with a slash at the end. Some add `/v1` to the base URL that
+they are given, others do not.
+
+*Packed bodies* (RFC 9110, 8.4): gzip and deflate always, zstd where a library for it is installed. What a body unpacks to is
+bounded like a body that comes plain, for a small one can unpack to any size.
+"""
+
+import asyncio
+import importlib
+import io
+import json
+import math
+import zlib
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from starlette.datastructures import Headers
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ...schema.references import deeper_than
+from ..formats.contract import ApiError
+from ..formats.one_reading import one_reading
+
+__all__ = ["content_of", "data_and_left_out", "data_of", "object_of", "one_framing", "refuse_many", "tidy", "tolerant_paths"]
+
+BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: a long conversation with pictures
+BODY_SECONDS: Final = 120.0  # for a body to come
+DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
+VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
+_REFUSAL: Final = "expected one length of the body: either one Content-Length, or Transfer-Encoding in HTTP/1.1"
+_VERSION: Final = "/v1"
+_PAGES: Final = "/ui/"  # pages for people, whose links have the paths that were meant
+_WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/rerank", "/responses")
+_MAX_ENCODINGS: Final = 3
+_MAX_MEMBERS: Final = 16  # of gzip, each of which costs a copy of the rest
+_ZSTD_WINDOW: Final = 1 << 23  # RFC 8878, 3.1.1.1.2: what a decoder should at least and need at most allow
+_MISSING: Final = "zstd is read only where the package zstandard is installed"
+
+# -- before it is routed -----------------------------------------------------------------------------------------------
+#
+# What wraps the app returns what the app is awaited by, so that no frame of it stays while the answer goes out.
+
+
+def one_framing(app: ASGIApp) -> ASGIApp:
+    """Pass on what ends in one place; refuse anything else."""
+
+    def answer(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http" and _is_unclear(Headers(scope=scope), scope.get("http_version", "1.1")):
+            error = {"message": _REFUSAL, "type": "invalid_request_error", "param": None, "code": "unclear_length"}
+            return JSONResponse({"error": error}, 400, headers={"connection": "close"})(scope, receive, send)
+        return app(scope, receive, send)
+
+    return answer
+
+
+def _is_unclear(headers: Headers, version: str) -> bool:
+    lengths = {part.strip() for each in headers.getlist("content-length") for part in each.split(",")}
+    is_coded = "transfer-encoding" in headers
+    return len(lengths) > 1 or (is_coded and (bool(lengths) or version in ("1.0", "0.9")))
+
+
+def tolerant_paths(app: ASGIApp) -> ASGIApp:
+    """Pass requests on under the path that was meant."""
+
+    def answer(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
+        if scope["type"] == "http" and not scope["path"].startswith(_PAGES) and (path := tidy(scope["path"])) != scope["path"]:
+            scope = {**scope, "path": path, "raw_path": path.encode()}
+        return app(scope, receive, send)
+
+    return answer
+
+
+def tidy(path: str) -> str:
+    """Return the path that was meant."""
+    path = path.rstrip("/") or "/"
+    while path.startswith(f"{_VERSION}{_VERSION}/"):
+        path = path.removeprefix(_VERSION)
+    is_bare = any(path == each or path.startswith(f"{each}/") for each in _WITHOUT)
+    return f"{_VERSION}{path}" if is_bare else path
+
+
+# -- its body ----------------------------------------------------------------------------------------------------------
+
+
+async def content_of(request: Request) -> bytes:
+    """Read a body within its limits."""
+    content = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for piece in request.stream():
+                content += piece
+                if len(content) > BODY_LIMIT:
+                    raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
+    except TimeoutError:
+        raise ApiError(f"expected the whole body within {BODY_SECONDS:g} s", status=408, code="request_timeout") from None
+    if _is_packed(encoding := request.headers.get("content-encoding", "")):
+        return await asyncio.to_thread(_unpacked, bytes(content), encoding, BODY_LIMIT)
+    return bytes(content)
+
+
+def data_of(content: bytes) -> Mapping[str, Any]:
+    """Read a body."""
+    return data_and_left_out(content)[0]
+
+
+def data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
+    """Read a body; return also the words for which fields of it were left out."""
+    try:
+        return one_reading(object_of(content))
+    except ValueError as error:
+        raise ApiError(str(error)) from None
+
+
+def object_of(content: bytes | bytearray) -> dict[str, Any]:
+    """Read a JSON object."""
+    try:
+        data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
+    if not isinstance(data, dict):
+        raise ValueError(f"expected a JSON object as the body, got {json.dumps(data)[:80]}")
+    if deeper_than(DEPTH_LIMIT, data):
+        raise ValueError(f"expected a body of at most {DEPTH_LIMIT} levels")
+    return data
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    """Read a number; refuse one that is too large for a double."""
+    number = float(text)
+    if math.isinf(number):
+        raise ValueError(f"{text[:20]} is too large a number")
+    return number
+
+
+def refuse_many(data: Mapping[str, Any]) -> None:
+    """Refuse a body of too many values."""
+    waiting: list[Any] = [data]
+    count = 0
+    while waiting:
+        node = waiting.pop()
+        inside = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
+        count += len(inside)
+        if count > VALUE_LIMIT:
+            raise ApiError(f"expected a body of at most {VALUE_LIMIT} values", status=413, code="request_too_large")
+        waiting += inside
+
+
+# -- packed bodies -----------------------------------------------------------------------------------------------------
+
+
+def _is_packed(encoding: str) -> bool:
+    """Tell whether anything has to be done."""
+    return bool(_names(encoding))
+
+
+def _unpacked(content: bytes, encoding: str, limit: int) -> bytes:
+    """Unpack a body.
+
+    Raises:
+        ApiError: 415, the encoding is not known here; 400, the body is damaged; 413, it unpacks to more.
+    """
+    names = _names(encoding)
+    unknown = next((name for name in names if name not in _READERS), "")
+    if unknown or len(names) > _MAX_ENCODINGS:
+        raise _unsupported(f"expected a Content-Encoding of {', '.join(_READERS)} or none, got {unknown or encoding!r:.60}")
+    for name in reversed(names):
+        content = _READERS[name](content, limit)
+        if len(content) > limit:
+            raise ApiError(f"expected a body that unpacks to at most {limit} bytes", status=413, code="request_too_large")
+    return content
+
+
+def _names(encoding: str) -> list[str]:
+    names = (name.strip().lower() for name in encoding.split(","))
+    return [name for name in names if name not in ("", "identity")]
+
+
+def _unsupported(message: str) -> ApiError:
+    return ApiError(message, status=415, code="unsupported_content_encoding")
+
+
+def _damaged(name: str, why: object) -> ApiError:
+    return ApiError(f"expected a body packed as {name}: {str(why)[:100]}")
+
+
+def _gzip(content: bytes, limit: int) -> bytes:
+    found = b""
+    for _ in range(_MAX_MEMBERS):
+        piece, content = _inflated(content, limit + 1 - len(found), 31, "gzip")
+        found += piece
+        if not content or len(found) > limit:
+            return found
+    raise _damaged("gzip", f"it has more than {_MAX_MEMBERS} members")
+
+
+def _deflate(content: bytes, limit: int) -> bytes:
+    """Unpack zlib's format, or the bare one, which some clients mean (RFC 9110, 8.4.1.2)."""
+    is_zlib = len(content) > 1 and content[0] & 15 == 8 and (content[0] << 8 | content[1]) % 31 == 0
+    return _inflated(content, limit + 1, 15 if is_zlib else -15, "deflate")[0]
+
+
+def _inflated(content: bytes, most: int, window: int, name: str) -> tuple[bytes, bytes]:
+    """Return at most so many bytes, and what follows them where they are all."""
+    reader = zlib.decompressobj(window)
+    try:
+        found = reader.decompress(content, most)
+    except zlib.error as error:
+        raise _damaged(name, error) from None
+    if not reader.eof and len(found) < most:
+        raise _damaged(name, "it ends too early")
+    return found, reader.unused_data
+
+
+def _zstd(content: bytes, limit: int) -> bytes:
+    for module, read in (("compression.zstd", _by_python), ("zstandard", _by_package)):
+        try:
+            library = importlib.import_module(module)
+        except ImportError:
+            continue
+        try:
+            return read(library, content, limit + 1)
+        except (library.ZstdError, EOFError, MemoryError) as error:
+            raise _damaged("zstd", error) from None
+    raise _unsupported(f"{_MISSING}: send the body plain or as gzip")
+
+
+def _by_python(library: Any, content: bytes, most: int) -> bytes:  # from Python 3.14 on
+    options = {library.DecompressionParameter.window_log_max: _ZSTD_WINDOW.bit_length() - 1}
+    reader = library.ZstdDecompressor(options=options)
+    found: bytes = reader.decompress(content, max_length=most)
+    if not reader.eof and len(found) < most:
+        raise EOFError("it ends too early")
+    return found
+
+
+def _by_package(library: Any, content: bytes, most: int) -> bytes:
+    reader = library.ZstdDecompressor(max_window_size=_ZSTD_WINDOW).stream_reader(io.BytesIO(content))
+    found: bytes = reader.read(most)
+    return found
+
+
+_READERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
+    "gzip": _gzip,
+    "x-gzip": _gzip,
+    "deflate": _deflate,
+    "zstd": _zstd,
+}
