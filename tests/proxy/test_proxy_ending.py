@@ -13,8 +13,7 @@ import pytest
 from xmlcall.errors import BackendProtocolError
 from xmlcall.proxy.formats.contract import Asked, ChatRequest, ResponseEnded, ResponseEvent, TextPiece
 from xmlcall.proxy.formats.openai_chat import CHAT
-from xmlcall.proxy.http.ending import Ending
-from xmlcall.proxy.http.exchange import Exchange
+from xmlcall.proxy.http.exchange import Ending, Exchange
 from xmlcall.types.completion import Usage
 
 ASKED = Asked(request=ChatRequest(messages=()), model="tiny", stream=True, shape={"include_usage": False})

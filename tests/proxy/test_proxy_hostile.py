@@ -33,16 +33,15 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding import bind as binding
 from xmlcall.proxy import create_app
 from xmlcall.proxy.app import app_of
-from xmlcall.proxy.engine import own_rounds
+from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats import bodies
 from xmlcall.proxy.formats.contract import ApiError
 from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import incoming
 from xmlcall.proxy.http.access import Guard
-from xmlcall.proxy.http.api_description import description
 from xmlcall.proxy.http.callers import serving
-from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, format_of
+from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, description, format_of
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
 from xmlcall.schema import validation as schema
@@ -660,7 +659,7 @@ LIMITS: dict[str, list[Any]] = {
     ],
     "| an answer | {} replies of the model |": [inspect.signature(Engine).parameters["max_turns"].default],
     "| silence of the model server | {:g} s |": [READ_SECONDS],
-    "| what is remembered of the proxy's own tools | {:,} characters in all, a day |": [own_rounds.CHARACTERS_LIMIT],
+    "| what is remembered of the proxy's own tools | {:,} characters in all, a day |": [own_tools.CHARACTERS_LIMIT],
 }
 
 

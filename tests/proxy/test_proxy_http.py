@@ -32,7 +32,7 @@ from xmlcall.backends import retrying
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
-from xmlcall.proxy.http import pings
+from xmlcall.proxy.http import exchange
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
 
@@ -847,8 +847,8 @@ class Silence:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_a_silent_model_is_waited_for(path: str, proxies: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.05)
-    monkeypatch.setattr(pings, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(exchange, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(exchange, "PING_SECONDS", 0.1)
     silence: Any = Silence(0.45)
     play(OPENAI, FakeOpenAI(steps=silence))
     begun = time.monotonic()
@@ -863,7 +863,7 @@ def test_a_silent_model_is_waited_for(path: str, proxies: dict[str, str], monkey
 
 @pytest.mark.parametrize("path", PATHS)
 def test_an_error_after_the_beginning_is_an_event(path: str, proxies: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.02)
+    monkeypatch.setattr(exchange, "BEGIN_SECONDS", 0.02)
     play(OPENAI, FakeOpenAI(steps=[0.05, CUT]))
     response = HTTP.post(proxies["openai"] + path, json=asking(path, stream=True))
     assert response.status_code == 200

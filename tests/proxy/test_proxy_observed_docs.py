@@ -43,7 +43,7 @@ def test_the_scrape_is_yaml_that_prometheus_reads() -> None:
 async def test_the_line_of_the_log_is_like_ours() -> None:
     import logging
 
-    from xmlcall.proxy.observed.json_log import JsonFormatter
+    from xmlcall.proxy.observed.probes import JsonFormatter
 
     lines: list[str] = []
 

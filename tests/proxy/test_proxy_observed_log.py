@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from xmlcall.proxy.observed.json_log import JsonFormatter
 from xmlcall.proxy.observed.metrics import Metrics
-from xmlcall.proxy.observed.observer import Observing
-from xmlcall.proxy.observed.spans import NoSpans
+from xmlcall.proxy.observed.observer import NoSpans, Observing
+from xmlcall.proxy.observed.probes import JsonFormatter
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
 

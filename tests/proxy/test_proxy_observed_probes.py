@@ -15,8 +15,7 @@ from starlette.responses import JSONResponse
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.backends.ollama import OllamaBackend
-from xmlcall.proxy.http.access import Guard
-from xmlcall.proxy.http.keys import key_of
+from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.observed import probes
 from xmlcall.proxy.observed.observer import Observer
 

@@ -26,8 +26,18 @@ from xmlcall.proxy.formats.contract import (
     ToolChoice,
     whole_response,
 )
-from xmlcall.proxy.formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, OllamaChatBody, OllamaGenerateBody, loaded
-from xmlcall.proxy.formats.ollama_info import running, show, tags, version, with_tools
+from xmlcall.proxy.formats.ollama import (
+    OLLAMA_CHAT,
+    OLLAMA_GENERATE,
+    OllamaChatBody,
+    OllamaGenerateBody,
+    loaded,
+    running,
+    show,
+    tags,
+    version,
+    with_tools,
+)
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 from xmlcall.types.completion import CompletionRequest, Usage
 from xmlcall.wire.ollama import chat_body, context_length_of

@@ -10,9 +10,9 @@ from proxy_harness import ask_engine, block, body, function, texts
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.prompting.writer import OwnRounds, said
-from xmlcall.proxy.engine import own_rounds
+from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.engine.own_rounds import SECONDS, RoundsKept
+from xmlcall.proxy.engine.own_tools import SECONDS, RoundsKept
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, ToolResult
 
@@ -110,7 +110,7 @@ def kept_of(rounds: RoundsKept, *identities: str) -> list[str]:
 
 @pytest.mark.parametrize(("limit", "left"), [(100, ["a", "b", "c"]), (70, ["b", "c"]), (20, [])])
 def test_the_oldest_rounds_go_when_there_is_no_room(monkeypatch: pytest.MonkeyPatch, limit: int, left: list[str]) -> None:
-    monkeypatch.setattr(own_rounds, "CHARACTERS_LIMIT", limit)
+    monkeypatch.setattr(own_tools, "CHARACTERS_LIMIT", limit)
     rounds = RoundsKept()
     for each in ("a", "b", "b", "c"):  # what is kept anew takes its room once
         rounds.keep(replace(ROUNDS, before=(), shown="x" * 28, calls=((call_of(each, "add", {}, 0), None),), results=()))

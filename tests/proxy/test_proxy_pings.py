@@ -10,15 +10,14 @@ from proxy_harness import body
 
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.app import create_app
-from xmlcall.proxy.http import pings
-from xmlcall.proxy.http.exchange import Exchange
-from xmlcall.proxy.http.pings import Pings
+from xmlcall.proxy.http import exchange
+from xmlcall.proxy.http.exchange import Exchange, Pings
 
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.05)
-    monkeypatch.setattr(pings, "PING_SECONDS", 0.1)
+    monkeypatch.setattr(exchange, "BEGIN_SECONDS", 0.05)
+    monkeypatch.setattr(exchange, "PING_SECONDS", 0.1)
 
 
 async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0.0) -> list[float]:
@@ -45,7 +44,7 @@ async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0
 
 
 def test_none_comes_while_the_model_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pings, "BEGIN_SECONDS", 0.7)
+    monkeypatch.setattr(exchange, "BEGIN_SECONDS", 0.7)
     assert asyncio.run(sent_in(0.8, spoken_every=0.01)) == []
 
 

@@ -27,9 +27,8 @@ from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.recording import client_of
-from xmlcall.proxy.http.access import Guard
+from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.http.callers import serving as serving_one
-from xmlcall.proxy.http.keys import key_of
 from xmlcall.turns.model import TurnRecord, summary_of, turn_to_json
 from xmlcall.turns.recorder import Recorder
 

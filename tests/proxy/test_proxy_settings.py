@@ -7,7 +7,7 @@ import pytest
 from xmlcall.agent.policy_file import read_rules
 from xmlcall.errors import UsageError
 from xmlcall.proxy.configured import configured_app
-from xmlcall.proxy.http.keys import digest_of
+from xmlcall.proxy.http.access import digest_of
 from xmlcall.proxy.settings import keys_of, read_settings
 
 GOOD = """\

@@ -231,8 +231,7 @@ def _settings(options: argparse.Namespace) -> "ProxySettings | None":
 
 
 def _guard(options: argparse.Namespace, settings: "ProxySettings | None", host: str, key: str) -> "Guard":
-    from ..proxy.http.access import Guard
-    from ..proxy.http.keys import key_of
+    from ..proxy.http.access import Guard, key_of
 
     keys = [key_of(key)] if key else []
     origins, names = [*options.allow_origin], [*options.allow_host]
@@ -260,8 +259,8 @@ def _check(options: argparse.Namespace, serving: _Serving) -> None:
 async def _serve(options: argparse.Namespace, serving: _Serving, listener: socket.socket) -> int:
     """Open the models and serve them."""
     from ..proxy.app import app_of
-    from ..proxy.engine.own_rounds import RoundsKept
-    from ..proxy.http.ending import Ending
+    from ..proxy.engine.own_tools import RoundsKept
+    from ..proxy.http.exchange import Ending
 
     async with contextlib.AsyncExitStack() as stack:
         recorder = await stack.enter_async_context(recording(options, serving.secrets))

@@ -58,7 +58,7 @@ def start_log(form: str) -> None:
         form: `text` or `json`; with `json`, what else is written to standard error becomes lines of it.
     """
     if form == "json":
-        from ..proxy.observed.json_log import JsonFormatter
+        from ..proxy.observed.probes import JsonFormatter
 
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(JsonFormatter())

@@ -38,10 +38,9 @@ from ..hosts.base import Host
 from ..proxy.app import app_of
 from ..proxy.configured import configured_app
 from ..proxy.engine.engine import Engine
-from ..proxy.http.access import Guard
+from ..proxy.http.access import Guard, key_of
 from ..proxy.http.callers import serving
-from ..proxy.http.ending import Ending
-from ..proxy.http.keys import key_of
+from ..proxy.http.exchange import Ending
 
 __all__ = ["Proxy", "RaySettings", "app"]
 

@@ -20,14 +20,11 @@ from ..hosts.base import Host
 from ..turn.asking import Asking, AskingFields
 from .engine.engine import Engine
 from .formats.contract import ApiError
-from .http.access import Guard
-from .http.api_description import description
+from .http.access import Guard, key_of
 from .http.callers import Caller, ServedModels, serving
-from .http.ending import Ending
-from .http.exchange import Exchange
+from .http.exchange import Ending, Exchange
 from .http.incoming import one_framing, tolerant_paths
-from .http.keys import key_of
-from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
+from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, description, format_of
 from .observed.observer import Observer
 from .observed.probes import outside_routes
 

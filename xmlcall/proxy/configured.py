@@ -23,11 +23,10 @@ from ..profiles.folder import chosen
 from ..profiles.profile import Profile
 from .app import app_of
 from .engine.engine import Engine
-from .engine.own_rounds import RoundsKept
-from .engine.own_tools import OwnTools
+from .engine.own_tools import OwnTools, RoundsKept
 from .http.access import Guard
 from .http.callers import ServedModel, ServedModels
-from .http.ending import Ending
+from .http.exchange import Ending
 from .settings import ModelSettings, keys_of, read_settings
 
 __all__ = ["configured_app", "enter", "models_of", "opened"]

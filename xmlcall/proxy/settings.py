@@ -29,7 +29,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 from ..agent.policy_file import RULE_KEYS
 from ..errors import UsageError
 from ..toml_file import read_toml
-from .http.keys import Key, key_of
+from .http.access import Key, key_of
 
 __all__ = ["KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "keys_of", "read_settings"]
 

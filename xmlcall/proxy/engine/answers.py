@@ -40,7 +40,7 @@ from .call_stream import Sender, broken_off
 from .filters import Filter
 
 if TYPE_CHECKING:
-    from ..observed.listeners import Hearing
+    from ..observed.observer import Hearing
 
 __all__ = ["Answer", "PlainAnswer", "PromptedAnswer", "WithWholeMessages"]
 

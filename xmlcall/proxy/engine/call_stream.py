@@ -1,23 +1,219 @@
 """Calls on their way to the caller: whole once they are bound, or in fragments as the model writes them.
 
 A call whose beginning went out and that then turned out invalid stays unfinished: calls after it wait, and the model's next try
-has to complete it with what was sent (`arguments.py`), or the answer is broken off. On a retry, a call that was sent already is
+has to complete it with what was sent, or the answer is broken off. On a retry, a call that was sent already is
 not sent again: the model was asked to write one call once more and wrote them all.
+
+*Arguments* are JSON text while the model still writes them. A fragment must never turn out wrong, so only what is certain goes
+out early: the text of a parameter that is a string and nothing else by its schema, of a tool and a parameter that are spelled
+exactly, as it comes; a parameter of another type once it is complete, typed by the same binding that will type the whole call.
+What is not certain waits for the end of the call. There the bound arguments have the last word: if they differ from what was
+sent, the answer ends in an error.
+
+A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one:
+until a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out,
+the call is mended like any other. It waits, too, while it may be the word for an optional parameter of which the request says
+nothing, and while it may be taken for made up (`grounds.py`): until it is whole, or too long for that. A line that may be
+pretty-printed waits for a second one.
+
+A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all
+that was sent, the rest is appended.
 """
 
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from typing import Any, Final
 
 from ...agent.drive import new_id
+from ...binding.bind import bind_argument, is_unsaid, may_be_unsaid
+from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
+from ...binding.grounds import may_be_groundless
 from ...dialects import DIALECTS
+from ...parsing.value_text import may_lose_indentation
 from ...tools.catalog import Catalog
-from ...types.calls import ToolCall
+from ...tools.parameters import WORDS_FOR_NULL, may_be_left_out, says_nothing
+from ...types.calls import MISSING, RawArgument, Tool, ToolCall
 from ...types.events import ToolArgumentDelta, ToolCallStart
 from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
-from .arguments import CallText, MayBeMadeUp
 
-__all__ = ["Sender", "broken_off"]
+__all__ = ["CallText", "MayBeMadeUp", "Sender", "broken_off"]
+
+# -- arguments ------------------------------------------------------------------------------------------------------------
+
+# Keys of a schema that say nothing about which strings are valid (JSON Schema 2020-12, validation, section 9).
+_ANNOTATIONS: Final = frozenset(
+    {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
+)
+
+
+MayBeMadeUp = Callable[[Tool, str, Any], bool]
+
+
+class CallText:
+    """The JSON text of one call's arguments, piece by piece.
+
+    Args:
+        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
+        may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
+    """
+
+    def __init__(self, tool: Tool, catalog: Catalog, unsaid: str = "", may_be_made_up: MayBeMadeUp | None = None) -> None:
+        self._tool = tool
+        self._catalog = catalog
+        self._unsaid = unsaid
+        self._may_be_made_up = may_be_made_up
+        self._properties = tool.input_schema.get("properties")
+        self._copies = examples_of(tool)  # examples that the call may be a copy of
+        self._ready = ""  # certain, but not sent as long as there are any
+        self._sent: dict[str, Any] = {}  # or ready to be
+        self._open: str | None = None  # the parameter whose text is coming in
+        self._text: list[str] = []
+        self._plain = False  # the open parameter goes out as it comes
+        self._is_marked = False  # the open parameter says that it is a string
+        self._waits = False  # nothing of it is ready: so far it may be a placeholder
+        self._held = False  # something is not certain: nothing more before the end
+
+    @property
+    def name(self) -> str:
+        """The tool's name."""
+        return self._tool.name
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything was sent."""
+        return not self._copies and (bool(self._sent) or self._is_going_out)
+
+    @property
+    def _is_going_out(self) -> bool:
+        return self._plain and self._open is not None and not self._waits
+
+    def add(self, delta: ToolArgumentDelta) -> str:
+        """Take a piece of a parameter; return what can be sent."""
+        return self._unless_copied(self._add(delta))
+
+    def _unless_copied(self, text: str) -> str:
+        self._ready += text
+        if self._copies:
+            return ""
+        ready, self._ready = self._ready, ""
+        return ready
+
+    def _add(self, delta: ToolArgumentDelta) -> str:
+        if self._held:
+            return ""
+        before = ""
+        if delta.parameter != self._open:
+            before = self._end_parameter()
+            if not self._held and not delta.is_json:
+                self._begin_parameter(delta.parameter)
+                self._is_marked = delta.is_string
+            self._held = self._held or delta.is_json or (delta.is_string and not self._plain)
+        if self._held:
+            return before
+        self._text.append(delta.text)
+        if self._waits and not self._may_not_count(delta.parameter):
+            return before + self._release()
+        return before + (_inside(delta.text) if self._is_going_out else "")
+
+    def _may_not_count(self, name: str) -> bool:
+        """Say whether the open text can still become a placeholder, or the word for what the request does not say."""
+        text = "".join(self._text)
+        says_nothing = bool(self._unsaid) and self._unsaid.startswith(text.strip().casefold())
+        if may_lose_indentation(text) or (self._may_be_made_up and may_be_groundless(text)):
+            return True
+        if any(word.startswith(text.strip()) for word in WORDS_FOR_NULL) and may_be_left_out(name, self._tool, self._catalog):
+            return True
+        return may_be_placeholder(name, text) or (says_nothing and may_be_unsaid(name, self._unsaid, self._tool, self._catalog))
+
+    def end_parameter(self) -> str:
+        """Note that the open parameter is closed; return what can be sent."""
+        return self._unless_copied("" if self._held else self._end_parameter())
+
+    def _begin_parameter(self, name: str) -> None:
+        schema = self._properties.get(name) if isinstance(self._properties, dict) else None
+        self._held = schema is None or name in self._sent
+        if self._held:
+            return
+        self._plain = isinstance(schema, dict) and schema.get("type") == "string" and schema.keys() - {"type"} <= _ANNOTATIONS
+        self._open, self._text, self._waits = name, [], self._plain
+
+    def _release(self) -> str:
+        """Begin to send the open parameter."""
+        self._waits = False
+        self._copies = [example for example in self._copies if self._open not in example]
+        return f'{self._comma()}{json.dumps(self._open)}: "{_inside("".join(self._text))}'
+
+    def _end_parameter(self) -> str:
+        name, text = self._open, "".join(self._text)
+        if name is None:
+            return ""
+        if self._says_nothing(name, text):
+            self._plain, self._open = False, None
+            return ""
+        value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
+        waits = value is MISSING or may_lose_indentation(text) or _may_be_one_item(text, value)
+        if waits or has_placeholder(name, value) or self._is_in_doubt(name, value):
+            self._held, self._open = True, None
+            return ""
+        self._copies = [example for example in self._copies if example.get(name, value) == value]
+        if self._plain:
+            rest = self._release() if self._waits else ""
+            self._sent[name], self._plain, self._open = text, False, None
+            return f'{rest}"'
+        self._open = None
+        comma = self._comma()
+        self._sent[name] = value
+        return f"{comma}{json.dumps(name)}: {_json(value)}"
+
+    def _is_in_doubt(self, name: str, value: Any) -> bool:
+        return self._may_be_made_up is not None and self._may_be_made_up(self._tool, name, value)
+
+    def _says_nothing(self, name: str, text: str) -> bool:
+        word = self._unsaid
+        is_word = bool(word) and is_unsaid(RawArgument(name=name, text=text), word)
+        is_left_out = is_word and may_be_unsaid(name, word, self._tool, self._catalog)
+        return is_left_out or (self._plain and not self._is_marked and says_nothing(text, name, self._tool, self._catalog))
+
+    def _comma(self) -> str:
+        return ", " if self._sent else "{"
+
+    def end(self, call: ToolCall) -> str | None:
+        """Return the rest of the text for the call as bound; None if what was sent is not part of it."""
+        sent = dict(self._sent) if self.begun else {}
+        rest = ""
+        if self.begun and self._is_going_out and self._open is not None:
+            name, text = self._open, "".join(self._text)
+            value = call.arguments.get(name)
+            if call.name != self._tool.name or not isinstance(value, str) or not value.startswith(text):
+                return None
+            rest = f'{_inside(value[len(text) :])}"'
+            sent[name] = value
+        if call.name != self._tool.name or any(not _is(call.arguments, name, value) for name, value in sent.items()):
+            return None
+        missing = [f"{json.dumps(name)}: {_json(value)}" for name, value in call.arguments.items() if name not in sent]
+        joined = ", ".join(missing)
+        if not sent:
+            return f"{{{joined}}}"
+        return f"{rest}, {joined}}}" if joined else f"{rest}}}"
+
+
+def _may_be_one_item(text: str, value: Any) -> bool:
+    """Say whether a list was read of a text that may be its first item, of which each has an element."""
+    return isinstance(value, list) and not text.lstrip().startswith("[")
+
+
+def _is(arguments: dict[str, Any], name: str, value: Any) -> bool:
+    return name in arguments and json.dumps(arguments[name], sort_keys=True) == json.dumps(value, sort_keys=True)
+
+
+def _inside(text: str) -> str:
+    """Write text as it stands inside a JSON string."""
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
 class Sender:

@@ -45,15 +45,13 @@ from .answers import Answer, PlainAnswer, PromptedAnswer, WithWholeMessages
 from .call_stream import Sender
 from .catalogs import Catalogs, OfferedTools, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
-from .fitting import Fitting
-from .own_rounds import RoundsKept, with_own_results
-from .own_tools import OwnTools
+from .fitting import Fitting, SaidOnce
+from .own_tools import OwnTools, RoundsKept, with_own_results
 from .probe import calls_natively, count_tokens
-from .said_once import SaidOnce
 
 if TYPE_CHECKING:
     from ...turns.recorder import Recorder
-    from ..observed.listeners import Hearing
+    from ..observed.observer import Hearing
 
 __all__ = ["Engine"]
 

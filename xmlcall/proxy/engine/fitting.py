@@ -3,24 +3,58 @@
 Replicas of the proxy that stand before one model server cut a conversation at the same places, whatever they answered before
 (`prompting.tokens`). For that they ask the server once how many tokens it counts in a text that is always the same, when a prompt
 first comes near the context; short conversations cost no request.
+
+What was cut, and what else was put right in a request, the log tells once, in words of which nobody else chooses signs or sizes.
 """
 
 import asyncio
+import logging
+from collections import deque
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 from ...agent.fitted_backend import FittedBackend
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError, ContextOverflow
+from ...prompting.fit_context import Fitted
 from ...prompting.tokens import RequestScale, ServerFacts, tokens_of
 from .probe import measured_rate
-from .said_once import SaidOnce
 
 if TYPE_CHECKING:
-    from ..observed.listeners import Hearing
+    from ..observed.observer import Hearing
 
-__all__ = ["Fitting"]
+__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce"]
+
+# -- what the log tells once ----------------------------------------------------------------------------------------------
+
+NOTES_LIMIT: Final = 100  # of what was mended that are told
+_SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # in the log, besides letters and digits
+
+log = logging.getLogger("xmlcall.proxy")
+
+
+class SaidOnce:
+    """Tells whoever runs the proxy."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._cuts: deque[tuple[int, int, int]] = deque(maxlen=NOTES_LIMIT)
+
+    def note(self, note: str) -> None:
+        """Log what was put right in a request, the first time."""
+        if note not in self._said and len(self._said) < NOTES_LIMIT:
+            self._said.add(note)
+            log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
+
+    def cut(self, fitted: Fitted) -> None:
+        """Tell that a prompt was cut, once for each cut; without names, which others chose."""
+        told = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
+        if told not in self._cuts:
+            self._cuts.append(told)
+            what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
+            log.info(what, *told)
 
 
 class Fitting:

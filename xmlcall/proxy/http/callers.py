@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from ..engine.engine import Engine
 from ..formats.contract import ApiError
-from ..formats.ollama_info import is_named
-from .keys import Key
+from ..formats.ollama import is_named
+from .access import Key
 
 __all__ = ["Caller", "ServedModel", "ServedModels", "serving"]
 

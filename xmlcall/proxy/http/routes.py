@@ -3,6 +3,8 @@
 A `Question` is a row: a path, a wire format, and the same path at a model server that speaks the format. Requests without tools
 are passed on to that server, written anew from what was read, with our name of the model; its answer comes back byte for byte.
 The engine answers all others, in the caller's format.
+
+The app's OpenAPI document (3.1) is made of these rows, and of the models that validate bodies.
 """
 
 import json
@@ -12,9 +14,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
@@ -23,26 +28,24 @@ from ...backends.http import json_bytes
 from ...errors import BackendProtocolError
 from ...wire.openai import read_error
 from ..engine.engine import Engine
-from ..formats import ollama_info
-from ..formats.anthropic import MESSAGES, read_count
+from ..formats import ollama
+from ..formats.anthropic import MESSAGES, CountBody, MessagesBody, read_count
 from ..formats.contract import ApiError, Format
-from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
-from ..formats.openai_chat import CHAT
-from ..formats.openai_responses import RESPONSES
+from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, OllamaChatBody, OllamaGenerateBody, loaded
+from ..formats.openai_chat import CHAT, ChatBody
+from ..formats.openai_responses import RESPONSES, ResponsesBody
 from ..formats.tolerance import mended
-from ..observed.listeners import Hearing
 from ..observed.model_request import relaying
-from ..observed.observer import Observing
+from ..observed.observer import Hearing, Observing
 from .access import Guard
 from .callers import Caller, ServedModels
-from .ending import Ending
-from .exchange import Exchange, api_error
+from .exchange import Ending, Exchange, api_error
 from .incoming import content_of, data_and_left_out, data_of, object_of, refuse_many
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
 
-__all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "QuestionPath", "format_of"]
+__all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "QuestionPath", "description", "format_of"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -370,11 +373,11 @@ _SHAPES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 
 
 def _tags(caller: Caller) -> dict[str, Any]:
-    return ollama_info.tags([model.name for model in caller.models])
+    return ollama.tags([model.name for model in caller.models])
 
 
 def _running(caller: Caller) -> dict[str, Any]:
-    return ollama_info.running({model.name: model.engine.backend.capabilities.context_length for model in caller.models})
+    return ollama.running({model.name: model.engine.backend.capabilities.context_length for model in caller.models})
 
 
 async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
@@ -388,11 +391,11 @@ async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
         message = f"model: only {here} is served here, got {name!r:.80}: fetch others with the model server itself"
         raise ApiError(message, status=404, code="not_found")
     if data.get("stream") is False:
-        await exchange.json(ollama_info.PULLED[-1])
+        await exchange.json(ollama.PULLED[-1])
         return
 
     async def lines() -> AsyncIterator[bytes]:
-        for each in ollama_info.PULLED:
+        for each in ollama.PULLED:
             yield json.dumps(each).encode() + b"\n"
 
     relayed = Relayed(status=200, media_type=OLLAMA_CHAT.media_type, chunks=lines())
@@ -410,9 +413,9 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     asked = {} if caller.served.takes_any_name else data_of(content)
     model = caller.model(asked.get("model") or asked.get("name"))
     engine = model.engine
-    shown = ollama_info.show(model.name, engine.backend.capabilities.context_length)
+    shown = ollama.show(model.name, engine.backend.capabilities.context_length)
     told = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
-    shown = shown if told is None else ollama_info.with_tools(told)
+    shown = shown if told is None else ollama.with_tools(told)
     await exchange.json(shown)
 
 
@@ -433,9 +436,61 @@ ENDPOINTS: Final = (
     Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", _tags)),
     Endpoint(path="/api/show", method="POST", answer=_show),
     Endpoint(path="/api/pull", method="POST", answer=_pull),
-    *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama_info.REFUSED),
-    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: ollama_info.version())),
+    *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama.REFUSED),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: ollama.version())),
     Endpoint(path="/api/ps", method="GET", answer=_ollama("/api/ps", _running)),
     Endpoint(path="/props", method="GET", answer=_props),
     Endpoint(path="/", method="GET", answer=_alive),
 )
+
+
+# -- the app's description ------------------------------------------------------------------------------------------------
+
+_BODIES: Final[dict[str, type[BaseModel]]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/responses": ResponsesBody,
+    "/v1/messages": MessagesBody,
+    "/v1/messages/count_tokens": CountBody,
+    "/api/chat": OllamaChatBody,
+    "/api/generate": OllamaGenerateBody,
+}
+
+_STREAMED: Final = {question.path: question.form.media_type for question in (*QUESTIONS, *RELAYED)}
+_ERROR: Final = {"application/json": {"schema": {"type": "object"}}}
+
+
+@cache
+def description() -> dict[str, Any]:
+    """Return the document."""
+    _, schemas = models_json_schema(
+        [(body, "validation") for body in _BODIES.values()], ref_template="#/components/schemas/{model}"
+    )
+    paths: dict[str, Any] = {}
+    for endpoint in ENDPOINTS:
+        path = endpoint.path.replace(":path", "")
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(path)
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "xmlcall", "version": version("xmlcall"), "description": "Tool calling for models that lack it."},
+        "paths": paths,
+        "components": {"schemas": schemas.get("$defs", {})},
+    }
+
+
+def _answers(path: str) -> dict[str, Any]:
+    media_types = ["application/json", *([_STREAMED[path]] if path in _STREAMED else [])]
+    return {
+        "2XX": {"description": "The answer.", "content": {media_type: {"schema": {}} for media_type in media_types}},
+        "4XX": {"description": "What is wrong with the request.", "content": _ERROR},
+        "5XX": {"description": "What the model server failed at.", "content": _ERROR},
+    }
+
+
+def _operation(path: str) -> dict[str, Any]:
+    operation: dict[str, Any] = {"responses": _answers(path)}
+    if path in _BODIES or path in _STREAMED:
+        schema = {"$ref": f"#/components/schemas/{_BODIES[path].__name__}"} if path in _BODIES else {"type": "object"}
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if "{name}" in path:
+        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
+    return operation

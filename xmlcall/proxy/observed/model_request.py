@@ -18,10 +18,9 @@ from ...backends.http import TRACEPARENT
 from ...errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
 from ...types.completion import Chunk, CompletionRequest, Usage
 from ...wire.openai import count, mapping, usage_of
-from .spans import ModelSpan
 
 if TYPE_CHECKING:
-    from .observer import Observing
+    from .observer import ModelSpan, Observing
 
 __all__ = ["ModelRequest", "ObservedBackend", "relaying"]
 
@@ -49,7 +48,7 @@ def result_of(error: BaseException) -> str:
 class ModelRequest:
     """A request to the model server, from its beginning to its end."""
 
-    def __init__(self, observing: "Observing", span: ModelSpan) -> None:
+    def __init__(self, observing: "Observing", span: "ModelSpan") -> None:
         self._observing, self._span = observing, span
         self._started = time.monotonic()
         self._has_begun = False

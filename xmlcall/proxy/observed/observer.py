@@ -5,27 +5,49 @@ and the end, `Exchange` that a stream has begun, the engine each event of the tu
 keeps a word of a conversation, an argument or a header.
 
 What comes with every token has to cost next to nothing: an event of a kind that nobody counts is looked up in a table and let go.
+
+*Its trace* is told only where there is one; the spans themselves are in `traces.py`, which needs OpenTelemetry. The trace of a
+caller goes on in the log also where no spans are made: its id is in the header `traceparent` (W3C Trace Context).
+
+*Who hears the engine*: the request's metrics and its trace always, its recording if there is one. The engine knows one listener,
+so that nothing in it branches by who listens.
 """
 
+import re
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ...backends.base import Backend
+from ...prompting.format import PromptFormat
+from ...tools.catalog import Catalog
 from ...turn.events import CallDenied, CallFinished, CallStarted, LoopEvent, TurnEnded
 from ...types.calls import InvalidCall
 from ...types.completion import Usage
 from . import metrics as counted
 from .metrics import Metrics, Row, metrics_of_process
 from .model_request import ModelRequest, ObservedBackend
-from .spans import LEFT, NoSpans, RequestSpans, Tracing, no_tracing
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
     from ...backends.base import Backend
+    from ..engine.recording import Recording
     from ..formats.contract import ApiError
 
-__all__ = ["Observer", "Observing", "unobserved"]
+__all__ = [
+    "LEFT",
+    "NO_MODEL_SPAN",
+    "Hearing",
+    "ModelSpan",
+    "NoSpans",
+    "Observer",
+    "Observing",
+    "RequestSpans",
+    "Tracing",
+    "no_tracing",
+    "unobserved",
+]
 
 LEFT_STATUS: Final = 499  # as nginx names it: the caller left before it got a status
 PASSED_ON: Final = "passed_on"
@@ -40,6 +62,95 @@ _OPERATIONS: Final = {
     "/api/embeddings": "embeddings",
     "/v1/rerank": "retrieval",
 }
+
+
+# -- its trace, where there is one ----------------------------------------------------------------------------------------
+
+LEFT: Final = "left"
+"""The failure of a request whose caller left before the end: nobody's mistake here."""
+
+_TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class ModelSpan(Protocol):
+    """A request to the model server."""
+
+    @property
+    def traceparent(self) -> str:
+        """The header that goes with it; "" for none."""
+
+    def first_chunk(self, seconds: float) -> None:
+        """Note the first chunk."""
+
+    def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None:
+        """Note the end."""
+
+
+class RequestSpans(Protocol):
+    """The spans of one request."""
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace, in hexadecimal; "" for none."""
+
+    def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
+        """Begin a request to the model server."""
+
+    def tool_began(self, call: str, tool: str) -> None:
+        """Begin a call of the proxy's own tools."""
+
+    def tool_over(self, call: str, failure: str) -> None:
+        """End a call."""
+
+    def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
+        """End the request."""
+
+
+class Tracing(Protocol):
+    """Begins the spans of requests."""
+
+    def __call__(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
+        """Begin the span of a request."""
+
+
+class _NoModelSpan:
+    traceparent = ""
+
+    def first_chunk(self, seconds: float) -> None: ...
+
+    def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None: ...
+
+
+NO_MODEL_SPAN: Final = _NoModelSpan()
+
+
+class NoSpans:
+    """A request without spans."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        match = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
+        self.trace_id = match[1] if match else ""
+
+    def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
+        """Begin nothing."""
+        return NO_MODEL_SPAN
+
+    def tool_began(self, call: str, tool: str) -> None:
+        """Begin nothing."""
+
+    def tool_over(self, call: str, failure: str) -> None:
+        """End nothing."""
+
+    def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
+        """End nothing."""
+
+
+def no_tracing(headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
+    """Begin a request without spans (see `Tracing`)."""
+    return NoSpans(headers)
+
+
+# -- what it does --------------------------------------------------------------------------------------------------------
 
 
 class Observing:
@@ -228,3 +339,40 @@ _NOWHERE: Final = _Nowhere()
 def unobserved() -> Observing:
     """Return what a request tells of which nobody wants to hear."""
     return Observing(_NOWHERE, NoSpans({}), endpoint="", method="")
+
+
+# -- who hears the engine -------------------------------------------------------------------------------------------------
+
+
+class Hearing:
+    """What hears a request.
+
+    Attributes:
+        note: takes each event of the turn.
+    """
+
+    def __init__(self, observing: Observing, recording: "Recording | None" = None) -> None:
+        self._observing, self._recording = observing, recording
+        self.note: Callable[[LoopEvent], None] = observing.note if recording is None else self._both
+
+    def _both(self, event: LoopEvent) -> None:
+        self._observing.note(event)
+        if self._recording is not None:
+            self._recording.note(event)
+
+    def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
+        """Return the model as it is asked: with what fits, and heard as it goes out and comes back."""
+        observed = self._observing.around(backend)
+        if self._recording is None:
+            return fitted(observed)
+        return fitted(observed, on_sent=self._recording.prompt, on_text=self._recording.texts.append)
+
+    def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
+        """Note which way a request goes (see `Recording.goes`)."""
+        if self._recording is not None:
+            self._recording.goes(way, tools, format)
+
+    def answered(self, reason: str, text: str) -> None:
+        """Note that the turn is over (see `Recording.answered`)."""
+        if self._recording is not None:
+            self._recording.answered(reason, text)

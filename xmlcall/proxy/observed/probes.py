@@ -6,13 +6,20 @@ as everywhere. `/metrics` tells names of models and of keys, and is guarded like
 
 Whether the model answers is asked of its server, in the way that costs it least, and once for all who ask within two seconds. A
 probe waits for one second by default, so the model server has less.
+
+*A log that programs read* has one JSON object a line. The names are those that collectors of logs know: `time` (ISO 8601, UTC),
+`level`, `logger`, `message`. What a record says of a request stands beside them (see `Observing.over`): no bodies, no headers,
+no keys. JSON escapes line ends, so nobody can write a line of their own into the log; everything beyond ASCII is escaped, too,
+since a terminal obeys some of it.
 """
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Final
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -27,7 +34,7 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..http.access import Guard
 
-__all__ = ["Readiness", "outside_routes"]
+__all__ = ["JsonFormatter", "Readiness", "outside_routes"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -111,3 +118,23 @@ def _refused(request: Request, guard: "Guard") -> Response | None:
 
 def _told(status: int, said: str) -> Response:
     return JSONResponse({"status": said}, status, headers={"cache-control": "no-store"})
+
+
+# -- a log that programs read ---------------------------------------------------------------------------------------------
+
+
+class JsonFormatter(logging.Formatter):
+    """Writes records as JSON; what a record has as `facts` comes with them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Write a record as one line."""
+        said: dict[str, Any] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        said |= getattr(record, "facts", {})
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return json.dumps(said)

@@ -26,7 +26,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ...types.completion import Usage
-from .spans import LEFT, ModelSpan, RequestSpans
+from .observer import LEFT, ModelSpan, RequestSpans
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
