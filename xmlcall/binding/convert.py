@@ -80,6 +80,7 @@ class Fitter:
         self._validator = validator
         self._root = root
         self._steps = 0
+        self._read: dict[tuple[Callable[..., Any], str], Any] = {}  # a thousand alternatives ask the same of one text
         self._entered: set[tuple[int, int]] = set()  # (value, schema) under way: a schema that leads back to itself ends here
 
     def fit(self, value: Any, schema: Any, path: str, depth: int = MAX_DEPTH) -> Fit | Ambiguous | None:
@@ -133,14 +134,19 @@ class Fitter:
             yield from self._array_of_text(value, items, path, depth)
 
     def _array_of_text(self, text: str, items: Any, path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
-        parsed = _json(text, {"array"})
+        parsed = self._once(_array_in, text)
         if parsed is not None:
             yield self._liberty("json-double-encoding", path, self._all(parsed, items, path, depth))
-        elif (nodes := _nodes(text)) and self._are_items(nodes, items):
+        elif (nodes := self._once(_nodes, text)) and self._are_items(nodes, items):
             yield _unquoted(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
         elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
             for code, parts in _splits(text, self._enumerated(items)):
                 yield _unquoted(self._liberty(code, path, self._all(list(map(_UntypedText, parts)), items, path, depth)))
+
+    def _once(self, read: Callable[[str], Any], text: str) -> Any:
+        if (read, text) not in self._read:
+            self._read[read, text] = read(text)
+        return self._read[read, text]
 
     def _are_items(self, nodes: tuple[_XmlNode, ...], items: Any) -> bool:
         """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
@@ -174,9 +180,9 @@ class Fitter:
     def _object(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
         if isinstance(value, dict):
             yield self._members(value, schema, path, depth)
-        elif isinstance(value, str) and (parsed := _json(value, {"object"})) is not None:
+        elif isinstance(value, str) and (parsed := self._once(_object_in, value)) is not None:
             yield self._liberty("json-double-encoding", path, self._members(parsed, schema, path, depth))
-        elif isinstance(value, str) and (nodes := _nodes(value)):
+        elif isinstance(value, str) and (nodes := self._once(_nodes, value)):
             yield _unquoted(self._liberty("xml-elements", path, self._members(_grouped(nodes), schema, path, depth)))
 
     def _members(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> Fit | Ambiguous | None:
@@ -242,11 +248,14 @@ def _key(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
 
 
-def _json(text: str, kinds: set[str]) -> Any:
-    """Return the array or object in a string, or None."""
-    read = jsonish.read(text, kinds=kinds, complete=True)
-    wanted = list if "array" in kinds else dict
-    return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, wanted) else None
+def _array_in(text: str) -> list[Any] | None:
+    read = jsonish.read(text, kinds={"array"}, complete=True)
+    return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, list) else None
+
+
+def _object_in(text: str) -> dict[str, Any] | None:
+    read = jsonish.read(text, kinds={"object"}, complete=True)
+    return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, dict) else None
 
 
 def _nodes(text: str) -> tuple[_XmlNode, ...] | None:
@@ -307,7 +316,8 @@ def _member(value: Any, members: list[Any], path: str) -> Fit | None:
     """Find the one member that a text means: but for quotes and white space, then but for case."""
     if not isinstance(value, str):
         same = str.casefold if isinstance(value, bool) else str  # of `True` and `False`, as Python writes them, there is one each
-        found = [member for member in members if isinstance(member, str) and same(member) == _plain(value)]
+        plain = _plain(value)
+        found = [member for member in members if isinstance(member, str) and same(member) == plain]
         return Fit(found[0], (("to-string", path),)) if len(found) == 1 else None
     text = value.strip().strip("\"'`").strip()
     if not text:
