@@ -1,8 +1,8 @@
-"""Hosts of addresses in one spelling, so that a rule about a host is not passed by in another.
+"""Normalize the hosts of addresses, so that a rule about a host cannot be bypassed by spelling it another way.
 
 Browsers and resolvers read `2130706433`, `0x7f.1`, `127.1`, `[::ffff:127.0.0.1]` and full-width digits as 127.0.0.1 (WHATWG URL,
 host parsing; POSIX, inet_aton). Where programs differ, a host has several readings: `010.0.0.1` is 8.0.0.1 for some and 10.0.0.1
-for others, and an IPv6 address that carries an IPv4 address leads to either. Nothing is looked up.
+for others, and an IPv6 address that embeds an IPv4 address may lead to either. No DNS lookup is made.
 """
 
 import ipaddress
@@ -15,12 +15,12 @@ from .text_forms import INVISIBLE, normalized
 
 __all__ = ["host_readings", "is_inside"]
 
-_LONGEST: Final = 1000  # characters of a host; a longer one is compared as it stands
+_LONGEST: Final = 1000  # characters of a host; a longer one is compared unchanged
 _DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
 _LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"})
 
-# IPv6 networks whose addresses carry an IPv4 address, and how many bits stand behind it.
+# IPv6 networks whose addresses embed an IPv4 address, and how many bits follow it.
 _CARRIES: Final = (
     ("::ffff:0:0/96", 0),  # IPv4-mapped (RFC 4291, 2.5.5.2)
     ("::/96", 0),  # IPv4-compatible (RFC 4291, 2.5.5.1)
@@ -33,7 +33,7 @@ _NETWORKS: Final = tuple((ipaddress.IPv6Network(network), behind) for network, b
 
 
 def host_readings(host: str) -> tuple[str, ...]:
-    """Return how programs read a host: a name in small letters, or an address as it is usually written; mostly one reading."""
+    """Return every way that programs read a host: a lower-case name or an address in its usual form. Most have one reading."""
     if len(host) > _LONGEST:
         return (host.lower(),)
     name = _spelled(host)
@@ -44,7 +44,7 @@ def host_readings(host: str) -> tuple[str, ...]:
 
 
 def is_inside(host: str) -> bool:
-    """Say whether a host is, by its name alone, this machine or an address of its network, for some program at least."""
+    """Say whether at least one program reads a host, by its name alone, as this machine or an address of its network."""
     return any(_is_inside(reading) for reading in host_readings(host))
 
 
@@ -56,9 +56,9 @@ def _is_inside(name: str) -> bool:
 
 
 def _spelled(host: str) -> str:
-    """Undo what hides a host's letters: percent signs, full-width forms, invisible characters, capitals, a dot at the end."""
+    """Undo what disguises a host: percent encoding, full-width forms, invisible characters, capitals, a trailing dot."""
     name = INVISIBLE.sub("", normalized("NFKC", unquote(unquote(host))).translate(_DOTS)).strip().lower()
-    name = name.removeprefix("[").removesuffix("]").partition("%")[0]  # behind "%" stands the zone of IPv6
+    name = name.removeprefix("[").removesuffix("]").partition("%")[0]  # the zone of IPv6 follows "%"
     name = name.removesuffix(".")
     if name.isascii():
         return name
@@ -73,14 +73,14 @@ def _of_ipv6(name: str) -> tuple[str, ...]:
         address = ipaddress.IPv6Address(name)
     except ValueError:
         return (name,)
-    if int(address) <= 1:  # nothing, and this machine
+    if int(address) <= 1:  # the unspecified address, and this machine
         return (str(address),)
     carried = (ipaddress.IPv4Address(int(address) >> behind & 0xFFFFFFFF) for network, behind in _NETWORKS if address in network)
     return tuple(dict.fromkeys((str(address), *map(str, carried))))
 
 
 def _of_ipv4(name: str) -> Iterator[int]:
-    """Yield the addresses that numbers stand for: one to four of them, the last for all bytes that are left."""
+    """Yield the addresses that one to four numbers stand for; the last number covers all remaining bytes."""
     parts = name.split(".")
     if len(parts) > 4 or not all(_NUMBER.fullmatch(part) for part in parts):
         return

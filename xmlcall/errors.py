@@ -15,7 +15,7 @@
          +- ToolHostUnavailable        not started, died, time-out
          +- ToolHostProtocolError      JSON-RPC error or an answer outside the protocol: .code
 
-A message says what was expected, what came, where, and what to do.
+A message states what was expected, what arrived, where, and what to do.
 """
 
 from typing import Literal, Self
@@ -113,8 +113,8 @@ REPAIRS: dict[str, str] = {
 
 
 FailureReason = Literal["not_run", "timeout", "unknown", "unreadable", "too_large", "error"]
-"""Why a tool server gave no result: the tool did not run; there was no answer in time; the server failed meanwhile, so that it is
-not known whether the tool ran; the answer could not be read; it was too large; the server answered with an error."""
+"""Why a tool server gave no result: the tool did not run; no answer arrived in time; the server failed meanwhile, so the tool
+may or may not have run; the answer could not be read; it was too large; the server answered with an error."""
 
 
 class XmlcallError(Exception):
@@ -129,7 +129,7 @@ class BackendError(XmlcallError):
     """A model server failed.
 
     Args:
-        message: what was expected, what came, what to do.
+        message: what was expected, what arrived, what to do.
         backend: which server, as a name or an address.
     """
 
@@ -146,11 +146,11 @@ class BackendStatusError(BackendError):
     """The model server answered with an error.
 
     Args:
-        message: what was expected, what came, what to do.
+        message: what was expected, what arrived, what to do.
         backend: which server.
         status_code: HTTP status; 200 for an error inside a stream.
-        body: what it said, cut to 500 characters.
-        retry_after: seconds after which it wants to be asked again, if it said so.
+        body: its answer, cut to 500 characters.
+        retry_after: seconds to wait before the next attempt, if the server gave them.
     """
 
     def __init__(
@@ -166,13 +166,13 @@ class ContextOverflow(BackendStatusError):
     """The prompt does not fit into the model's context.
 
     Args:
-        message: what was expected, what came, what to do.
+        message: what was expected, what arrived, what to do.
         backend: which server.
         status_code: HTTP status; 200 for an error inside a stream.
-        body: what it said, cut to 500 characters.
-        prompt_tokens: the prompt's length, if the server said so.
-        context_length: what the context holds, if that is known.
-        advice: how the context is made larger, as a clause.
+        body: its answer, cut to 500 characters.
+        prompt_tokens: the prompt's length, if the server gave it.
+        context_length: how many tokens the context holds, if known.
+        advice: how to make the context larger, as a clause.
     """
 
     def __init__(
@@ -190,11 +190,11 @@ class ContextOverflow(BackendStatusError):
         self.prompt_tokens, self.context_length, self.advice = prompt_tokens, context_length, advice
 
     def said_as(self, message: str, *, context_length: int | None = None) -> Self:
-        """Return the same error in other words.
+        """Return the same error with another message.
 
         Args:
-            message: in place of this one.
-            context_length: what the context holds, if that is known by now.
+            message: replaces this error's message.
+            context_length: how many tokens the context holds, if known by now.
         """
         return type(self)(
             message,
@@ -215,10 +215,10 @@ class ToolHostError(XmlcallError):
     """A tool server failed (a tool that reports an error itself is a `ToolResult`, not this).
 
     Args:
-        message: what was expected, what came, what to do; for a person, as it can quote what the server printed.
+        message: what was expected, what arrived, what to do; for a person only, because it can quote what the server printed.
         host: the server's name.
-        reason: what a model is to know of it, which gets neither addresses nor what a server prints.
-        said: what the server itself said in a JSON-RPC error, with the reason `error`; hostile input, as results are.
+        reason: what a model may learn of the failure; it sees neither addresses nor what a server prints.
+        said: the server's own message in a JSON-RPC error, with the reason `error`; untrusted, as results are.
     """
 
     def __init__(self, message: str, *, host: str = "", reason: FailureReason = "unknown", said: str = "") -> None:
@@ -234,7 +234,7 @@ class ToolHostProtocolError(ToolHostError):
     """The tool server answered with a JSON-RPC error or outside the protocol.
 
     Args:
-        message: what was expected, what came, what to do.
+        message: what was expected, what arrived, what to do.
         host: the server's name.
         code: the JSON-RPC error code, if there was one.
         reason: as of `ToolHostError`.

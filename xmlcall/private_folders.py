@@ -1,4 +1,4 @@
-"""Folders for what is one person's alone."""
+"""Folders that only their owner can open."""
 
 from pathlib import Path
 from typing import Final
@@ -9,11 +9,15 @@ _MODE: Final = 0o700
 
 
 def make_private(path: Path) -> bool:
-    """Make a folder and its missing parents, closed to others whatever the umask; an existing one stays as it is."""
+    """Create a folder and its missing parents, closed to other users whatever the umask. Leave an existing folder unchanged.
+
+    Returns:
+        Whether the folder was created.
+    """
     if path.is_dir():
         return False
     if path.parent != path:
         make_private(path.parent)
-    path.mkdir(mode=_MODE, exist_ok=True)  # another program may be as far
-    path.chmod(_MODE)  # a umask may also take from the owner
+    path.mkdir(mode=_MODE, exist_ok=True)  # another program may have just created it
+    path.chmod(_MODE)  # a umask may remove the owner's permissions, too
     return True

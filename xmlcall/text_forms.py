@@ -1,10 +1,10 @@
-"""Forms of a text of others: entities, forms of Unicode, and characters that a reader does not see.
+"""Decode untrusted text: HTML entities, Unicode normal forms, and characters that a reader does not see.
 
-Some texts make Python's functions for these raise, or take minutes. Here the cost is linear in the text.
+Some texts make Python's own functions raise, or run for minutes. Here the cost is linear in the text.
 
-`RANGES` is one table for the terminal, the page, words of servers and hosts of addresses. Its first ranges are Unicode's
+`RANGES` is one table for the terminal, the page, servers' messages and hosts of addresses. Its first ranges are Unicode's
 Default_Ignorable_Code_Point (Unicode 16.0, DerivedCoreProperties): soft hyphens, fillers, marks of direction, joiners, variation
-selectors, tags. The others have a glyph that is blank. White space is not among them, nor are control characters.
+selectors, tags. The others have a blank glyph. White space and control characters are not among them.
 `ui/static/visible.js` has the same ranges.
 """
 
@@ -18,7 +18,7 @@ import regex
 __all__ = ["INVISIBLE", "RANGES", "normalized", "unescaped"]
 
 _NUMBER: Final = regex.compile(r"&#0*([0-9]{1,8})[0-9]*")
-_MARK: Final = r"[\P{ccc=0}\u0f73\u0f75\u0f81\uff9e\uff9f]"  # over or under a letter, or what is taken apart into such marks
+_MARK: Final = r"[\P{ccc=0}\u0f73\u0f75\u0f81\uff9e\uff9f]"  # a combining mark, or a character that decomposes into such marks
 _MARKS: Final = regex.compile(f"({_MARK}{{30}}){_MARK}++")
 
 _IGNORABLE: Final = (
@@ -37,15 +37,15 @@ INVISIBLE: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for firs
 
 
 def unescaped(text: str) -> str:
-    """Return a text with the characters that its entities of HTML stand for."""
-    # Python reads no number of more than 4,300 digits. One of 8 digits stands for no character, and for U+FFFD in HTML.
+    """Return a text with its HTML entities replaced by the characters that they stand for."""
+    # Python cannot read a number of more than 4,300 digits. A number of 8 digits is no code point, so HTML reads it as U+FFFD.
     return html.unescape(_NUMBER.sub(r"&#\1", text)) if "&" in text else text
 
 
 def normalized(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
-    """Bring a text into a form of Unicode; of marks in a row the first 30 are kept.
+    """Bring a text into a Unicode normal form; of consecutive combining marks, keep the first 30.
 
-    No language has more of them on a letter (UAX #15, Stream-Safe Text Format). Python sorts them in time that grows with the
-    square of their number.
+    No language puts more of them on a letter (UAX #15, Stream-Safe Text Format), and Python takes time quadratic in their number
+    to sort them.
     """
     return text if text.isascii() else unicodedata.normalize(form, _MARKS.sub(r"\1", text))

@@ -1,4 +1,4 @@
-"""A person's TOML file, read with a limit of size; each mistake names the file, what was expected in it, and what came."""
+"""Read a person's TOML file, up to a size limit; each error names the file, what was expected, and what it contains."""
 
 import tomllib
 from pathlib import Path
@@ -13,7 +13,7 @@ _SHOWN: Final = 200  # characters of a message that others chose
 
 
 def read_toml(file: Path, what: str) -> dict[str, Any]:
-    """Read a TOML file; nothing of its content is checked yet."""
+    """Read a TOML file without checking its content."""
     try:
         with file.open("rb") as opened:
             content = opened.read(MOST_BYTES + 1)

@@ -1,9 +1,9 @@
-"""A call that stands alone, in no wrapper: `{"name": "f", "arguments": {...}}` or `[f(a=1)]` at the start of a line.
+"""A call without a wrapper: `{"name": "f", "arguments": {...}}` or `[f(a=1)]` at the start of a line.
 
-So does a call whose mark was lost: `f[ARGS]{...}`. A quoted example must not run, so it is a call only if its first key is one of
-a few, its name is declared, and a newline, the reply's end, a fence's end or another object follows it (docs/design.md, section
-4, invariants 2 and 7). Until that is known its text is held; if it is none, the parser reads the text after its first key again,
-and takes no JSON in it for a call, so that no text is held twice.
+This module also reads a call whose mark was lost: `f[ARGS]{...}`. A quoted example must not run. So the text is a call only if
+its first key is one of a few, its name is declared, and a newline, the reply's end, a fence's end or another object follows it
+(docs/design.md, section 4, invariants 2 and 7). The text is held until that is known. If it is no call, the parser reads the text
+after the first key again, without treating JSON in it as a call, so that no text is held twice.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from .scanner import ScanMode, Token
 
 __all__ = ["BareCall"]
 
-# What may stand between two objects or at the end: white space, closing brackets too many, a separator; then what decides.
+# What may follow an object: white space, surplus closing brackets, a separator; then the character that decides.
 _FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;][ \t]{0,64})?)(?P<next>.)?", regex.DOTALL)
 _AFTER = frozenset({"json_open", "lost_open", "call_open", "block_open", "ticks", "turn_end", "mark", "special"})
 _WRAPPER = regex.compile(r"<(\w+)>\s*")
@@ -28,7 +28,7 @@ _ARGUMENT_KEY = regex.compile(rf"[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:")
 
 
 def _is_other_python(call: RawCall) -> bool:
-    """Say whether a call cannot be read because it is Python of another kind: a comprehension, a list of expressions."""
+    """Say whether a call cannot be read because it is other Python: a comprehension, a list of expressions."""
     return any(issue.code != "ambiguous" for issue in call.issues)
 
 
@@ -36,7 +36,7 @@ class BareCall:
     """Reads one object, array, or list of Python calls.
 
     Args:
-        opener: the text up to the name, in a wrapper of its own or not.
+        opener: the text up to the name, with or without a wrapper of its own.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class BareCall:
         wrapper = _WRAPPER.match(opener.text)
         length = wrapper.end() if wrapper else 0
         self._opener = opener
-        self._found = False  # whether what follows says that it is a call
+        self._found = False  # whether the text that follows confirms the call
         self._tag = 0  # length of the wrapper's closer in what follows
         self._index = index
         self._dialect = dialect
@@ -65,16 +65,16 @@ class BareCall:
         self._after = ""
         self._complete = True
         self._extent = Extent(dialect.body)
-        self._name = opener.attributes.get("name", "")  # where the mark alone was lost, and the object follows
+        self._name = opener.attributes.get("name", "")  # set if only the mark was lost, and the object follows
         if self._name:
             self._start, self._json = opener.end, []
         self._extent.text("".join(self._json))
-        # Brackets that may be missing at the reply's end: those around name and arguments, not those of the arguments.
+        # Brackets that may be missing at the reply's end: those around name and arguments, but not those of the arguments.
         self._spare = self._extent.depth - "".join(self._json).endswith("{")
         self.mode = ScanMode.PROSE if self._extent.done else ScanMode.VALUE if self._name else ScanMode.TEXT
 
     def take(self, token: Token) -> list[Token] | None:
-        """Read a token; return None until it is decided, else the tokens that are still to be read."""
+        """Read a token; return None until the call is decided, else the tokens that are still to be read."""
         if self._extent.done:
             return self._follow(token)
         used = self._extent.feed(token)
@@ -157,13 +157,13 @@ class BareCall:
         return self._start + sum(map(len, self._json))
 
     def before(self) -> Iterator[Token]:
-        """Yield the opening tag of a wrapper of its own."""
+        """Yield the opening tag of the call's own wrapper, if it has one."""
         length = self._start - self._opener.start
         if length and not self._name:
             yield Token("block_open", self._opener.text[:length], self._opener.start)
 
     def after(self) -> Iterator[tuple[str, Token]]:
-        """Yield the closing tag of that wrapper, or brackets too many and a comma, with the kind of markup."""
+        """Yield the closing tag of that wrapper, or surplus brackets and a comma, with the kind of markup."""
         length = self._tag or self._dropped()
         if length:
             yield "block_close" if self._tag else "dropped", Token("markup", self._after[:length], self.end)
@@ -173,7 +173,7 @@ class BareCall:
         return len(following["space"]) if following and following["space"].strip() else 0
 
     def rest(self, found: bool) -> list[Token]:
-        """Return what is still to be read: all after the opener if it is text after all."""
+        """Return what is still to be read: everything after the opener if no call was found."""
         if not found:
             return [Token("text", "".join(self._json)[self._opener.end - self._start :] + self._after, self._opener.end)]
         length = self._tag or self._dropped()

@@ -1,23 +1,23 @@
-"""Model text in pieces -> events. The one parser: whole text is `feed` and `close`.
+"""Model text in pieces -> events. There is one parser: a whole text takes one `feed` and one `close`.
 
-`Parser` pulls tokens from the scanner. Outside a call `REPLY_TABLE` says what reads a token: it is prose, reasoning or quotation
-(`prose.py`), the opening of a call (`call_start.py`), or stands between the calls of a wrapper (here). Inside a call its reader
-reads it (`tag_call.py`, `bare_call.py`). These parts share one `ReplyState`.
+`Parser` pulls tokens from the scanner. Outside a call, `REPLY_TABLE` selects the function that reads a token: prose, reasoning
+and quotation are in `prose.py`, the opening of a call in `call_start.py`, and what is between the calls of a wrapper here. Inside
+a call, the call's reader takes each token (`tag_call.py`, `body_call.py`, `bare_call.py`). These parts share one `ReplyState`.
 
-Decisions come from the characters to the left and the next token, so the events, coalesced, do not depend on how the text was
-cut. No text raises. Time is linear; prose is held back only while it can still become a tag or the opening of a call.
+Each decision uses only the text so far and the next token, so the coalesced events do not depend on how the text was cut. No text
+raises. Time is linear; prose is held back only while it can still become a tag or the opening of a call.
 
-A call that was meant and cannot be read is told, so that it is not lost in silence. Models damage their own formats inside a mark
-that means a call for certain: `<tool_call>f<arg_key>a</arg_value>`. Where no reading of that is certain, the text stays text, and
-a call that cannot run says so: the model writes it again, people see it.
+A call that the model meant but that cannot be read is reported, so that it does not get lost silently. Models damage their own
+formats after a mark that certainly means a call: `<tool_call>f<arg_key>a</arg_value>`. If no reading of that is certain, the text
+stays text, and the parser also emits a call that cannot run. So the model can write it again, and people see what happened.
 
-Such a call is the end of a reply's text, outside code, and has three signs:
+Such a call ends the reply's text, is outside code, and has three signs:
 
 | sign | why |
 |---|---|
 | a mark of a format, or a word with which formats name a call (`function=`, `call:`) | prose has none |
 | the name of an offered tool shortly after it, in the same sentence | a mark alone may be mentioned |
-| nothing but white space after what closes a call: `>`, `]`, `}`, a bracket of `call:f(...)` | an explanation goes on |
+| only white space after what closes a call: `>`, `]`, `}`, a bracket of `call:f(...)` | an explanation would continue |
 
 Cost: linear in the last characters of the text, and only where they end in a closing sign and hold a tool's name.
 """
@@ -46,13 +46,13 @@ __all__ = ["Parser", "call_meant"]
 _BLANK_END: Final = f" \t\r\n{BREAK}"
 _NEAR: Final = 120  # characters between a mark and the name
 _CLOSERS: Final = (">", "]", "}", ")")
-# Words with which calls are named, and what is written between the bars of special tokens, known ones or not.
+# Words that introduce a call's name, and special tokens (words between bars), known or not.
 _NAMED: Final = (
     r"<[\uff5c|\u2016]{1,2}\w{1,32}[\uff5c|\u2016]{1,2} ?(?=\w)|(?<![\w.])(?:function=|functions[._](?=\w)|call:(?=\w))"
     r"|(?m:^)Action:(?=[ \t`\x22*]{0,4}[\w.\-]{1,128}[ \t`\x22*]{0,4}\nAction Input:)"
 )
 _REACT_END: Final = regex.compile(r"\nAction Input:[^\n]*\Z")  # its input is any text
-_INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # a call of somebody else's that is repeated
+_INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # an escaped call that the model repeats
 _SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
 _MESSAGE: Final = (
     "This is written like a call of {name!r}, in a form that cannot be read with certainty, so nothing ran. Write the call again."
@@ -63,9 +63,9 @@ class Parser:
     """A streaming reader of tool calls in model text.
 
     Args:
-        tools: what was offered; empty if unknown, then every name counts as declared.
+        tools: the tools that were offered; if empty, every name counts as declared.
         dialect: a name of `DIALECTS`, `auto` for all, or a Dialect.
-        reasoning_open: the prompt ended in an open `<think>`.
+        reasoning_open: whether the prompt ended in an open `<think>`.
 
     Raises:
         UsageError: unknown dialect, or `tools` are not tools.
@@ -82,7 +82,7 @@ class Parser:
 
     @property
     def in_call(self) -> bool:
-        """Whether what was read ends inside a call, or in what will be one if it goes on like that."""
+        """Whether the text so far ends inside a call, or in text that may still become one."""
         return self._reply.reader is not None
 
     def feed(self, chunk: str) -> list[Event]:
@@ -92,7 +92,7 @@ class Parser:
             chunk: any piece of the reply.
 
         Returns:
-            What is certain by now.
+            The events that are certain by now.
 
         Raises:
             UsageError: not a `str`, or the parser is closed.
@@ -108,7 +108,7 @@ class Parser:
         """Read the end of the reply.
 
         Args:
-            finish_reason: the server's; other than `stop` and `tool_calls` counts as cut.
+            finish_reason: the server's; any other than `stop` and `tool_calls` means that the reply was cut.
 
         Returns:
             The last events.
@@ -121,13 +121,13 @@ class Parser:
         reply, cut = self._reply, finish_reason not in UNCUT
         self._scanner.close()
         events = self._read()
-        while reply.reader is not None:  # what it gives back may open another call
+        while reply.reader is not None:  # the tokens that it returns may open another call
             _end_call(reply, reply.reader.finish(self._length, cut=cut))
             events += self._read()
         if reply.place is Place.OPENING:
             call_start.release_at_end(reply)
         if reply.place is Place.REASONING and reply.looks_into_thoughts:
-            self._tell_lost_call("".join(reply.thoughts))
+            self._report_lost_call("".join(reply.thoughts))
         prose.end_in_sentence(reply)
         prose.release_left_over(reply, is_end=True)
         if reply.wrapper:
@@ -137,7 +137,7 @@ class Parser:
         return events + self._unread()
 
     def _unread(self) -> list[Event]:
-        """Tell a call at the end of the text that could not be read."""
+        """Return the events of a call at the end of the text that could not be read; none if there is no such call."""
         reply = self._reply
         text, rows = "".join(reply.prose.last)[-prose.LAST :], reply.dialects.values()
         call = _unread_call(text, self._length, reply.catalog, rows, reply.calls)
@@ -145,12 +145,12 @@ class Parser:
             return []
         return [ToolCallStart(index=call.index, name=call.name, span=call.span), ToolCallEnd(raw=call, span=call.span)]
 
-    def _tell_lost_call(self, thoughts: str) -> None:
+    def _report_lost_call(self, thoughts: str) -> None:
         if name := call_meant(thoughts, self._reply.catalog):
             self._reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
 
     def _read(self, chunk: str = "") -> list[Event]:
-        """Read all tokens that there are with more text, and return what came of them."""
+        """Read all available tokens, with more text, and return their events."""
         reply, queue = self._reply, self._reply.queue
         self._scanner.feed(chunk)
         while True:
@@ -164,16 +164,16 @@ class Parser:
             elif (rest := reader.take(token)) is not None:
                 _end_call(reply, rest)
         events = reply.events[: reply.doubt_from]
-        del reply.events[: len(events)]  # the same list goes on: readers of calls append to it
+        del reply.events[: len(events)]  # keep the same list: readers of calls append to it
         reply.doubt_from = None if reply.doubt_from is None else 0
         return events
 
 
 def call_meant(reasoning: str, tools: Tools) -> str:
-    """Return the tool of a call that stands in reasoning, where it is none; "" if no offered tool is called there."""
+    """Return the name of the last offered tool that reasoning calls, where calls do not count; "" if it calls none."""
     catalog = Catalog.of(tools)
     parser = Parser(catalog)
-    parser._reply.looks_into_thoughts = False  # thoughts in thoughts would be read again and again
+    parser._reply.looks_into_thoughts = False  # else nested thoughts would be read again and again
     events = [*parser.feed(reasoning[-prose.LAST :]), *parser.close()]
     names = [event.raw.name for event in events if isinstance(event, ToolCallEnd) and event.raw.complete]
     return next((name for name in reversed(names) if len(catalog) and catalog.meant_by(name)), "")
@@ -208,7 +208,7 @@ def _end_call(reply: ReplyState, rest: list[Token]) -> None:
 
 
 def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
-    """A body has ended: now the names in it are known, and with them whether they are calls."""
+    """Settle a body that has ended: now its names are known, and so is whether they are calls."""
     reply.plain_closers = reply.plain_closers or reader.fell_back
     calls, first = reader.calls(), len(reply.events)
     if reader.opener is None:
@@ -228,7 +228,7 @@ def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
 
 
 def _settle_bare(reply: ReplyState, reader: BareCall) -> bool:
-    """A call without any mark has ended, and what follows is known, too."""
+    """Settle a call without any mark, now that its end and the text after it are known."""
     calls = reader.calls()
     if not calls:
         call_start.release_as_text(reply)
@@ -262,7 +262,7 @@ def _closer_in_block(reply: ReplyState, token: Token) -> None:
 
 
 def _ticks_in_block(reply: ReplyState, token: Token) -> None:
-    """Quotation between calls is quotation, too."""
+    """Read back-ticks between calls: they quote there, too."""
     count = len(token.text)
     if reply.prose.line_blank and count >= 3:
         if reply.prose.fence and count >= reply.prose.fence:
@@ -293,7 +293,7 @@ _MODES = {**dict.fromkeys(Place, ScanMode.PROSE), Place.CODE: ScanMode.CODE}
 _MARKS = frozenset({"mark", "special", "text_open", "message_close"})
 _OPEN_TO_REASONING = frozenset({Place.PROSE, Place.BLOCK})  # but not in a fence
 
-# (place, token kind) -> what reads such a token there. Kinds are those of the scanner and of the dialects.
+# (place, token kind) -> the function that reads such a token there. Kinds are those of the scanner and of the dialects.
 REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
     (Place.PROSE, "ticks"): call_start.ticks,
     (Place.PROSE, "reasoning_open"): prose.reasoning_open,
@@ -353,10 +353,10 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
 
 
 def _unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialect], index: int) -> RawCall | None:
-    """Return the call that a text ends in and that could not be read.
+    """Return the unreadable call that a text ends in, else None.
 
     Args:
-        text: the last of what a reply says outside of code and after its calls.
+        text: the end of a reply's text outside code and after its calls.
     """
     body, rows, offered = text.rstrip(_BLANK_END), tuple(dialects), catalog.names()
     if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):
@@ -379,6 +379,6 @@ def _unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Diale
 
 
 def _dialect_of(text: str, at: int, rows: Iterable[Dialect], names: Iterable[str]) -> str:
-    """Return the first format of which a mark stands at a place."""
+    """Return the first format that has a mark at this place."""
     found = (row.name for row in rows if (marks := call_marks([row], names)) and regex.compile(marks).match(text, at))
     return next(found, "function_calls")

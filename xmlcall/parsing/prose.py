@@ -1,7 +1,7 @@
-"""The part of a reply that holds no calls: text for the person, inline code, fences, reasoning, tags left over.
+"""The part of a reply that holds no calls: text for the person, inline code, fences, reasoning, left-over tags.
 
-What is quotation is decided from the left alone: inline code ends at as many back-ticks as opened it or at a blank line, a fence
-at a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, and what stands in it is never a call.
+Only the text so far decides what is quotation: inline code ends at as many back-ticks as opened it or at a blank line, a fence at
+a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, and a call in it never counts.
 """
 
 import re
@@ -39,14 +39,14 @@ __all__ = [
 _LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_close"})
 _OF_CALLS = frozenset({"block_open", "call_open", "block_close", "call_close", "parameter_close"})
 _MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."
-_TAIL = 20  # characters in which a sentence shows that it goes on
+_TAIL = 20  # characters that show whether a sentence continues
 _OPEN = re.compile(rf"[\w,;(][ \t]{{1,8}}{BREAK}?\Z")
 _QUOTED = re.compile(rf"(?:<!--|<(?:pre|code)>)[\s{BREAK}]{{0,16}}\Z|(?<![^\s(])[\"'\u201c\u2018\u00ab\u300c]{BREAK}?\Z")
 _INDENTED = re.compile(rf"\n[ \t]{{0,8}}\n(?: {{4}}|\t)[ \t]{{0,12}}{BREAK}?\Z")  # code of Markdown: CommonMark 0.31, 4.4
 _GOES_ON = re.compile(r"[ \t]{0,8}[,;.:!?)]|[ \t]{1,8}[a-z]|[，。；：！？）]")
 _WORD = re.compile(r"\w+")
-LAST = 8192  # characters at the end of a text or of open reasoning in which a call that was not read is looked for
-_PIECES = 32  # that are kept apart before they are joined: a join for each would copy all of them
+LAST = 8192  # characters at the end of a text or of open reasoning that are searched for an unread call
+_PIECES = 32  # kept separately before they are joined, because a join for each piece would copy all of them
 _BYTE_ORDER_MARK = "\ufeff"
 
 
@@ -65,7 +65,7 @@ def text(reply: ReplyState, token: Token) -> None:
 
 
 def text_in_block(reply: ReplyState, token: Token) -> None:
-    """Read a token between the calls of a wrapper as text; white space before the first of it is markup."""
+    """Read a token between the calls of a wrapper as text; white space before the first text is markup."""
     note(reply, token.text)
     blank = 0 if reply.block_text else len(token.text) - len(token.text.lstrip())
     middle = token.start + blank
@@ -81,7 +81,7 @@ def text_in_block(reply: ReplyState, token: Token) -> None:
 
 
 def _remember(reply: ReplyState, written: str) -> None:
-    """Keep the end of the text, until code or a call follows."""
+    """Keep the end of the text until code or a call follows."""
     if reply.place is not Place.CODE and not reply.prose.fence:
         _keep_end(reply.prose.last, written)
     elif written.strip():
@@ -89,14 +89,14 @@ def _remember(reply: ReplyState, written: str) -> None:
 
 
 def _keep_end(pieces: list[str], written: str) -> None:
-    """Keep the end of a text in few pieces, which hold its last characters whatever pieces it came in."""
+    """Add to the kept end of a text. It has few pieces, which hold the last characters however the text was cut."""
     pieces.append(written[-LAST:])
     if len(pieces) >= _PIECES:
         pieces[:] = ["".join(pieces)[-LAST:]]
 
 
 def text_outside(reply: ReplyState, token: Token) -> None:
-    """Read a token as text of the place outside of calls: the person's, or that in a wrapper."""
+    """Read a token as text outside calls: text for the person, or text in a wrapper."""
     (text_in_block if reply.wrapper else text)(reply, token)
 
 
@@ -130,7 +130,7 @@ def end_code_at_blank_line(reply: ReplyState, token: Token) -> None:
 
 
 def mark(reply: ReplyState, token: Token) -> None:
-    """Leave out a mark of a format whose markup was read before, or with which the reply begins; elsewhere it is text."""
+    """Leave out a mark if it begins the reply or if markup of its format was read before; elsewhere it is text."""
     if token.dialect in reply.seen or (reply.prose.line_blank and not reply.prose.has_text):
         reply.markup("mark", token)
     else:
@@ -138,7 +138,7 @@ def mark(reply: ReplyState, token: Token) -> None:
 
 
 def special(reply: ReplyState, token: Token) -> None:
-    """Leave out a mark that stands in no text."""
+    """Leave out a mark that never occurs in text."""
     reply.markup("mark", token)
 
 
@@ -149,7 +149,7 @@ def stray_tag(reply: ReplyState, token: Token) -> None:
 
 
 def stray(reply: ReplyState, token: Token) -> None:
-    """Read a closer without its opener, or a turn's end: left over after a call or at the end of the reply, else text."""
+    """Read a closer without its opener, or a turn's end: drop it after a call or at the reply's end; elsewhere it is text."""
     if reply.prose.after_call:
         _drop(reply, token)
     elif reply.prose.fence:
@@ -163,7 +163,7 @@ def _drop(reply: ReplyState, token: Token) -> None:
 
 
 def wait_for_end(reply: ReplyState, token: Token) -> bool:
-    """Keep white space after what may end the reply; anything else makes text of it. Return whether the token was kept."""
+    """Hold white space after marks that may end the reply; other tokens turn the marks into text. Return whether it was held."""
     if token.kind == "text" and not token.text.strip():
         reply.left_over.append(token)
         return True
@@ -173,9 +173,9 @@ def wait_for_end(reply: ReplyState, token: Token) -> bool:
 
 
 def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
-    """Read what was kept: as text, or as markup at the end of the reply.
+    """Read the tokens that were held: as text, or as markup at the end of the reply.
 
-    One closer alone may be what is talked about, and closers whose openers are text stay beside them.
+    At the end they stay text if the text is about them: a single closer, or closers whose openers are text.
     """
     kept, reply.left_over = reply.left_over, []
     is_text = not is_end or _is_talked_of(reply, kept)
@@ -189,7 +189,7 @@ def release_left_over(reply: ReplyState, *, is_end: bool = False) -> None:
 
 
 def _is_talked_of(reply: ReplyState, kept: list[Token]) -> bool:
-    """Say whether the text is about the marks at its end: one closer alone, or an opener of them is in the text."""
+    """Say whether the text is about the marks at its end: there is only one closer, or the text contains one of their openers."""
     said, marks = "".join(reply.prose.last), {token.text for token in kept}
     closers = [token.text for token in kept if token.kind.endswith("_close")]
     is_opened = any(word in said for closer in set(closers) for word in _WORD.findall(closer))
@@ -197,7 +197,7 @@ def _is_talked_of(reply: ReplyState, kept: list[Token]) -> bool:
 
 
 def decide_mention(reply: ReplyState, token: Token) -> None:
-    """Take the token after a call in a sentence: text on the same line that goes on with it makes it a mention."""
+    """Read the token after a call in a sentence: if the sentence continues on the same line, the call is a mention."""
     if reply.wrapper or reply.place is Place.OPENING or token.kind in _OF_CALLS:
         return
     line, newline, _ = token.text.partition("\n")
@@ -208,7 +208,7 @@ def decide_mention(reply: ReplyState, token: Token) -> None:
 
 
 def is_open_sentence(reply: ReplyState) -> bool:
-    """Say whether the text so far ends in a sentence without its end: "Never write" is one, "Let me see:" is not."""
+    """Say whether the text so far ends in an unfinished sentence: "Never write" is one, "Let me see:" is not."""
     return not reply.prose.line_blank and _OPEN.search("".join(reply.prose.last[-_TAIL:])[-_TAIL:]) is not None
 
 
@@ -223,7 +223,7 @@ def _is_quoted(reply: ReplyState) -> bool:
 
 
 def end_call(reply: ReplyState, first: int) -> None:
-    """Note the end of calls: in quotes they are an example, and in a sentence they wait for what follows."""
+    """Handle the end of calls: quoted calls are an example, and calls in a sentence wait for what follows."""
     if _is_quoted(reply):
         _mention(reply, first)
     elif reply.in_sentence and reply.doubt_from is None:
@@ -241,7 +241,7 @@ def _mention(reply: ReplyState, first: int) -> None:
 
 
 def end_in_sentence(reply: ReplyState, *, is_mention: bool = False) -> None:
-    """Release calls that waited. With text before and after them on their line they may be mentioned: they must not run."""
+    """Release calls that waited. If the sentence continues after them, the model may only mention them, so they must not run."""
     if reply.doubt_from is None:
         return
     if is_mention:
@@ -257,7 +257,7 @@ def reasoning_open(reply: ReplyState, token: Token) -> None:
 
 
 def reasoning_nested(reply: ReplyState, token: Token) -> None:
-    """Read such a tag in reasoning: tags of one name nest, and of a format's own marks the first closes all."""
+    """Read an opening tag in reasoning: tags of the same name nest; a format's own marks do not, so its first closer ends it."""
     if token.dialect and _is_of_reasoning(reply, token):
         reply.markup("mark", token)
         return
@@ -266,7 +266,7 @@ def reasoning_nested(reply: ReplyState, token: Token) -> None:
 
 
 def _nests(reply: ReplyState, token: Token) -> bool:
-    """Say whether thoughts begin in thoughts: not where the opener was doubled, nor where a tag of another name is mentioned."""
+    """Say whether this opener nests: not if it only doubles the first opener, nor if it is the mention of another tag."""
     has_begun = any(part.strip() for part in reply.thoughts)
     return has_begun and reply.thinks_tag in ("", token.text)
 
@@ -285,7 +285,7 @@ def reasoning_close(reply: ReplyState, token: Token) -> None:
 
 
 def _is_of_reasoning(reply: ReplyState, token: Token) -> bool:
-    """Say whether a mark belongs to the format that opened the reasoning; of the template's opener that is not known."""
+    """Say whether a mark belongs to the format that opened the reasoning; any mark may if the template opened it."""
     return reply.thinks_in in (None, token.dialect)
 
 

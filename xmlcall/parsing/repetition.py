@@ -1,20 +1,20 @@
-"""A model that repeats itself: text without end, found while it is written, and the same call several times in one reply.
+"""Detect a model that repeats itself: endless text, while it is written, and the same call several times in one reply.
 
-`Runaway` knows two kinds of text without end. *Period*: the text ends in one unit again and again, at least `_TIMES` times and
-`_LEAST` characters; the unit may be a character, a word, a line, or a whole call. Of a long unit, such as a few calls in turn,
-`_TIMES_LONG` times are enough. *Counter*: line after line is the same but for numbers that count up by one; a list does that
-rightly, so it takes `_LINES` lines that also hold words.
+`Runaway` detects two kinds of endless text. *Period*: the text ends in one unit repeated at least `_TIMES` times, over at least
+`_LEAST` characters. The unit may be a character, a word, a line, or a whole call. For a long unit, such as a few calls in turn,
+`_TIMES_LONG` times are enough. *Counter*: successive lines differ only in numbers that count up by one. A list does that
+legitimately, so `_LINES` lines are needed, and they must contain words.
 
 The limits leave room for what people ask for: a word fifty times, a table's rule, a row of empty cells.
 
-The period is looked for at fixed offsets, every `_STEP` characters, so the answer does not depend on how the text was cut. A look
-costs no more than the window is long for each candidate, and a candidate is a distance, within the window's bounds, at which the
-last `_KEY` characters stood before. So time is linear in the text, and the memory is the window.
+The period is searched at fixed offsets, every `_STEP` characters, so the answer does not depend on how the text was cut. A
+candidate is a distance, within the window, at which the last `_KEY` characters occurred before. A candidate costs at most one
+comparison of the window, so time is linear in the text and memory is the window.
 
-The same call several times in one reply runs once, unless the person asked for so many (`once`). Whether that was wanted cannot
-be known in general, so the words of the request decide: where they hold the number of the calls, in digits, in English or in
-Chinese, each of them runs ("roll the die three times"). The rest is reported as a repair, and the model is told that the call ran
-once.
+The same call several times in one reply runs once, unless the person asked for that number (`once`). The wording of the request
+decides, because the intention cannot be known in general: if it contains the number of the calls, in digits, English or Chinese,
+all of them run ("roll the die three times"). Otherwise each repetition is reported as a repair, and the model is notified that
+the call ran once.
 """
 
 import json
@@ -33,7 +33,7 @@ _TIMES: Final = 6
 _TIMES_LONG: Final = 3
 _LONG: Final = 250  # characters of a unit
 _LEAST: Final = 500  # characters
-_LEAST_OTHER: Final = 250  # of scripts in which a character says more, such as Chinese
+_LEAST_OTHER: Final = 250  # for scripts whose characters carry more meaning, such as Chinese
 _LONGEST: Final = 1000  # characters of a unit
 _LONGEST_LINE: Final = 400  # characters of a line with a counter
 _STEP: Final = 32
@@ -63,9 +63,9 @@ class Runaway:
     """Watches a text for a repetition that will not end.
 
     Attributes:
-        end: offset at which the repetition was certain; None before.
-        start: offset of its beginning.
-        period: length of what is repeated, in characters; of a counter's line, its first.
+        end: offset at which the repetition became certain; None before.
+        start: offset at which the repetition begins.
+        period: length of the repeated unit, in characters; for a counter, of its first line.
     """
 
     def __init__(self) -> None:
@@ -74,16 +74,16 @@ class Runaway:
         self.period = 0
         self._length = 0
         self._tail = ""
-        self._line = ""  # since the last line end; cut off once it is too long to count
+        self._line = ""  # text since the last line end; truncated once it is too long to count
         self._counter: tuple[list[str], list[int]] = ([], [])  # words and numbers of the last line
-        self._lines = 0  # that count up, the last one included
+        self._lines = 0  # lines that count up, including the last one
         self._first = (0, 0)  # offset and length of the first of them
 
     def feed(self, chunk: str) -> bool:
         """Take more text.
 
         Returns:
-            Whether the text repeats without end; once it does, nothing more is read.
+            Whether the text repeats endlessly; once it does, further text is ignored.
         """
         at = 0
         while self.end is None and at < len(chunk):
@@ -93,7 +93,7 @@ class Runaway:
         return self.end is not None
 
     def _take(self, piece: str) -> None:
-        """Take text that ends at the next look or before it."""
+        """Take text that ends at or before the next offset at which the period is searched."""
         before = self._length
         self._length += len(piece)
         self._tail = (self._tail + piece)[-_WINDOW:]
@@ -110,7 +110,7 @@ class Runaway:
             self.start = self._length - _extent(self._tail, period)
 
     def _counts(self, line: str, end: int) -> bool:
-        """Take a whole line that ends at an offset; say whether it is one too many. Blank lines do not count."""
+        """Take a whole line that ends at this offset; say whether the counter has reached its limit. Ignore blank lines."""
         if not line.strip():
             return False
         words = _NUMBER.split(line) if len(line) <= _LONGEST_LINE else []
@@ -129,7 +129,7 @@ def _is_next(numbers: list[int], before: list[int]) -> bool:
 
 
 def _period(tail: str) -> int:
-    """Return the length of the unit in which a text ends, again and again; 0 if there is none."""
+    """Return the length of the unit that the end of a text repeats; 0 if there is none."""
     key = tail[-_KEY:]
     lowest = max(len(tail) - _KEY - _LONGEST, 0)
     at = len(tail) - _KEY
@@ -151,25 +151,24 @@ def _extent(tail: str, period: int) -> int:
 
 
 def identity(call: ToolCall | InvalidCall) -> Hashable:
-    """Return what two calls share if they are the same: tool and arguments, or their text if they cannot run."""
+    """Return a key that equal calls share: tool and arguments, or the text of a call that cannot run."""
     if isinstance(call, InvalidCall):
         return call.raw.text, call.raw.span if not call.raw.text else ()
     return call.name, json.dumps(call.arguments, sort_keys=True, default=str)
 
 
 def is_asked_for(times: int, request: str) -> bool:
-    """Say whether a person's words hold a number."""
+    """Say whether a request contains this number."""
     found = (match[0].lower() for match in _ASKED_NUMBER.finditer(request))
     return any(_NUMBER_WORDS.get(word) == times or (word.isdecimal() and word.isascii() and int(word) == times) for word in found)
 
 
 def once(reply: Reply, request: str) -> tuple[Reply, frozenset[str]]:
-    """Leave out calls that stand in a reply before.
+    """Leave out calls that repeat an earlier call of the same reply.
 
     Returns:
-        The reply with each call once, or as often as the request says, a repair for each that was left out; and the ids of the
-        calls that stand for several.
-        calls that they repeat.
+        The reply with each call once, or as often as the request says, and with a repair for each call left out; and the ids of
+        the calls that were repeated.
     """
     counts = Counter(map(identity, reply.calls))
     first: dict[Hashable, str] = {}

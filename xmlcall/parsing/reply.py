@@ -1,7 +1,7 @@
-"""The front door of the core: text -> Reply, calls -> text.
+"""The entry points of the core: text -> Reply, calls -> text.
 
-`parse` is the parser and the binding, nothing more. `render` is its inverse and proves it: what it wrote is parsed again, and if
-names or arguments differ, it refuses.
+`parse` runs the parser and the binding, nothing more. `render` is its inverse: it parses its own output again and raises if names
+or arguments differ.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,10 +31,10 @@ def parse(
 
     Args:
         text: what the model wrote.
-        tools: what was offered; without any, arguments stay the strings that were written.
+        tools: the tools that were offered; without any, arguments stay the strings that the model wrote.
         dialect: a wire format, or `auto` for all.
-        finish_reason: the server's; other than `stop` and `tool_calls` counts as cut.
-        reasoning_open: the prompt ended in an open `<think>`.
+        finish_reason: the server's; any other than `stop` and `tool_calls` means that the reply was cut.
+        reasoning_open: whether the prompt ended in an open `<think>`.
 
     Returns:
         Visible text, reasoning, calls and repairs.
@@ -48,7 +48,7 @@ def parse(
 
 
 def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str = "stop") -> Reply:
-    """Gather a parser's events into a Reply; calls that are not bound yet are bound now."""
+    """Gather a parser's events into a Reply, and bind the calls that are not bound yet."""
     catalog = Catalog.of(tools)
     events = list(events)
     calls = tuple(event.call or bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
@@ -67,7 +67,7 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
 
     Args:
         calls: ToolCalls, or `{"name": ..., "arguments": {...}}` as in MCP's `call`.
-        tools: the tools they belong to; they decide which values need `type="json"`.
+        tools: the tools that are called; their schemas decide which values need `type="json"`.
         dialect: the wire format.
 
     Returns:

@@ -1,13 +1,13 @@
 """Text in pieces -> tokens with absolute offsets.
 
-The scanner is pulled one token at a time, because the parser's state says what can be a token (a back-tick counts in prose and
-not in a value). It looks for the next character that can start a token; what lies before is text. At that character the
-patterns of the mode are tried with `regex`'s partial matching: no match means the character is text, a partial match means
-wait for more, a full match is a token.
+The parser pulls one token at a time, because its state decides what can be a token (a back-tick counts in prose but not in a
+value). The scanner finds the next character that can start a token; all before it is text. At that character it tries the
+patterns of the mode with `regex`'s partial matching: no match means that the character is text, a partial match means that more
+text is needed, and a full match is a token.
 
-Invariants: the tokens' texts joined are the input; the cut into text tokens follows the chunks, everything else does not; what
-is held back is shorter than the longest tag. Cost: linear, because a character is looked at by one search and, if it starts a
-tag, by one bounded match.
+Invariants: the joined texts of the tokens are the input; only the boundaries between text tokens depend on the chunks; the text
+held back is shorter than the longest tag. Cost: linear, because one search checks each character and, if it can start a tag, one
+bounded match.
 """
 
 import enum
@@ -36,7 +36,7 @@ class ScanMode(enum.StrEnum):
     TEXT = "text"
 
 
-class Token(NamedTuple):  # a stream makes one for each piece, and a tuple takes a third of a frozen dataclass's time
+class Token(NamedTuple):  # one for each piece of a stream: a tuple takes a third of the time of a frozen dataclass
     """A piece of the reply: `text`, a tag of a dialect, or one of the kinds of `_COMMON`."""
 
     kind: str
@@ -44,7 +44,7 @@ class Token(NamedTuple):  # a stream makes one for each piece, and a tuple takes
     start: int
     attributes: Mapping[str, str] = MappingProxyType({})
     dialect: str = ""
-    pair: str = ""  # an opener and its closer share it: `parameter`, or with a name where the closer repeats it
+    pair: str = ""  # shared by an opener and its closer: `parameter`, plus the name if the closer repeats it
 
     @property
     def end(self) -> int:
@@ -58,7 +58,7 @@ class Token(NamedTuple):  # a stream makes one for each piece, and a tuple takes
 
 
 _REASONING = "think|thinking|reasoning|seed:think"
-# With which families end a turn, or begin the next: words between `<|` and `|>`. A row's own marks go before these.
+# The words between `<|` and `|>` with which families end a turn or begin the next. A row's own marks take priority.
 _ROLES = (
     "im_end|im_start|im_sep|end|eot|eot_id|eom|eom_id|eod|end_of_text|end_of_turn|end_of_role|start_of_role|endoftext|endofturn|"
     "eos|return|user|assistant|system|observation|ipython|hy_eos|role_end|END_OF_TURN_TOKEN|START_OF_TURN_TOKEN|CHATBOT_TOKEN"
@@ -68,7 +68,7 @@ TURN_END = (
     r"|<(?:end|start)_of_turn>|<end_of_utterance>|<turn\|>|<seed:eos>"
 )
 
-# Token kinds outside the dialects. A run of back-ticks is cut at 64 so that it has a greatest length, too.
+# Token kinds outside the dialects. A run of back-ticks is cut at 64, so that every token but text has a maximum length.
 _COMMON = {
     "reasoning_open": rf"<(?i:{_REASONING})>",
     "reasoning_close": rf"</(?i:{_REASONING})>",
@@ -89,15 +89,15 @@ _MODES: dict[ScanMode, tuple[tuple[str, ...], bool]] = {
     ScanMode.TEXT: ((), False),
 }
 
-# Tags of the dialects that are text there: marks of strings outside of values, those of reasoning and messages inside.
+# Mode -> the dialects' tags that are text there: marks of strings outside values; marks of reasoning and messages inside them.
 _NOT_IN: dict[ScanMode, frozenset[str]] = {
     **dict.fromkeys(ScanMode, frozenset({"quote", "fence_close"})),
     ScanMode.VALUE: frozenset({"reasoning_open", "reasoning_close", "text_open", "mark", "special"}),
 }
 _NAMED = frozenset({"call_open", "parameter_open", "lost_open"})
-_AHEAD = 4  # letters of a word with which a token may begin
+_AHEAD = 4  # letters of a word that may begin a token
 _SENTENCE_ENDS = frozenset(".!?:;)]}>\"'\u3002\uff01\uff1f\uff1a\uff09\u201d")
-_REACH = 512  # characters from the beginning of a call without its mark to the part of it that is certain
+_REACH = 512  # characters from the beginning of a call without its mark to the part that identifies it
 _VISIBLE = {ord(character): None for character in ZERO_WIDTH}
 
 
@@ -123,11 +123,11 @@ class Scanner:
         self._position = 0
 
     def close(self) -> None:
-        """Say that no more text will come: what was held back is released."""
+        """Declare the end of the text, which releases what was held back."""
         self._closed = True
 
     def only(self, *dialects: str, elements: Iterable[str] = (), names: Iterable[str] = (), own: str = "") -> None:
-        """Take the tags of these dialects alone for tags, as inside a call."""
+        """Recognize only the tags of these dialects, as inside a call; those of all dialects if none is given."""
         rows = tuple(self._dialects[name] for name in dialects)
         self._odd = self._odd_tags(own or dialects[0], frozenset(names)) if rows else ()
         named = tuple((f"odd__{own or dialects[0]}", tag.pattern) for tag in self._odd)
@@ -139,7 +139,7 @@ class Scanner:
         return self._odd_of[dialect, names]
 
     def unread(self, text: str) -> None:
-        """Take back the last characters that were read, to read them again."""
+        """Take back the last characters that were read, so that they are read again."""
         self._line = ""
         if len(text) <= self._position:
             self._position -= len(text)
@@ -156,7 +156,8 @@ class Scanner:
         trigger, lost, patterns = self._patterns[mode]
         found = trigger.search(self._buffer, start) if trigger else None
         end = found.start() if found else len(self._buffer)
-        # Looked at here, too: nearly all pieces of a stream are within a line, and a method costs a tenth of their time.
+        # `_Lost.place` checks this, too. But nearly all pieces of a stream are within a line, and a method call costs a tenth
+        # of their time.
         is_within = self._line and self._line not in _SENTENCE_ENDS and end - start <= _REACH
         if lost and not (is_within and lost.later.search(self._buffer, start, end) is None):
             end = min(end, lost.place(self._buffer, start, end, self._line))
@@ -170,21 +171,21 @@ class Scanner:
         return self._tag(match)
 
     def _match(self, patterns: tuple["_Alternatives", ...], start: int) -> Any:
-        """Return the first match of a whole tag, else one of the beginning of a tag, else None."""
+        """Return the first match of a whole tag, else of the beginning of a tag, else None."""
         partial, beginning = None, self._buffer[start : start + 2]
         for alternatives in patterns:
             pattern = alternatives.beginning(beginning)
             match = pattern.match(self._buffer, start, partial=not self._closed) if pattern else None
             if match is not None and match.partial:
-                if self._odd and alternatives is patterns[0]:  # it goes before a shorter tag, however the stream was cut
+                if self._odd and alternatives is patterns[0]:  # it takes priority over a shorter tag, however the stream was cut
                     return match
                 partial = partial or match
-            elif match is not None and match.end() > start:  # a look ahead alone is no tag
+            elif match is not None and match.end() > start:  # a lookahead alone is no tag
                 return match
         return partial
 
     def _line_until(self, end: int) -> str:
-        """Return the last character of the line that ends here, "" if it has no text; a word's for a blank after text."""
+        """Return the last character of the line that ends here: "" if the line is blank, "_" if blanks follow its text."""
         at = end
         while at > self._position and self._buffer[at - 1].isspace() and self._buffer[at - 1] != "\n":
             at -= 1
@@ -224,7 +225,7 @@ class Scanner:
 
 
 def has_hidden_in_name(opener: Token, dialect: Dialect) -> bool:
-    """Say whether characters of no width were taken out of the name that a tag has."""
+    """Say whether a tag's name was written with zero-width characters, which were removed."""
     if opener.text.isascii() or opener.text.translate(_VISIBLE) == opener.text:
         return False
     return attributes_of(opener.text, dialect.name_in_tag).get("name") != opener.attributes["name"]
@@ -236,22 +237,22 @@ _Groups = tuple[tuple[str, str], ...]
 class _Lost:
     """Finds where a call without its mark may begin: first on its line, after a tag, or glued to the end of a sentence.
 
-    Elsewhere its first letters are words of every day, and a stream would wait at each of them. A long text is looked at only
-    where it holds a certain part of such a call, and at its end, where that may come.
+    Elsewhere its first letters are everyday words, and a stream would wait at each of them. A long text is searched only if it
+    holds an identifying part of such a call; else only its end is, where that part may still arrive.
     """
 
     def __init__(self, sources: tuple[str, ...]) -> None:
         words = "|".join(_starts(sources))
         self._parts = tuple(certain_part(source) for source in sources)
-        self._reach = max(_REACH, *map(len, sources))  # names stand in the patterns
+        self._reach = max(_REACH, *map(len, sources))  # the patterns contain names of tools
         self._first = re.compile(rf"([^\S\n]*)({words})")
         self.later = re.compile(rf"(?:\n[^\S\n]*|[{_escaped(_SENTENCE_ENDS)}])({words})")
 
     def place(self, text: str, start: int, end: int, line: str) -> int:
-        """Return the place of the first, or the end.
+        """Return the offset of the first such place, or the end.
 
         Args:
-            line: the last character before on the same line, "" if that is blank so far.
+            line: the last character before the text on the same line, "" if the line is blank so far.
         """
         if end - start > self._reach and not any(text.find(part, start) >= 0 for part in self._parts):
             return self.place(text, end - self._reach, end, "_")
@@ -263,15 +264,15 @@ class _Lost:
 
 
 class _Alternatives:
-    """Patterns of tags of one rank: of them those are tried that may begin as the text does; the first that matches counts.
+    """Patterns of tags of one rank. Only those that may begin as the text does are tried, and the first match counts.
 
-    Nearly all begin with `<`, and a stream tries them again with each piece of a tag, so that the second character saves a
-    quarter of the time of a call.
+    Nearly all begin with `<`, and a stream tries them again with each piece of a tag. So filtering by the second character saves
+    a quarter of the time of a call.
     """
 
     def __init__(self, groups: _Groups) -> None:
         self._groups = groups
-        self._of: dict[str, Any] = {}  # at most a pattern for two characters of ASCII
+        self._of: dict[str, Any] = {}  # for at most two ASCII characters each
 
     def beginning(self, text: str) -> Any:
         """Return the pattern of those that may begin with one or two characters, or None."""
@@ -284,7 +285,7 @@ class _Alternatives:
 
 
 class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[_Alternatives, ...]]]):
-    """Mode -> what finds the places to try, and the patterns to try there, in this order; compiled when it is first asked for."""
+    """Mode -> what finds the places to try, and the patterns to try there, in order; compiled on first use."""
 
     def __init__(self, groups: _Groups, of_tools: _Groups, odd: _Groups) -> None:
         self._groups = groups
@@ -299,14 +300,14 @@ class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[_Alternatives, ...
         parts = (self._odd, self._of_tools, (*groups, *kinds)) if with_tags else (kinds,)
         rest = [tuple(each for each in part if each not in lost) for part in parts]
         of_lost = tuple(tag for _, tag in lost) if with_tags else ()
-        ranks = (*rest[:1], lost, *rest[1:]) if with_tags else rest  # tags that are known as a whole go before all others
+        ranks = (*rest[:1], lost, *rest[1:]) if with_tags else rest  # tags that are known as a whole precede all others
         sources = tuple(_alternation(rank) for rank in rest if rank)
         self[mode] = _trigger(sources), _lost(of_lost), tuple(_alternatives(rank) for rank in ranks if rank)
         return self[mode]
 
 
 def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Groups = ()) -> _Patterns:
-    """Return the patterns of some dialects; those that depend on the tools are apart, because they are compiled for each set."""
+    """Return the patterns of some dialects. Those with tools' names are separate, because each set of tools needs its own."""
     tags = [(row, kind, tag) for row in dialects for kind, tag in row.tags.items()]
     groups = tuple((f"{kind}__{row.name}", tag) for row, kind, tag in tags if not _is_of_tools(row, kind))
     of_tools = tuple((f"{kind}__{row.name}", tag) for row, kind, tag in tags if _is_of_tools(row, kind))
@@ -315,12 +316,12 @@ def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Group
 
 
 def _is_of_tools(row: Dialect, kind: str) -> bool:
-    """Say whether names of tools stand in the pattern of a tag."""
+    """Say whether the pattern of a tag contains names of tools."""
     return row.tool_elements or (kind == "lost_open" and bool(row.lost_mark))
 
 
 _combined = functools.lru_cache(maxsize=256)(_Patterns)
-_alternatives = functools.lru_cache(maxsize=256)(_Alternatives)  # most ranks stay where the tools change
+_alternatives = functools.lru_cache(maxsize=256)(_Alternatives)  # most ranks stay the same when the tools change
 
 
 @functools.lru_cache(maxsize=512)
@@ -334,7 +335,7 @@ def _alternation(groups: _Groups) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _trigger(sources: tuple[str, ...]) -> Any:
-    """Return what finds the characters with which a token may begin, if what follows does not rule it out.
+    """Return a pattern for the characters that may begin a token, unless the next character rules it out.
 
     The standard library's `re` searches for these faster.
     """
@@ -358,9 +359,9 @@ def _starts(sources: tuple[str, ...]) -> list[str]:
     return [*(re.escape(first) + _before(following) for first, following in starts.items()), *dict.fromkeys(words)]
 
 
-@functools.lru_cache(maxsize=512)  # most patterns stay where the tools change
+@functools.lru_cache(maxsize=512)  # most patterns stay the same when the tools change
 def _starts_of(source: str) -> tuple[list[tuple[str, frozenset[str]]], list[str]]:
-    """Return the characters with which a match may begin, with those that may follow, and patterns of words that it may begin."""
+    """Return the characters that may begin a match, each with those that may follow, and patterns for words that may begin it."""
     characters, words = [], []
     for first in first_characters(source):
         if first.isalpha() and first.isascii() and (ahead := going_on(source, first, _AHEAD)):
@@ -371,7 +372,7 @@ def _starts_of(source: str) -> tuple[list[tuple[str, frozenset[str]]], list[str]
 
 
 def _before(following: frozenset[str]) -> str:
-    """Return what must follow: one of these characters, or the end of what has come so far."""
+    """Return a pattern for what must follow: one of these characters, or the end of the text so far."""
     if OTHER not in following:
         return rf"(?=[{_escaped(following)}]|\Z)"
     never = {chr(code) for code in range(128)} - following

@@ -1,10 +1,10 @@
-"""What the parser's parts share: where in a reply, or in a call, the next token stands, and what is known by then.
+"""State that the parser's parts share: where in a reply or a call the next token is, and what is known so far.
 
-The parts are functions of such a state and a token, as the rules of markdown-it are functions of its state: `prose.py`,
-`call_start.py` and `parser.py` read a reply, `value_end.py` and `tag_call.py` a call that is written in tags. Two tables say
-which function reads a token: `REPLY_TABLE` in `parser.py` and `CALL_TABLE` in `tag_call.py`.
+The parts are functions of such a state and a token, as the rules of markdown-it are functions of its state. `prose.py`,
+`call_start.py` and `parser.py` read a reply; `value_end.py` and `tag_call.py` read a call that is written in tags. Two tables
+select the function that reads a token: `REPLY_TABLE` in `parser.py` and `CALL_TABLE` in `tag_call.py`.
 
-Places are strings, because the tables are asked for every token, and the hash of a plain enum is slow.
+Places are strings, because every token is looked up in the tables and a plain enum hashes slowly.
 """
 
 import enum
@@ -25,11 +25,11 @@ __all__ = ["BREAK", "CallPlace", "CallReader", "CallState", "Fork", "Place", "Re
 
 
 BREAK = "\0"
-"""In the end of a text: here stood markup, which is not part of it."""
+"""Marks, in the kept end of a text, a place where markup was removed."""
 
 
 class Place(enum.StrEnum):
-    """Where in a reply the next token stands."""
+    """Where in a reply the next token is."""
 
     PROSE = "text for the person"
     CODE = "inline code"
@@ -40,35 +40,35 @@ class Place(enum.StrEnum):
 
 
 class CallReader(Protocol):
-    """What reads one call, from its first token to its end."""
+    """Reads one call, from its first token to its end."""
 
     mode: ScanMode
     """What the scanner should look for next."""
 
     def take(self, token: Token) -> list[Token] | None:
-        """Read a token; return None while the call goes on, else the tokens after it, still to be read."""
+        """Read a token; return None while the call continues, else the tokens after the call, which are still to be read."""
         ...
 
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
         """End the call at the end of the reply; return the tokens that are still to be read.
 
         Args:
-            cut: whether the reply was cut, so that an open call must not run.
+            cut: whether the reply was cut. If it was, an open call must not run.
         """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class ProseState:
-    """What is known of the text around the next token, as far as it decides whether a tag is markup or quoted."""
+    """What is known of the text around the next token; it decides whether a tag is markup or quoted."""
 
     after_call: bool = False  # only white space since a call or its wrapper ended
-    has_text: bool = False  # something was said to the person
+    has_text: bool = False  # there is text for the person
     line_blank: bool = True  # only white space since the last newline
-    code_ticks: int = 0  # back-ticks with which the open inline code began
+    code_ticks: int = 0  # back-ticks that opened the current inline code
     fence: int = 0  # back-ticks of the open fence
     fence_dropped: bool = False  # the open fence is around calls and left out of the text
-    quoted: bool = False  # the last call stands in quotes or in an element for code
+    quoted: bool = False  # the last call is in quotes or in an element for code
     last: list[str] = field(default_factory=list)  # the end of the text since a call or code, in pieces
 
 
@@ -77,45 +77,45 @@ class ReplyState:
     """What is known of a reply so far."""
 
     catalog: Catalog
-    dialects: dict[str, Dialect]  # by name; those that are read
+    dialects: dict[str, Dialect]  # by name; those that the parser recognizes
     scanner: Scanner
     place: Place
-    depth: int  # of reasoning
-    thinks_in: str | None = None  # the format whose mark opened the reasoning, "" for a tag; None where the template did
-    thinks_tag: str = ""  # that opened the reasoning; "" where the template did
+    depth: int  # of nested reasoning
+    thinks_in: str | None = None  # the format whose mark opened the reasoning, "" for a tag; None if the template opened it
+    thinks_tag: str = ""  # the tag that opened the reasoning; "" if the template opened it
     events: list[Event] = field(default_factory=list)
-    queue: deque[Token] = field(default_factory=deque)  # tokens that are read before the scanner's next
+    queue: deque[Token] = field(default_factory=deque)  # tokens to read before the scanner's next one
     prose: ProseState = field(default_factory=ProseState)
     left_over: list[Token] = field(default_factory=list)  # marks and closers that are text, unless the reply ends with them
-    held: list[Token] = field(default_factory=list)  # what may open a call: in OPENING, and while a call as JSON is read
+    held: list[Token] = field(default_factory=list)  # tokens that may open a call: in OPENING, and while a call in JSON is read
     no_json_before: int = 0  # JSON that starts before this offset was read once and is text
-    looks_into_thoughts: bool = True  # for a call that is lost there
+    looks_into_thoughts: bool = True  # whether to search reasoning for a lost call
     thoughts: list[str] = field(default_factory=list)  # the end of the open reasoning, in pieces
     wrapper: str = ""  # dialect of the open wrapper
-    block_text: bool = False  # text stands between the calls of this wrapper
+    block_text: bool = False  # there is text between the calls of this wrapper
     reader: CallReader | None = None
     calls: int = 0  # begun so far
-    in_sentence: bool = False  # the call that is read began after text on its line, and so did its wrapper
-    doubt_from: int | None = None  # the event from which on such calls wait for what follows on the line
-    after_doubt: str = ""  # white space that follows so far
-    plain_closers: bool = False  # closers in strings of a body count
-    seen: set[str] = field(default_factory=set)  # dialects of which markup was read: then their other marks count, too
+    in_sentence: bool = False  # the current call began after text on its line, and so did its wrapper
+    doubt_from: int | None = None  # index of the first event of such calls, which wait for what follows on the line
+    after_doubt: str = ""  # the white space after those calls, so far
+    plain_closers: bool = False  # closers count even in strings of a body
+    seen: set[str] = field(default_factory=set)  # dialects whose markup was read: their other marks count from then on
 
     @property
     def outside(self) -> Place:
-        """The place after quotation, reasoning or a call: where it began."""
+        """The place to return to after quotation, reasoning or a call."""
         return Place.BLOCK if self.wrapper else Place.PROSE
 
     def declares(self, name: str) -> bool:
-        """Say whether a name means exactly one of the tools, in whatever spelling; any name does when none are given."""
+        """Say whether a name means exactly one tool, in whatever spelling; without tools, every name does."""
         return not len(self.catalog) or self.catalog.meant_by(name) is not None
 
     def positional(self, name: str, named: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Any] | None:
-        """Name the values of a call that stand without a name, by the order in which the tool declares its parameters.
+        """Name the positional values of a call, by the order in which the tool declares its parameters.
 
         Returns:
-            All with names; None where more than one reading is left. One is left if there are as many values as parameters that
-            were not given, or as many as required ones, and these are declared first.
+            All values by name; None if several readings remain. Only one remains if there are as many values as parameters not
+            given by name, or as many values as required ones among these, which must be declared first.
         """
         tool = self.catalog.get(self.catalog.meant_by(name) or name)
         properties = tool.input_schema.get("properties") if tool else None
@@ -136,14 +136,14 @@ class ReplyState:
         self.events.append(Markup(kind=kind, span=token.span))
 
     def repair(self, code: str, span: Span) -> None:
-        """Emit the remark that something was tolerated."""
+        """Emit an event for a tolerance that was used."""
         self.events.append(Repaired(code=code, span=span))
 
     def leave_call(self, rest: list[Token], *, found: bool = True) -> None:
-        """Go on after a call.
+        """Continue after a call.
 
         Args:
-            rest: tokens after it; they are read again, as prose and not as a value.
+            rest: tokens after the call; they are read again, as prose instead of a value.
         """
         self.reader = None
         self.scanner.only()
@@ -156,7 +156,7 @@ class ReplyState:
 
 
 class CallPlace(enum.StrEnum):
-    """Where in a call's body the next token stands."""
+    """Where in a call's body the next token is."""
 
     CALL = "between parameters"
     VALUE = "in a value"
@@ -172,10 +172,10 @@ class CallPlace(enum.StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Fork:
-    """The tokens from a sibling's opener on that may be text or may begin the sibling."""
+    """The tokens from a sibling's opener onward, which may be text or may begin the sibling."""
 
     held: list[Token]
-    open: Counter[str]  # tags that were opened since, by pair
+    open: Counter[str]  # tags opened since then, by pair
     call_may_have_ended: bool = False
 
 
@@ -183,7 +183,7 @@ class Fork:
 class Dropped:
     """The text between parameters; there should be none."""
 
-    open: bool = False  # the last token stood between two parameters and was no white space
+    open: bool = False  # the last token was between two parameters and was not white space
     texts: list[str] = field(default_factory=list)
 
 
@@ -196,13 +196,13 @@ class CallState:
     wrapped: bool  # whether a wrapper was opened around it
     emit: Callable[[Event], None]
     draft: CallDraft
-    value: Value = field(init=False)  # the one that is read, or the last one
+    value: Value = field(init=False)  # the current or last one
     place: CallPlace = CallPlace.CALL
     queue: deque[Token] = field(default_factory=deque)
     pending: list[Token] = field(default_factory=list)  # tokens whose meaning is open
     fork: Fork = field(init=False)  # in place FORK
     unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
-    outer_closers: set[int] = field(default_factory=set)  # offsets of closers that came after those of the siblings inside
+    outer_closers: set[int] = field(default_factory=set)  # offsets of closers that follow those of the siblings inside
     source: list[str] = field(default_factory=list)  # the texts of the tokens after the opener
     dropped: Dropped = field(default_factory=Dropped)
     cut: bool = False  # the reply was cut

@@ -1,11 +1,11 @@
-r"""The text of one parameter: what is value, what is markup at its edges.
+r"""The text of one parameter: which characters are value, and which are markup at its edges.
 
 One newline at either end of a value is markup (`\n` or `\r\n`), unless the format defines values exactly. White space before a
-CDATA section is markup in all of them. So at the start up to 64 characters of white space wait for what follows, and at the end
-a trailing newline waits for more text. All else is emitted as it comes, unchanged.
+CDATA section is markup in every format. So up to 64 characters of white space at the start wait for what follows, and a trailing
+newline waits for more text. Everything else is emitted as it arrives, unchanged.
 
-An element of a parameter's name may be pretty-printed: its one line stands between two others, one step deeper than the closing
-tag. Then the indentation of the line is layout, too, and the argument is without it.
+An element with a parameter's name may be pretty-printed: its value is a line of its own, indented one step deeper than the
+closing tag. Then the indentation is layout, too, and the argument excludes it.
 """
 
 import json
@@ -35,10 +35,10 @@ class Value:
         self.name = opener.attributes.get("name", "")
         self.is_body = opener.kind == "body_open"  # all arguments as one JSON object
         self.opener = opener
-        self.tags: list[Token] = []  # structural tags that were read as text, with the text before the first one
+        self.tags: list[Token] = []  # structural tags that were read as text
         self.before_first_tag = ""
         self.open: Counter[str] = Counter()  # tags read as text, by pair
-        self.open_parameters = 0  # of these
+        self.open_parameters = 0  # those of parameters
         self._is_json = dialect.json_mark is not None and dialect.json_mark.is_on(opener.attributes)
         self._is_string = dialect.string_mark is not None and dialect.string_mark.is_on(opener.attributes)
         self._is_exact = dialect.is_exact and (self._is_string or dialect.string_mark is None)
@@ -56,12 +56,12 @@ class Value:
 
     @property
     def text(self) -> str:
-        """What is certain of the value so far."""
+        """The part of the value that is certain so far."""
         return "".join(self._parts)
 
     @property
     def last_said(self) -> str:
-        """The last piece that says something, with the white space after it; "" if nothing was said."""
+        """The last piece that is not blank, with the white space after it; "" if all is blank."""
         pieces = [self._held]
         for part in reversed(self._parts):
             if pieces[-1].strip():
@@ -71,7 +71,7 @@ class Value:
 
     @property
     def blank(self) -> bool:
-        """Whether nothing but a little white space has come: a CDATA section may still begin."""
+        """Whether there is only a little white space so far, so that a CDATA section may still begin."""
         return self._at_start
 
     def count(self, token: Token) -> None:
@@ -117,7 +117,7 @@ class Value:
         return 2 if text.startswith("\r\n") else int(text.startswith("\n"))
 
     def _trailing(self, text: str, *, more: bool) -> int:
-        r"""Return the length of the newline at the end that may be markup; while more may come, a lone `\r` may become one."""
+        r"""Return the length of the trailing newline, which may be markup; if more text may come, a lone `\r` may become one."""
         return 2 if text.endswith("\r\n") else int(text.endswith("\n") or (more and text.endswith("\r")))
 
     def _send(self, text: str) -> None:
@@ -143,7 +143,7 @@ class Value:
             self._position += length
 
     def begin_cdata(self, token: Token) -> None:
-        """Begin a section whose text is taken as it is."""
+        """Begin a CDATA section, whose text is taken verbatim."""
         self._mark("space", len(self._held))
         self._held = ""
         self._at_start = False
@@ -162,7 +162,8 @@ class Value:
         """Settle the edges and return the argument.
 
         Args:
-            has_closer: whether a tag ended it; else the newline before the next tag is layout, in an exact format, too.
+            has_closer: whether a closing tag ended the value; else the newline before the next tag is layout, even in an exact
+                format.
         """
         if self._at_start:
             self._held = self._leave_out(self._held, self._leading(self._held))
@@ -179,7 +180,7 @@ class Value:
 
 
 def may_lose_indentation(text: str) -> bool:
-    """Say whether the beginning of a value, or all of it, may be the line of a pretty-printed element."""
+    """Say whether a value, or the beginning of one, may be the line of a pretty-printed element."""
     if len(text) > _MAX_INDENTED or not text.startswith((" ", "\t")):
         return False
     _, newline, after = text.lstrip(" \t").partition("\n")
@@ -187,7 +188,7 @@ def may_lose_indentation(text: str) -> bool:
 
 
 def _without_indentation(text: str) -> str:
-    """Return the one line of a pretty-printed element; any other text as it is."""
+    """Return the one line of a pretty-printed element without its indentation; any other text unchanged."""
     line = _ONE_LINE.fullmatch(text) if len(text) <= _MAX_INDENTED else None
     return line[2] if line and len(line[3]) < len(line[1]) <= 2 * len(line[3]) else text
 

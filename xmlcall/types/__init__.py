@@ -1,1 +1,1 @@
-"""Frozen data that everything else passes around: tools, calls, messages, events, completions."""
+"""Immutable values that all other packages exchange: tools, calls, messages, events, completions."""

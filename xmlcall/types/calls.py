@@ -1,7 +1,7 @@
-"""The values that everything else passes around: tools, calls, results, messages, replies.
+"""The values that all other packages exchange: tools, calls, results, messages, replies.
 
 All are frozen, slotted and keyword-only. Names follow MCP (Tool, CallToolResult, content blocks) and OpenAI (tool_calls,
-finish_reason) in snake_case; the wire spellings live in `xmlcall.wire` and in `Tool.from_*`.
+finish_reason) in snake_case; only `xmlcall.wire` and `Tool.from_*` know the wire spellings.
 """
 
 import enum
@@ -45,10 +45,10 @@ Span = tuple[int, int]
 Role = Literal["system", "user", "assistant", "tool"]
 
 Audience = tuple[Literal["user", "assistant"], ...]
-"""For whom a piece of content is: the person (`user`), the model (`assistant`); empty for both (MCP 2025-11-25, annotations)."""
+"""Who a piece of content is for: the person (`user`) or the model (`assistant`); empty for both (MCP 2025-11-25, annotations)."""
 
 Moment = Literal["starts", "ended", "interrupted", "denied", "rejected"]
-"""`starts` comes before the call runs, and `ended` or `interrupted` behind it; `denied` and `rejected` stand alone."""
+"""`starts` comes before the call runs, `ended` or `interrupted` after it; `denied` or `rejected` is the only note of a call."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, kw_only=True)
@@ -165,7 +165,7 @@ MISSING: Final = Missing.MISSING
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A tolerance that was needed to read a reply (a code of `errors.REPAIRS`), and where."""
+    """A tolerance that was needed to read a reply (a code of `errors.REPAIRS`), and its place."""
 
     code: str
     span: Span
@@ -182,7 +182,7 @@ class Issue:
         expected: what the schema asks for, in words.
         got: what the model wrote, shortened.
         message: one sentence for the model.
-        readings: the rival readings of an ambiguous call.
+        readings: the possible readings of an ambiguous call.
     """
 
     code: str
@@ -195,7 +195,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawArgument:
-    """One parameter as the model wrote it; `value` is set in JSON dialects, where the text is typed already."""
+    """One parameter as the model wrote it; `value` is set in JSON dialects, whose text has types already."""
 
     name: str
     text: str
@@ -213,9 +213,9 @@ class RawCall:
         arguments: in the order written, duplicates included.
         dialect: the wire format it was written in.
         text: its source text.
-        span: where that stands in the reply.
-        complete: whether its end was read; what is not complete never runs.
-        issues: what the parser could not decide (`ambiguous`) or saw cut off (`truncated-call`).
+        span: where that text is in the reply.
+        complete: whether its end was read; an incomplete call never runs.
+        issues: why the call must not run, as far as the parser knows, for example `ambiguous` or `truncated-call`.
         repairs: tolerances that were needed.
     """
 
@@ -261,7 +261,7 @@ class TextContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ImageContent:
-    """An image block: base64 data; `path`: the file that it was written to, if it was."""
+    """An image block: base64 data; `path` is the file that the data was written to, "" if none."""
 
     data: str
     mime_type: str
@@ -271,7 +271,7 @@ class ImageContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AudioContent:
-    """An audio block: base64 data; `path`: the file that it was written to, if it was."""
+    """An audio block: base64 data; `path` is the file that the data was written to, "" if none."""
 
     data: str
     mime_type: str
@@ -281,7 +281,7 @@ class AudioContent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceLink:
-    """A link to a resource that the server could be asked for."""
+    """A link to a resource that a client can request from the server."""
 
     uri: str
     name: str = ""
@@ -292,7 +292,7 @@ class ResourceLink:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EmbeddedResource:
-    """A resource given in full: `text`, or `blob` in base64; `path`: the file that this was written to, if it was."""
+    """A resource given in full: `text`, or `blob` in base64; `path` is the file that the blob was written to, "" if none."""
 
     uri: str
     mime_type: str = ""
@@ -320,8 +320,8 @@ class ToolResult:
     Args:
         content: the blocks.
         structured_content: the JSON value, `MISSING` if none.
-        is_error: the tool itself says that it failed.
-        call_id: the call that it answers.
+        is_error: whether the tool itself reports that it failed.
+        call_id: id of the call that this result answers.
     """
 
     content: tuple[Content, ...] = ()
@@ -337,15 +337,15 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReply:
-    """Where a message says what came of a call.
+    """The place of a call's result in a message's text.
 
     Args:
-        name: of the tool; "" where that is not known.
-        start: offset at which the text begins.
+        name: the tool's name; "" if unknown.
+        start: offset at which the result's text begins.
         end: offset after it.
-        is_error: the call failed, or could not run.
-        is_ended: the text has its closing mark; only what somebody else wrote may lack it.
-        is_named: the message says the name.
+        is_error: whether the call failed or could not run.
+        is_ended: whether the text has its closing mark; only text that another program wrote may lack it.
+        is_named: whether the message states the name.
     """
 
     name: str
@@ -356,17 +356,17 @@ class ToolReply:
     is_named: bool = True
 
     def text_in(self, content: str) -> str:
-        """Return the text, out of that of the message."""
+        """Return the result's text, given the message's text."""
         return content[self.start : self.end]
 
     def moved(self, by: int) -> "ToolReply":
-        """Return it for a message with so many more characters before it."""
+        """Return the same place after this many characters were inserted before it."""
         return replace(self, start=self.start + by, end=self.end + by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WrittenCall:
-    """A call that stands in a message's text; one that cannot run has no arguments."""
+    """A call in a message's text; `arguments` is None if it cannot run."""
 
     name: str
     arguments: Mapping[str, Any] | None
@@ -374,7 +374,7 @@ class WrittenCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The calls in a text, or what came of calls, in order; of another text it says nothing."""
+    """The calls, or the results of calls, in one text, in order; it does not describe any other text."""
 
     text: str
     replies: tuple[ToolReply, ...] = ()
@@ -387,12 +387,12 @@ class Message:
 
     Args:
         role: as in OpenAI's chat format.
-        content: its text; an assistant's is kept as written, so that the server's prompt cache still fits.
+        content: its text; an assistant's is kept exactly as written, so that the server's prompt cache stays valid.
         tool_calls: calls made through the server's own function calling (mode "native").
         tool_call_id: the call that a `tool` message answers.
         name: the tool that a `tool` message comes from.
-        images: URLs of pictures, `data:` ones included, for models that see.
-        written: what its text was written from; None where that was not written here.
+        images: URLs of pictures, including `data:` ones, for models that can see.
+        written: the calls or results that its text was written from; None if xmlcall did not write it.
     """
 
     role: Role
@@ -406,14 +406,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A model's reply, read.
+    """A parsed reply of a model.
 
     Args:
         text: what the person sees.
-        reasoning: what the model thought in `<think>` or in the server's own field.
+        reasoning: the model's reasoning, from `<think>` or from the server's own field.
         calls: valid and invalid ones, in order.
         repairs: every tolerance used.
-        finish_reason: the server's; other than `stop` and `tool_calls` counts as cut.
+        finish_reason: the server's; any other than `stop` and `tool_calls` means that the reply was cut.
     """
 
     text: str = ""
@@ -425,19 +425,19 @@ class Reply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallNote:
-    """What is noted of a call at one moment, before it runs or after: the material of an audit.
+    """A record of a call at one moment, before or after it runs; audits are made of these.
 
     Args:
-        moment: which.
+        moment: the moment of the record.
         call: as bound, or as a person changed it; `call.raw` is what the model wrote.
-        host: name of the server; "" where no server has the tool.
-        host_tool: the tool's own name there.
+        host: name of the server; "" if no server has the tool.
+        host_tool: the tool's own name on that server.
         by: who or what decided, as in `Decision.by`.
-        reason: of the decision, or why the call was denied.
-        sources: JSON path of a value of the call -> where it came from, as the fields of a `ValueSource`.
-        result: once there is one.
-        failure: what happened, if the server failed and not the tool.
-        seconds: that the call took.
+        reason: why the decision was made, or why the call was denied.
+        sources: JSON path of a value of the call -> where the value came from, as the fields of a `ValueSource`.
+        result: the result, once there is one.
+        failure: what happened, if the server failed rather than the tool.
+        seconds: how long the call took.
     """
 
     moment: Moment

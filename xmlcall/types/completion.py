@@ -1,4 +1,4 @@
-"""What goes to a model server, what comes back, and what is known of it, in no server's own spelling."""
+"""Requests to a model server, its answers and its capabilities, independent of any server's wire format."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -9,23 +9,23 @@ from .calls import Message, RawCall, Tool
 __all__ = ["UNCUT", "Capabilities", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "UsageCount"]
 
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
-"""Why a reply ended: by itself or at a stop string, with calls, at a limit of tokens, withheld by the server, or for a reason
+"""Why a reply ended: by itself or at a stop string, with calls, at a token limit, withheld by the server, or for a reason
 that only the server knows."""
 
 UNCUT: Final[frozenset[str]] = frozenset({"stop", "tool_calls"})
-"""The finish reasons of a reply that is whole; every other one counts as cut."""
+"""The finish reasons of a complete reply; every other one means that the reply was cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens of one generation; None where that is not known.
+    """Token counts of one generation; None if unknown.
 
     Args:
-        prompt_tokens: the whole prompt, cached part included.
-        completion_tokens: what was generated.
+        prompt_tokens: the whole prompt, including the cached part.
+        completion_tokens: the generated tokens.
         cached_tokens: the part of the prompt that came from the server's cache.
-        is_estimated: the server's count at the end is missing, since the reply was closed before it or the server makes none;
-            this is the last count that it told in the reply, or each piece of the reply counted as a token.
+        is_estimated: whether the server's final count is missing, because the reply was closed before it arrived or the server
+            sends none. Then the count is the last one sent during the reply, plus one token for each piece after it.
     """
 
     prompt_tokens: int | None = None
@@ -34,7 +34,7 @@ class Usage:
     is_estimated: bool = False
 
     def __add__(self, more: "Usage") -> "Usage":
-        """Return the sum; a count that neither knows stays None, and a sum with an estimate is one."""
+        """Return the sum; a count that is None in both stays None, and a sum with an estimate is an estimate."""
         names = ("prompt_tokens", "completion_tokens", "cached_tokens")
         known = {name: [count for each in (self, more) if (count := getattr(each, name)) is not None] for name in names}
         sums = {name: sum(counts) if counts else None for name, counts in known.items()}
@@ -46,7 +46,7 @@ class PromptProgress:
     """How far a server has read the prompt.
 
     Args:
-        read: tokens, those from the cache included.
+        read: tokens read so far, including those from the cache.
         total: tokens of the whole prompt.
     """
 
@@ -62,12 +62,12 @@ class Chunk:
         text: visible text.
         reasoning: text of the server's own reasoning field.
         tool_calls: calls that the server itself parsed (mode "native"), whole.
-        call_ids: their ids, as the server chose them; "" for one without.
+        call_ids: their ids, as the server chose them; "" for a call without one.
         finish_reason: set once, at the end.
-        usage: of the reply so far; the last one counts.
-        top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if asked
-            for.
-        progress: of the prompt, before the reply begins; only from servers that tell it.
+        usage: token counts of the reply so far; the last one counts.
+        top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if
+            requested.
+        progress: how far the prompt is read, before the reply begins; only from servers that report it.
     """
 
     text: str = ""
@@ -85,18 +85,18 @@ class CompletionRequest:
     """What to generate.
 
     Args:
-        messages: the conversation, system message first. If the last is the model's own, the reply goes on with it; only for
-            servers whose capabilities say that they can.
+        messages: the conversation, system message first. If the last is the model's own, the reply continues it; only for
+            servers with the capability `continues`.
         tools: sent to the server's own function calling (mode "native"); empty otherwise.
         max_tokens: None leaves it to the server.
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
         stop: strings that end the generation.
-        json_schema: the reply has to be JSON that is valid for it; only for servers whose capabilities say that they can.
-        top_logprobs: how many of the likeliest tokens to tell for each that is generated; 0 for none.
-        progress: whether to tell how far the prompt is read; servers that cannot tell do not.
-        aside: whether it is asked beside the conversation, whose prompt a server should keep; never sent.
-        extra: further fields, sent as they are.
+        json_schema: the reply must be JSON that is valid under this schema; only for servers with the capability `constrains`.
+        top_logprobs: how many of the likeliest tokens to report for each generated token; 0 for none.
+        progress: whether to report how far the prompt is read; ignored by servers that cannot.
+        aside: whether this request is beside the conversation, whose prompt the server should keep cached; never sent.
+        extra: further fields, sent unchanged.
     """
 
     messages: tuple[Message, ...]
@@ -113,52 +113,52 @@ class CompletionRequest:
 
 
 class UsageCount:
-    """Counts what a reply uses, piece by piece, since a stream that is closed early tells no count.
+    """Counts a reply's tokens piece by piece, because a stream that is closed early reports no total.
 
-    A piece without a count of the server's stands for one token, as most servers send them.
+    A piece without a count by the server counts as one token, because most servers send one token a piece.
     """
 
     def __init__(self) -> None:
-        self._told: Usage | None = None
-        self._pieces = 0  # since then
+        self._reported: Usage | None = None
+        self._pieces = 0  # since the last report
 
     def take(self, chunk: Chunk) -> None:
         """Take the next piece of the reply."""
         if chunk.usage is not None:
-            self._told, self._pieces = chunk.usage, 0
+            self._reported, self._pieces = chunk.usage, 0
         elif chunk.text or chunk.reasoning:
             self._pieces += 1
 
     @property
     def usage(self) -> Usage | None:
-        """What was used so far; None if nothing is known."""
+        """The counts so far; None if nothing is known."""
         if not self._pieces:
-            return self._told
-        told = self._told or Usage()
-        return replace(told, completion_tokens=(told.completion_tokens or 0) + self._pieces, is_estimated=True)
+            return self._reported
+        usage = self._reported or Usage()
+        return replace(usage, completion_tokens=(usage.completion_tokens or 0) + self._pieces, is_estimated=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """What is known of a server and its model, once it is open.
+    """What is known of a server and its model, once the connection is open.
 
     Args:
         server: "llama.cpp", "ollama", "openai-compatible", "scripted".
-        native_tools: its own function calling works with this model; None if it does not say.
-        context_length: tokens that prompt and reply share; None if it does not say.
-        tool_role: a message of role `tool` reaches the model; False if the template drops it, None if that is not known.
-        reasoning_open: the chat template ends the prompt in an open `<think>`.
-        build: the server's own version, "" if it does not say.
-        continues: a last message of the model's own is continued, from its last character on.
-        constrains: `json_schema` of a request is obeyed.
-        sees: pictures of a message reach the model; None if it does not say.
-        chat_template: the model comes with one; False if not, as base models do, which go on with a text instead of answering;
-            None if that is not known.
-        most_logprobs: how many of the likeliest tokens the server tells.
-        keeps_aside: what is asked aside never takes the place of the conversation in its prompt cache.
-        family: the wire format that the model was most likely trained on, by its template or name; "" if nothing tells.
-        model_file: the name of the model's file, which often tells the quantisation; "" if it does not say.
-        fingerprints: by what the model is known again, the surest first (see `fingerprint`); empty if by nothing.
+        native_tools: whether the server's own function calling works with this model; None if unknown.
+        context_length: tokens that prompt and reply share; None if unknown.
+        tool_role: whether a message of role `tool` reaches the model; False if the template drops it, None if unknown.
+        reasoning_open: whether the chat template ends the prompt in an open `<think>`.
+        build: the server's own version, "" if unknown.
+        continues: whether the server continues a last message of role `assistant`, from its last character.
+        constrains: whether the server obeys a request's `json_schema`.
+        sees: whether a message's pictures reach the model; None if unknown.
+        chat_template: whether the model has one; False for base models, which continue a text instead of answering; None if
+            unknown.
+        most_logprobs: the maximum number of likeliest tokens that the server reports.
+        keeps_aside: whether a request with `aside` never displaces the conversation from the server's prompt cache.
+        family: the wire format that the model was most likely trained on, by its template or name; "" if unknown.
+        model_file: the name of the model's file, which often states the quantisation; "" if unknown.
+        fingerprints: identifiers of the model, most reliable first (see `fingerprint`); empty if there are none.
     """
 
     server: str

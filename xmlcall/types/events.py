@@ -1,7 +1,7 @@
-"""What the parser says, in stream order: a closed union of frozen values.
+"""The parser's events, in stream order: a closed union of frozen values.
 
-The spans of all events tile the reply: every character is text, reasoning, an argument's text or markup. But `Repaired` and
-`CallInReasoning` are remarks about a place that other events cover already.
+The spans of the events tile the reply: every character is text, reasoning, an argument's text or markup. The exceptions are
+`Repaired` and `CallInReasoning`, which comment on a place that other events cover.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class TextDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningDelta:
-    """Text between reasoning tags. Calls in it are not calls."""
+    """Text between reasoning tags. Calls in it do not count."""
 
     text: str
     span: Span
@@ -65,7 +65,7 @@ class ToolCallStart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolArgumentDelta:
-    """Raw text of one parameter, not typed yet; `is_json`, `is_string`: an attribute marks it as JSON, as a string."""
+    """Raw text of one parameter, not typed yet; `is_json` and `is_string` are set if an attribute marks it as such."""
 
     index: int
     parameter: str
@@ -77,7 +77,7 @@ class ToolArgumentDelta:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCallEnd:
-    """A call has ended; the span is its closing tag, empty if it had none. `call`: as it was bound; None if nobody has."""
+    """A call has ended; the span is its closing tag, empty if it had none. `call` is the bound call; None if not bound yet."""
 
     raw: RawCall
     span: Span
@@ -94,11 +94,11 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallInReasoning:
-    """A call of an offered tool stands in reasoning that never ended, so it is none: the model meant one, and nobody hears it.
+    """The model called an offered tool in reasoning that never ended, so the call does not count and would get lost.
 
     Args:
-        name: of the tool, as written.
-        span: the end of the reply; the place of the call is in the reasoning.
+        name: the tool's name, as written.
+        span: the end of the reply; the call itself is in the reasoning.
     """
 
     name: str

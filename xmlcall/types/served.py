@@ -1,4 +1,4 @@
-"""What a server has beside tools: resources, templates of their addresses, and prompts (MCP 2025-11-25 and 2026-07-28)."""
+"""What a server offers besides tools: resources, URI templates, and prompts (MCP 2025-11-25 and 2026-07-28)."""
 
 from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
@@ -28,7 +28,7 @@ class Resource:
         uri: its address, of any scheme.
         name: for programs; often for people, too.
         title: a name for people.
-        description: for the model; hostile input, as all of these.
+        description: for the model; untrusted, as are all of these.
         mime_type: "" if the server does not say.
         size: bytes; None if the server does not say.
     """
@@ -54,7 +54,7 @@ class ResourceTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptArgument:
-    """A value that a prompt takes; it is a text."""
+    """A value that a prompt takes, always a string."""
 
     name: str
     description: str = ""
@@ -63,7 +63,7 @@ class PromptArgument:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """A text that a server has ready for a person to send."""
+    """A prepared text that a server offers for a person to send."""
 
     name: str
     title: str = ""
@@ -89,11 +89,11 @@ class PromptText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What an argument could be, as far as a person has typed it.
+    """Suggestions for an argument that a person has begun to type.
 
     Args:
         values: the best first, 100 at most.
-        has_more: there are others.
+        has_more: whether there are others.
     """
 
     values: tuple[str, ...] = ()
@@ -102,7 +102,7 @@ class Completion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[T]):
-    """What is listed, and what a person should know about what is not, one sentence each."""
+    """The listed items, and one sentence for each thing left out that a person should know about."""
 
     items: tuple[T, ...] = ()
     notices: tuple[str, ...] = ()
