@@ -1,12 +1,12 @@
-"""Reads what a wrapper or a named call holds in a notation of its own: JSON, Python, or Gemma's objects.
+"""Reads the content of a wrapper or of a named call that has a notation of its own: JSON, Python, or Gemma's objects.
 
 *In a wrapper* (`<tool_call>{"name": "f", ...}</tool_call>`, `[TOOL_CALLS][{...}]`, `<|python_start|>[f(a=1)]<|python_end|>`) the
-name may stand anywhere in the body, so whether it is a call is known when it has ended; until then its tokens are held. One value
-after another may stand there. *Behind a tag that names the tool* (`<|tool_call>call:f{...}<tool_call|>`) stands one object.
+name may be anywhere in the body. So its tokens are held until the body has ended, which decides whether it is a call. A wrapper
+may contain several values. *After a tag that names the tool* (`<|tool_call>call:f{...}<tool_call|>`) there is one object.
 
-A value ends at its last bracket (`Extent`); a closing tag ends it, too, unless it stands in a string. Where the reply ends inside
-a string (a quote was not escaped), the first closing tag is taken after all, and from then on closing tags in strings count, so
-that no text is held twice: the cost is linear. The closing tag itself may be missing, because for many models it is the token at
+A value ends at its last bracket (`Extent`) or at a closing tag outside its strings. If the reply ends inside a string (because a
+quote was not escaped), the first closing tag in it ends the value after all. From then on closing tags in strings count, so that
+no text is held twice and the cost is linear. The closing tag itself may be missing, because for many models it is the token at
 which the server stops.
 """
 
@@ -24,7 +24,7 @@ from .scanner import ScanMode, Token, has_hidden_in_name
 __all__ = ["BodyCall"]
 
 _WHITE = " \t\r\n"
-_RUNS = regex.compile(r"\s+|\S+")  # white space is told apart, however the stream was cut
+_RUNS = regex.compile(r"\s+|\S+")  # white space is separate, however the stream was cut
 _ENDS = frozenset({"block_close", "call_close", "message_close", "call_open", "fence_close"})
 
 
@@ -69,7 +69,7 @@ class BodyCall:
         self._body = body or row.body
         self._plain_closers = plain_closers
         self._values: list[_Value] = []
-        self._between: list[Token] = []  # white space, separators and brackets too many, in the order of the text
+        self._between: list[Token] = []  # white space, separators and surplus brackets, in the order of the text
         self._gap: Token | None = None  # a separator that waits for what follows
         self._is_open = False  # in a value
         self._first_closer: int | None = None
@@ -78,7 +78,7 @@ class BodyCall:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def take(self, token: Token) -> list[Token] | None:
-        """Read a token; return None while the body goes on, else the tokens after it."""
+        """Read a token; return None while the body continues, else the tokens after it."""
         if token.kind in _ENDS and self._may_end(token):
             return self._end(token)
         return self._in_value(token) if self._is_open else self._outside(token)
@@ -116,7 +116,7 @@ class BodyCall:
         return self._outside(rest) if rest.text else None
 
     def _outside(self, token: Token) -> list[Token] | None:
-        """Before the first value stands white space alone; after one also closing brackets too many, and separators."""
+        """Read a token outside a value: before the first one only white space is skipped, later also `}`, `]` and separators."""
         if self._gap:
             token, self._gap = Token("text", self._gap.text + token.text, self._gap.start), None
         allowed = f"{_WHITE}}}]" if self._values else _WHITE
@@ -126,7 +126,7 @@ class BodyCall:
         return self._next(Token(token.kind, rest, token.start + blank)) if rest else None
 
     def _next(self, token: Token) -> list[Token] | None:
-        """Read what follows a value: another one, or what no longer belongs to the body."""
+        """Read what follows a value: another value, or text that no longer belongs to the body."""
         is_separator = bool(self._values) and token.text[0] in ",;"
         following = token.text[1:].lstrip(_WHITE) if is_separator else token.text
         if self._values and not following and self.opener is None:
@@ -144,7 +144,7 @@ class BodyCall:
         return self._in_value(Token(token.kind, following, token.start + before))
 
     def _may_go_on(self, token: Token) -> bool:
-        """A value follows another one behind a separator, or in a wrapper that will be closed."""
+        """Say whether another value may follow: after a separator, or in a wrapper that has a closing tag."""
         return token.text[0] in ",;" or "block_close" in self.row.tags
 
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
@@ -169,7 +169,7 @@ class BodyCall:
         return sorted([*parts, *([self.closer] if self.closer else [])], key=lambda token: token.start)
 
     def calls(self) -> list[RawCall]:
-        """Return the calls as written, each with its place."""
+        """Return the calls as written, each with its span."""
         if self.opener is not None:
             return [self._named_call(self.opener)]
         found: list[RawCall] = []
@@ -207,7 +207,7 @@ class BodyCall:
         """Yield the events of the body, in the order of the text."""
         yield from self._named_events(calls[0]) if self.opener is not None else self._wrapped_events(calls)
         if first := next((token for token in self._between if token.text.strip(f"{_WHITE},;`")), None):
-            yield Repaired(code="json-extra-closer", span=(first.start, first.start + 1))  # others may come in other pieces
+            yield Repaired(code="json-extra-closer", span=(first.start, first.start + 1))  # the stream cuts the others
 
     def _wrapped_events(self, calls: list[RawCall]) -> Iterator[Event]:
         gaps = list(self._between)
@@ -240,7 +240,7 @@ def _space(token: Token) -> Markup:
 
 
 def _notation(body: Body, text: str) -> Body:
-    """Return the notation of a value that begins like a text: Python is a list, or a call a line."""
+    """Return the notation of a value that begins with this text: Python may be a list or one call a line."""
     if body not in (Body.PYTHON, Body.LINES):
         return body
     return Body.PYTHON if text.startswith("[") else Body.LINES

@@ -1,4 +1,4 @@
-"""What is gathered of a call while it is read: its arguments, tolerances and doubts, and the RawCall made of them."""
+"""Collects a call's arguments, tolerances and doubts while it is read, and builds the RawCall from them."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class CallDraft:
         self.opener = opener
         self.dialect = dialect
         self.names: set[str] = set()  # parameters given so far
-        self.given = False  # whether there was any, or a body
+        self.given = False  # whether any was given, or a body
         self._index = index
         self._declared = declared
         self._emit = emit
@@ -56,7 +56,7 @@ class CallDraft:
         """Add all parameters, given as one JSON object.
 
         Returns:
-            False if nothing ended it, neither a tag nor its own last bracket.
+            False if neither a tag nor its own last bracket ended it.
         """
         read = jsonish.read(body.text, kinds={"object"}, complete=closed)
         if isinstance(read, jsonish.Unreadable) and not closed:
@@ -102,7 +102,7 @@ class CallDraft:
         return {"name", mark.attribute} if mark else {"name"}
 
     def _check_attributes(self, opener: Token) -> None:
-        """Refuse arguments that are written as attributes: to leave them out would change the call."""
+        """Refuse arguments that are written as attributes, because dropping them would change the call."""
         lost = opener.attributes.keys() - _ATTRIBUTES
         if opener.kind == "parameter_open":
             lost &= {"value"}
@@ -132,34 +132,34 @@ class CallDraft:
         self._emit(Repaired(code=code, span=span))
 
     def doubt(self, value: Value, *readings: str) -> None:
-        """Note that the call can be read in two ways; it will not run."""
+        """Note that the call can be read in two ways, so it will not run."""
         message = f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
         self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
 
     def doubt_swallowed(self, value: Value, name: str) -> None:
-        """Note that a value ends in another parameter: was it closed too late, or does it hold markup?"""
+        """Note that a value ends with another parameter: either it was closed too late, or it contains markup."""
         self.doubt(value, f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}")
 
     def doubt_name(self, value: Value, name: str) -> None:
-        """Note that a parameter with an undeclared name follows: is it one, or text of the value before it?"""
+        """Note that a parameter with an undeclared name follows: either it is one, or it is text of the value before it."""
         readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
         message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
         self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
 
     def doubt_entities(self, value: Value) -> None:
-        """Note that a value is written in entities throughout: are they the characters, or text?"""
+        """Note that a value is written in entities throughout: they may stand for the characters or be text."""
         message = f"Does `&lt;` in {value.name!r} mean `<`? Write the character, or put the whole value into a CDATA section."
         readings = "the entities stand for characters", "the entities are text"
         self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
 
     def wrong_closer(self, value: Value, closer: Token) -> None:
-        """Note a closing tag of another name; if the value opened that tag itself, it may be text."""
+        """Note a closing tag of another name; it may be text if the value itself opened that tag."""
         self.repair("wrong-closer", closer.span)
         if f"<{closer.text.strip('</> ')}".lower() in value.text.lower():
             self.doubt(value, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
 
     def doubt_end(self, value: Value) -> None:
-        """Note that a value without closing tag holds tags that may have been its end."""
+        """Note that a value without a closing tag contains tags that may have been its end."""
         first = value.tags[0].text
         self.doubt(
             value, f"{value.name} ends before {first}: {_tail(value.before_first_tag)}", f"{value.name} holds {first} as text"

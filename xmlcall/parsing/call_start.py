@@ -1,10 +1,10 @@
-"""What may be the opening of a call, from its first token until the call is certain or the text is text.
+"""Reads what may open a call, from its first token until it is certain whether it is a call or text.
 
-Held are a fence's line, a wrapper's opener, a call's, and white space between them (`reply.held`). That is bounded, and what
-turns out not to open a call is released as text, character by character the same. A call is certain when a tag of its body
-follows its opener, or a wrapper stands before it; a call as JSON is certain when it has ended. Which reader reads it is decided
-here. In a fence only calls of declared tools count (any tool when none are given). A name counts as declared if it means one
-tool: `files.read_file`, as some clients have it written in a fence, is `read_file`.
+`reply.held` holds the line of a fence, the openers of a wrapper and of a call, and the white space between them. Its size is
+bounded. If it turns out not to open a call, it is released unchanged as text. A call is certain when a tag of its body follows
+its opener or a wrapper precedes it; a call in JSON is certain when it has ended. This module also chooses the call's reader. In a
+fence, only calls of declared tools count (of any tool if none are given). A name counts as declared if it means exactly one tool:
+`files.read_file`, which some clients ask models to write in a fence, means `read_file`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -44,10 +44,10 @@ __all__ = [
 ]
 
 _MAX_HELD = 256
-# How a body that names its tools begins: an object, or a call of Python; several stand in a list.
+# How a body that names its tools begins: an object or a Python call; several are in a list.
 _PYTHON_NAME = r"[^\W\d][\w.\-]{0,127}"
 _BODY = regex.compile(rf"\s*(?:\[\s*)?(?:\{{|(?P<python>#|(?:{_PYTHON_NAME}\s{{0,4}}=\s{{0,4}})?{_PYTHON_NAME}\())")
-# A tool's name, as gpt-oss writes it, in an element or plain, on a line of its own.
+# A tool's name: as gpt-oss writes it, in an element, or plain; on a line of its own.
 _NAME = regex.compile(
     r"\s*(?:<function>\s*)?(?:(?:[a-z]{1,16} to=functions\.)?(?P<name>[^\W\d][\w.\-]{0,127})"
     r"\s*(?:</function>\s*)?(?:json\s*)?(?:>\s*)?)?"
@@ -59,7 +59,7 @@ _ELEMENT = regex.compile(r"\s*<function>\s*[\w.\-]{1,128}\s*")
 
 
 def ticks(reply: ReplyState, token: Token) -> None:
-    """Read back-ticks in prose: inline code, or a fence's line, with which a call may open."""
+    """Read back-ticks in prose: inline code, or the line of a fence, which may open a call."""
     count = len(token.text)
     if not (reply.prose.line_blank and count >= 3):
         if not reply.prose.fence:
@@ -74,14 +74,14 @@ def ticks(reply: ReplyState, token: Token) -> None:
 
 
 def hold(reply: ReplyState, token: Token) -> None:
-    """Hold the first token of what may open a call."""
+    """Hold the first token of a possible call."""
     reply.held, reply.place = [token], Place.OPENING
     if token.kind == "call_open":
         _await_body(reply, token)
 
 
 def _await_body(reply: ReplyState, call: Token) -> None:
-    """A call without wrapper is certain once its body begins, or ends if it has none."""
+    """Wait for a call's body: without a wrapper, the call is certain once its body begins, or the call ends without one."""
     if call.text.endswith("/>") or _holds(reply.held, "block_open"):
         _call_is_certain(reply)
     else:
@@ -89,7 +89,7 @@ def _await_body(reply: ReplyState, call: Token) -> None:
 
 
 def _elements(reply: ReplyState, call: Token) -> frozenset[str]:
-    """Return the parameters that may be elements of their names in a call: the declared ones."""
+    """Return the parameters that may be elements of their own names in a call: the declared ones."""
     dialect = reply.dialects[call.dialect]
     fixed = dialect.json_body or dialect.entities or dialect.has_object
     return frozenset() if fixed else _declared(reply, call)
@@ -101,7 +101,7 @@ def _declared(reply: ReplyState, call: Token) -> frozenset[str]:
 
 
 def text_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read text: the body of a wrapper or of a call, a tool's name, white space; all else was no opening."""
+    """Read text: the body of a wrapper or of a call, a tool's name, or white space; anything else means that no call opened."""
     held = reply.held
     if is_fence_line(held) and 0 < (end := token.text.find("\n") + 1) < len(token.text):
         reply.queue.appendleft(Token("text", token.text[end:], token.start + end))
@@ -134,7 +134,7 @@ def _is_body(reply: ReplyState, token: Token) -> bool:
 
 
 def json_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read the first of a JSON call: in a wrapper, or alone in a fence."""
+    """Read the beginning of a JSON call, in a wrapper or alone in a fence."""
     json = Token("text", token.text, token.start)
     row = _body_row(reply)
     if row is None and not _holds(reply.held, "block_open", "call_open"):
@@ -148,7 +148,7 @@ def json_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def lost_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read the first of a call whose mark was lost, alone in a fence; in a wrapper or after a call's opener it is text."""
+    """Read the beginning of a call whose mark was lost, alone in a fence; in a wrapper or after a call's opener it is text."""
     if _holds(reply.held, "block_open", "call_open"):
         text_after_opening(reply, Token("text", token.text, token.start))
     else:
@@ -156,7 +156,7 @@ def lost_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def ticks_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read back-ticks; on a fence's own line they say that it was inline code (CommonMark 0.31, 4.5)."""
+    """Read back-ticks; on a fence's own line they mean that it is inline code (CommonMark 0.31, 4.5)."""
     inline, count = is_fence_line(reply.held), fence_of(reply.held)
     opening_is_text(reply, token)
     if inline:
@@ -173,7 +173,7 @@ def block_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def opens_inner(reply: ReplyState, token: Token, outer: str) -> bool:
-    """Say whether a wrapper's opener may stand inside another wrapper: `<tool_call>` in `<tool_calls>`, as Hunyuan writes it."""
+    """Say whether a wrapper may open inside another one: `<tool_call>` in `<tool_calls>`, as Hunyuan writes it."""
     names = (row.name_after for row in reply.dialects.values() if row.name_after)
     return token.text != outer and any(regex.fullmatch(pattern, token.text) for pattern in names)
 
@@ -188,7 +188,7 @@ def call_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def body_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read a tag of a call's body, or its end; after a wrapper, a name may stand for the call's opener."""
+    """Read a tag of a call's body, or its end; after a wrapper, a name may replace the call's opener."""
     if token.text == "</function>" and _ELEMENT.fullmatch(_after_block(reply.held)):
         text_after_opening(reply, Token("text", token.text, token.start))
         return
@@ -204,24 +204,24 @@ def body_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def _belongs(reply: ReplyState, token: Token, call: Token) -> bool:
-    """Whether a tag, which may be the same in several dialects, is one of the call's."""
+    """Say whether a tag, which several dialects may share, belongs to the call."""
     if " " in token.pair:
         return token.kind == "parameter_open" or token.pair == call.pair
     return _is_tag_of(reply.dialects[call.dialect], token)
 
 
 def _is_tag_of(dialect: Dialect, token: Token) -> bool:
-    """Say whether a format has a tag; what the tag's pattern looks ahead for stands after it, in the next token."""
+    """Say whether a format has a tag; a partial match is enough, because the pattern may look ahead into the next token."""
     return (
         token.dialect == dialect.name or regex.fullmatch(dialect.tags.get(token.kind, ""), token.text, partial=True) is not None
     )
 
 
 def _name_dialect(reply: ReplyState, following: Token | None = None) -> Dialect | None:
-    """Return the dialect in which a tool's name follows the wrapper's opener that is held.
+    """Return the dialect in which a tool's name follows the held opener of a wrapper.
 
     Args:
-        following: the tag after the name, which tells formats with the same wrapper apart.
+        following: the tag after the name, which distinguishes formats with the same wrapper.
     """
     if _holds(reply.held, "call_open"):
         return None
@@ -231,7 +231,7 @@ def _name_dialect(reply: ReplyState, following: Token | None = None) -> Dialect 
 
 
 def _body_row(reply: ReplyState) -> Dialect | None:
-    """Return the dialect whose wrapper is held, and in which the body names the tools."""
+    """Return the dialect whose wrapper is held, if its body names the tools."""
     if _holds(reply.held, "call_open"):
         return None
     rows = [row for row in reply.dialects.values() if row.names_in_body]
@@ -241,7 +241,7 @@ def _body_row(reply: ReplyState) -> Dialect | None:
 
 
 def _opened_by(held: list[Token], patterns: Iterable[tuple[str, Dialect]]) -> Dialect | None:
-    """Return the first dialect with a wrapper like the one that is held, which several may share."""
+    """Return the first dialect that has the held wrapper, which several dialects may share."""
     if not _holds(held, "block_open"):
         return None
     opener = held[_block_at(held)]
@@ -249,13 +249,13 @@ def _opened_by(held: list[Token], patterns: Iterable[tuple[str, Dialect]]) -> Di
 
 
 def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
-    """A key makes it a call; without any, only a declared name does."""
+    """Say whether a name after a wrapper is a call: with a key it is; without one, only if the name is declared."""
     if token.kind in ("block_close", "call_close", "parameter_close", "list_close"):
         return reply.declares(_name_in(reply.held))
     return _is_tag_of(dialect, token)
 
 
-# How it ends: as a call, or as text.
+# How an opening ends: as a call, or as text.
 
 
 def _call_is_certain(reply: ReplyState) -> None:
@@ -274,7 +274,7 @@ def _call_is_certain(reply: ReplyState) -> None:
 
 
 def begin_call(reply: ReplyState, token: Token) -> None:
-    """Begin a call as tags."""
+    """Begin a call that is written in tags."""
     name, wrapper = token.attributes["name"], reply.wrapper
     dialect = reply.dialects[token.dialect]
     if not wrapper and "block_open" in dialect.written:
@@ -332,14 +332,14 @@ def _begin_body(reply: ReplyState, token: Token, row: Dialect) -> None:
 
 
 def _body_of(row: Dialect, *, python: bool) -> Body:
-    """Return the notation of a body, of which its beginning says more than the format."""
+    """Return the notation of a body; its beginning counts more than its format."""
     if python:
         return row.body if row.is_python else Body.PYTHON
     return Body.JSON if row.is_python else row.body
 
 
 def bare_call(reply: ReplyState, token: Token) -> None:
-    """Begin a call without any mark, if it stands at the start of a line, or after a call, and its name is declared."""
+    """Begin a call without any mark, if it is at the start of a line or after a call and its name is declared."""
     name = token.attributes.get("name") or name_in(token.text)
     opening = reply.place is Place.OPENING
     starts = opening or reply.prose.line_blank or reply.prose.after_call or _is_glued(reply, token)
@@ -365,13 +365,13 @@ def bare_call(reply: ReplyState, token: Token) -> None:
 
 
 def _is_glued(reply: ReplyState, token: Token) -> bool:
-    """Say whether a role's word stands in one word with the text before it, which happens where its mark was taken out."""
+    """Say whether a role's word follows text without a space, as happens if a server removed the mark between them."""
     last = "".join(reply.prose.last[-1:])[-1:]
     return token.kind == "lost_open" and token.text.startswith("assistant") and bool(last.strip())
 
 
 def note_fence(reply: ReplyState, row: Dialect | None = None) -> None:
-    """Leave out the fence that is held around a call; in the format of which it is the wrapper, that is no repair."""
+    """Leave out the held fence around a call; that is a repair, except in a format whose wrapper is the fence."""
     if fence := fence_of(reply.held):
         reply.prose.fence, reply.prose.fence_dropped = fence, True
         if row is None or not row.fence:
@@ -379,13 +379,13 @@ def note_fence(reply: ReplyState, row: Dialect | None = None) -> None:
 
 
 def opening_is_text(reply: ReplyState, token: Token) -> None:
-    """Read what is held as text, and the token after it anew."""
+    """Read the held tokens as text, then read the token after them again."""
     release_as_text(reply)
     reply.queue.appendleft(token)
 
 
 def release_as_text(reply: ReplyState) -> None:
-    """Read what is held as text."""
+    """Read the held tokens as text."""
     reply.place = reply.outside
     reply.prose.fence = fence_of(reply.held) or reply.prose.fence
     reply.scanner.only()
@@ -394,33 +394,33 @@ def release_as_text(reply: ReplyState) -> None:
 
 
 def release_at_end(reply: ReplyState) -> None:
-    """Release what is held; a wrapper at the very end of the reply is a left-over, not text for the person."""
+    """Release the held tokens; a wrapper's opener at the very end of the reply is a left-over, not text for the person."""
     last = max((place for place, part in enumerate(reply.held) if part.text.strip()), default=0)
     reply.place = Place.PROSE
     for place, part in enumerate(reply.held):
         (prose.stray_tag if place == last and part.kind == "block_open" else prose.text_outside)(reply, part)
 
 
-# What is held.
+# Held tokens.
 
 
 def fence_of(held: list[Token]) -> int:
-    """Return the back-ticks of the fence that it begins with, else 0."""
+    """Return the number of back-ticks if the held tokens begin with a fence, else 0."""
     return len(held[0].text) if held[0].kind == "ticks" else 0
 
 
 def is_fence_line(held: list[Token]) -> bool:
-    """Say whether the fence's own line goes on: what stands there names a language."""
+    """Say whether the fence's own line continues: text there names a language."""
     return bool(fence_of(held)) and not any("\n" in part.text for part in held)
 
 
 def wrapper_of(held: list[Token]) -> str:
-    """Return the dialect of the wrapper that is held, or ""."""
+    """Return the dialect of the held wrapper, or ""."""
     return next((part.dialect for part in held if part.kind == "block_open"), "")
 
 
 def held_markup(held: list[Token]) -> Iterator[tuple[str, Token]]:
-    """Yield what is held, each part with the kind of markup that it is before a call."""
+    """Yield each held token with its kind of markup before a call."""
     text = "fence" if held and fence_of(held) else "space"
     for part in held:
         if part.kind == "block_open":
@@ -446,7 +446,7 @@ def _is_accepted(held: list[Token], text: Token, *, name: bool) -> bool:
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
     if _holds(held, "block_open", "call_open"):
-        # A part of a name may be held; white space behind it, such as U+001F, does not make it white space.
+        # A part of a name may be held; white space after it, such as U+001F, does not turn it into white space.
         since = _since_opener(held) + text.text
         return not since.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
     _, newline, rest = "".join(part.text for part in [*held[1:], text]).partition("\n")
@@ -454,7 +454,7 @@ def _is_accepted(held: list[Token], text: Token, *, name: bool) -> bool:
 
 
 def _since_opener(held: list[Token]) -> str:
-    """Return the text that is held behind the last opener."""
+    """Return the held text after the last opener."""
     at = max(place for place, part in enumerate(held) if part.kind in ("block_open", "call_open"))
     return "".join(part.text for part in held[at + 1 :])
 
@@ -465,21 +465,21 @@ def _block_at(held: list[Token]) -> int:
 
 
 def _after_block(held: list[Token]) -> str:
-    """Return the text that is held after the wrapper's opener, or after the line of a fence that is the wrapper."""
+    """Return the held text after the wrapper's opener, or after the line of a fence that is the wrapper."""
     if _language(held):
         return "".join(part.text for part in held[1:]).partition("\n")[2]
     return "".join(part.text for part in held[_block_at(held) + 1 :])
 
 
 def _language(held: list[Token]) -> str:
-    """Return the language of a fence whose line has ended, and after which no wrapper was opened; "" without one."""
+    """Return the language of a fence whose line has ended and after which no wrapper opened; "" if there is none."""
     if not fence_of(held) or is_fence_line(held) or _holds(held, "block_open", "call_open"):
         return ""
     return "".join(part.text for part in held[1:]).partition("\n")[0].strip()
 
 
 def _name_in(held: list[Token]) -> str:
-    """Return the tool's name that is held after the wrapper's opener, or ""."""
+    """Return the held tool's name after the wrapper's opener, or ""."""
     match = _NAME.fullmatch(_after_block(held))
     return (match["name"] or "") if match else ""
 
@@ -493,7 +493,7 @@ def _takes_name_line(reply: ReplyState, text: Token) -> bool:
 
 
 def _name_call(held: list[Token], dialect: str, text: Token | None = None) -> Token:
-    """Make the wrapper's opener and the name after it the opener of a call.
+    """Turn the wrapper's opener and the name after it into the opener of a call.
 
     Args:
         text: the rest of the name and what follows it, if it is not held.
@@ -509,23 +509,23 @@ def _name_call(held: list[Token], dialect: str, text: Token | None = None) -> To
 
 
 def _begins_body(held: list[Token], text: Token, row: Dialect) -> bool:
-    """Say whether a body begins with what is held of it and a text; JSON has no lines of calls, whose wrapper others share."""
+    """Say whether the held text and this text begin a body; formats of Python lines share their wrapper, so JSON is not one."""
     begins = _BODY.match(_after_block(held) + text.text)
     return begins is not None and (row.body is not Body.LINES or bool(begins["python"])) and _fits(held, text)
 
 
 def _may_begin_body(held: list[Token], text: Token) -> bool:
-    """Say whether more text may make it a body."""
+    """Say whether the held text and this text may become a body with more text."""
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
     return _BODY.fullmatch(_after_block(held) + text.text, partial=True) is not None
 
 
 def _begins_object(held: list[Token], text: Token, brackets: str) -> bool:
-    """Say whether an object begins in text, before too much is held: as if its white space had come in pieces."""
+    """Say whether an object begins in a text before too much is held, as if its white space had arrived in pieces."""
     return text.text.lstrip().startswith(tuple(brackets)) and _fits(held, text)
 
 
 def _fits(held: list[Token], text: Token) -> bool:
-    """Say whether what is held, with the white space before a text, is not too much."""
+    """Say whether the held tokens and the white space before a text are within the limit."""
     return _length(held) + len(text.text) - len(text.text.lstrip()) <= _MAX_HELD

@@ -4,9 +4,9 @@ The forms of JSON: `{"name": ..., "arguments": {...}}`, the arguments also as `p
 string; the name also as `tool`, `tool_name` or `function`; OpenAI's `{"type": "function", "function": {...}}`; several in an
 array or in `tool_calls`; and `{"name of the tool": {...}}` in the formats that write it so.
 
-`Extent` finds where such a body ends, while it is still being written. Strings are skipped. A bracket counts whatever its kind,
-because what is wrong inside is said by whoever reads the value; here it only has to be found. Cost: one search for the next
-special character, whatever lies between.
+`Extent` finds the end of such a body while it is still being written. It skips strings. Brackets of all kinds count alike,
+because only the end has to be found here; mistakes inside are reported when the value is read. Cost: one search for each special
+character, whatever is between them.
 """
 
 import json
@@ -30,11 +30,11 @@ __all__ = ["Extent", "Positional", "arguments_of", "calls_of", "events_of", "nam
 
 _NAME = regex.compile(rf"[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
 _PYTHON_NAME = regex.compile(r"(?:\A|[\s\[=(])(?:default_api\.)?([^\W\d][\w.\-]{0,127})\(")
-_OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})  # say nothing about what is to be called
+_OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})  # irrelevant to the call
 _EXPECTED = 'Expected {"name": "...", "arguments": {...}}.'
 
 Positional = Callable[[str, Mapping[str, Any], Sequence[Any]], Mapping[str, Any] | None]
-"""Names the values of a call that stand without one: tool, named values, the others -> name -> value; None where that is open."""
+"""Names positional values: (tool, named values, positional values) -> all values by name; None if several readings remain."""
 
 _JSON: Final = regex.compile(r'["\\{}\[\]]')
 _PYTHON: Final = regex.compile(r"[\"'\\{}\[\]()#\n]")
@@ -46,11 +46,11 @@ _BEGIN: Final = frozenset("{[(,:=")  # before a value
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
-    """A call as a body says it.
+    """A call as a body states it.
 
     Args:
-        name: of the tool, as written; "" where the tag before the body names it.
-        texts: name -> the text of a value that stands without quotes, for a schema that asks for a string.
+        name: the tool's name, as written; "" if the tag before the body names it.
+        texts: name -> the text of a value written without quotes, for a schema that requires a string.
     """
 
     name: str
@@ -61,7 +61,7 @@ class _Found:
 
 
 def name_in(text: str) -> str:
-    """Return what is probably the name in the text of a call that cannot be read, or ""."""
+    """Return the probable name of a call that cannot be read, or ""."""
     found = _NAME.search(text)
     if found:
         return found.group(1) or found.group(2)
@@ -79,21 +79,22 @@ def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str]
     """Yield the arguments of an object.
 
     Args:
-        span: of the whole object; the places of its members are not known.
+        span: of the whole object, because the places of its members are unknown.
     """
     for name, value in values.items():
         text = value if isinstance(value, str) else (texts or {}).get(name) or json.dumps(value, ensure_ascii=False)
         yield RawArgument(name=name, text=text, value=value, span=span)
 
 
-# A body -> what it says. A text in a wrapper may be JSON or Python, whatever the format asks for: which, its beginning says.
+# A body -> the calls that it states. A text in a wrapper may be JSON or Python, whatever the format asks for; its beginning
+# decides.
 
 
 def _read_body(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
     """Read a body.
 
     Returns:
-        The calls; none if it is a value, but not that of a call.
+        The calls; none if the body is a value other than a call.
     """
     text = text.strip()
     if body is Body.GEMMA:
@@ -164,7 +165,7 @@ def _objects(value: Any) -> list[Any]:
 
 
 def _named(value: Any) -> _Found | None:
-    """Return the call that an object is; None if it is none, or holds more, which would be lost."""
+    """Return the call that an object states; None if it states none, or has other members, which would be lost."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         if value.keys() - {"function", *_OTHERS}:
             return None
@@ -186,7 +187,7 @@ def _named(value: Any) -> _Found | None:
 
 
 def _keyed(value: Any) -> _Found | None:
-    """Return the call that an object of one key is."""
+    """Return the call that an object with the tool's name as its only key states, else None."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     [(name, arguments)] = value.items()
@@ -210,10 +211,10 @@ def calls_of(
     """Read the calls in a body.
 
     Args:
-        span: where it stands; every call has it, because the places of an array's members are not known.
+        span: the body's place; every call gets it, because the places of an array's members are unknown.
 
     Returns:
-        A RawCall for each; what cannot be read is one call with an issue.
+        A RawCall for each; a body that cannot be read gives one call with an issue.
     """
 
     def call(number: int, name: str, found: _Found | None = None, issue: Issue | None = None) -> RawCall:
@@ -254,7 +255,7 @@ _UNNAMED: Final = Issue(code="malformed-value", message="Each argument needs the
 
 
 def events_of(calls: list[RawCall]) -> Iterator[Event]:
-    """Yield the events of calls that `calls_of` found in one text: the first has the text, the others are at its end."""
+    """Yield the events of calls that `calls_of` found in one text: the first has the text, the others are empty at its end."""
     for number, raw in enumerate(calls):
         start, end = raw.span
         place = end if number else start
@@ -269,9 +270,9 @@ class Extent:
     """Counts brackets.
 
     Attributes:
-        done: the value has ended.
-        depth: brackets that are open.
-        in_string: how the open string ends; "" outside of strings.
+        done: whether the value has ended.
+        depth: number of open brackets.
+        in_string: the mark that ends the open string; "" outside strings.
     """
 
     def __init__(self, body: Body = Body.JSON) -> None:
@@ -279,10 +280,10 @@ class Extent:
         self.done = False
         self.depth = 0
         self._special = _SPECIAL.get(body, _JSON)
-        self._goes_on = body is Body.LINES  # until its wrapper ends
+        self._goes_on = body is Body.LINES  # the value continues until its wrapper ends
         self._raw_marks = body is Body.GEMMA
-        self._is_round = False  # parentheses stand around all of it, and count
-        self._last = ""  # the last character that is no white space
+        self._is_round = False  # parentheses surround the whole value, and count
+        self._last = ""  # the last character other than white space
         self._in_comment = False
         self._escaped = False  # the next character belongs to an escape
 
@@ -293,7 +294,7 @@ class Extent:
         return self.text(token.text)
 
     def _marks(self, mark: str) -> bool:
-        """Read what may begin or end a string; say whether it does."""
+        """Read a mark that may begin or end a string; return whether it does."""
         if self._escaped or self.in_string not in ("", mark):
             return False
         self.in_string = "" if self.in_string else mark
@@ -322,7 +323,7 @@ class Extent:
         return len(text)
 
     def _before(self, text: str, end: int) -> str:
-        """Return the last character before a place that is no white space: an apostrophe in a word begins no string."""
+        """Return the last character before a place other than white space: an apostrophe in a word does not begin a string."""
         while end and text[end - 1].isspace():
             end -= 1
         return text[end - 1] if end else self._last

@@ -1,8 +1,8 @@
 """One call written in tags: the tokens after its opening tag -> events and, at its end, a RawCall.
 
-Which function reads a token, `CALL_TABLE` says; those of values are in `value_end.py`, those between parameters and at the call's
-end are here. Between parameters stand white space, their tags, or one JSON object with all arguments; all else is dropped, and is
-an issue.
+`CALL_TABLE` selects the function that reads a token. The functions for values are in `value_end.py`; those for what is between
+parameters and at the call's end are here. Between parameters only white space, their tags, or one JSON object with all arguments
+may occur; anything else is dropped and reported as an issue.
 """
 
 from collections.abc import Callable
@@ -35,14 +35,14 @@ class TagCall:
         self.call = CallState(index=index, declared=declared, wrapped=wrapped, emit=emit, draft=draft)
 
     def take(self, token: Token) -> list[Token] | None:
-        """Read a token; return None while the call goes on, else the tokens after it, still to be read."""
+        """Read a token; return None while the call continues, else the tokens after the call, which are still to be read."""
         call = self.call
         call.source.append(token.text)
         call.queue.append(token)
         while call.queue and not call.done:
             each = call.queue.popleft()
             if call.place in _WAITING and each.kind == "text" and not each.text.strip():
-                call.pending.append(each)  # white space waits with what waits
+                call.pending.append(each)  # white space waits together with the tokens before it
             else:
                 (CALL_TABLE.get((call.place, each.kind)) or CALL_OTHERWISE[call.place])(call, each)
         if call.done:
@@ -55,7 +55,7 @@ class TagCall:
         """End the call at the end of the reply; return the tokens that are still to be read.
 
         Args:
-            cut: whether the reply was cut, so that an open call must not run.
+            cut: whether the reply was cut. If it was, an open call must not run.
         """
         self.call.cut = cut
         rest = self.take(Token("end", "", offset)) or []
@@ -63,7 +63,7 @@ class TagCall:
 
 
 def self_closing(reader: TagCall) -> bool:
-    """End a call at once if its opening tag ends in `/>`; say whether."""
+    """End a call at once if its opening tag ends in `/>`; return whether it has ended."""
     opener = reader.call.draft.opener
     if opener.text.endswith("/>"):
         _finish(reader.call, opener.end, opener.end)
@@ -105,7 +105,7 @@ def _repeated_block(call: CallState, token: Token) -> None:
 
 
 def _truncate(call: CallState, token: Token) -> None:
-    """The reply ends in a value; a body may be complete all the same."""
+    """End a call whose reply ends in a value; a body may still be complete."""
     value = call.value
     whole = not call.pending and not call.cut
     for held in call.pending:
@@ -146,7 +146,7 @@ def _finish(call: CallState, start: int, end: int) -> None:
 
 _WAITING = frozenset({CallPlace.CLOSER, CallPlace.WRONG_CLOSER, CallPlace.CALL_CLOSE, CallPlace.BLOCK_CLOSE})
 
-# (place, token kind) -> what reads such a token there. Kinds are those of the scanner and of the dialects, and `end`.
+# (place, token kind) -> the function that reads such a token there. Kinds are those of the scanner and the dialects, and `end`.
 CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
     (CallPlace.CALL, "text"): _between,
     (CallPlace.CALL, "parameter_open"): value_end.open_value,

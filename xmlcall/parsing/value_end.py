@@ -1,21 +1,21 @@
-"""Where the value of a parameter ends, and what waits until that is known.
+"""Decides where a parameter's value ends, and holds the tokens that wait for that decision.
 
-Values are raw text and may hold markup themselves. The rules (docs/design.md, section 4) look at the token that follows, white
-space aside:
+Values are raw text and may contain markup themselves. The rules (docs/design.md, section 4) depend on the next token, ignoring
+white space:
 
 * `</parameter>` ends the value before a parameter's opener, the call's end or the reply's end; else it is text.
-* `</invoke>` ends the call before another call, the wrapper's end or the reply's end, or where no wrapper was opened; else text.
-  After `</parameter></invoke>` text may stand before the wrapper's end, or a mark of the turn's: that is known at the reply's
-  end, if neither closer came again.
-* Inner pairs that balance are text. A declared sibling's opener that was not given yet is held (FORK) until it is known whether
-  reading it as text would leave the parameter unclosed; if so it begins that sibling.
-* Where a value ended without its closing tag although it holds structural tags, where a closer was doubled, or where an
-  undeclared opener followed a closer, two readings differ: the call gets the issue `ambiguous`, and never runs.
-* A parameter's opener may also be an element of its name (`<content>`). In a value that `<parameter>` began, such elements are
-  text; in a value that an element began, only a closer of the same name ends it.
+* `</invoke>` ends the call before another call, the wrapper's end or the reply's end, or if no wrapper was opened; else it is
+  text. After `</parameter></invoke>`, text or the mark of a turn's end may precede the wrapper's end. The reply's end decides
+  that: the call has ended if neither closer occurred again.
+* Balanced inner pairs are text. The opener of a declared sibling that was not given yet is held (FORK) until it is known whether
+  reading it as text would leave the parameter unclosed; if so, it begins that sibling.
+* Two readings differ if a value contains structural tags but lacks its closing tag, if a closer is doubled, or if an undeclared
+  opener follows a closer: the call gets the issue `ambiguous` and never runs.
+* A parameter's opener may also be an element with its name (`<content>`). In a value that `<parameter>` began, such elements are
+  text; a value that an element began ends only at a closer of the same name.
 
 Tokens whose meaning is open wait in `call.pending` or in a Fork; everything else is emitted at once. When a fork is decided, its
-tokens are read again with the knowledge of which openers have closers, so that none is held twice: the cost is linear.
+tokens are read again, now knowing which openers have closers. So no token is held twice, and the cost is linear.
 """
 
 import enum
@@ -79,16 +79,16 @@ def open_value(call: CallState, token: Token) -> None:
 
 
 def open_body(call: CallState, token: Token) -> None:
-    """Read what begins a value: a parameter's opener, or that of a body with all arguments."""
+    """Read the opener of a value: a parameter's, or that of a body with all arguments."""
     call.value = Value(index=call.index, opener=token, dialect=call.draft.dialect, emit=call.emit)
     call.place = CallPlace.VALUE
 
 
 def store(call: CallState, *, has_closer: bool = True) -> None:
-    """Keep the value; it has ended."""
+    """Store the value, which has ended."""
     argument = call.value.close(has_closer=has_closer)
     if (mark := call.draft.dialect.before_tags) and not call.value.verbatim:
-        # Of an element's tag, or of a closer that was lost.
+        # The mark of an element's tag, or of a closer that was lost.
         argument = replace(argument, text=regex.sub(rf"{regex.escape(mark)}(?=<|\s*\Z)", "", argument.text))
     if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
         call.draft.doubt_entities(call.value)
@@ -129,7 +129,7 @@ def _balances(call: CallState, token: Token) -> bool:
 
 
 def other_tag_in_value(call: CallState, token: Token) -> None:
-    """Hold `</content>` for the parameter `content`, in any case, and misspellings of `</parameter>`; all else is text."""
+    """Hold `</content>` in the parameter `content`, in any letter case, and misspelt `</parameter>`; all else is text."""
     name = token.text.strip("</> \t\r\n").lower()
     is_closer = name in _CLOSER_NAMES or token.kind == "list_close"
     if name == call.value.name.lower() or (is_closer and not call.value.is_body):
@@ -139,7 +139,7 @@ def other_tag_in_value(call: CallState, token: Token) -> None:
 
 
 def opener_in_value(call: CallState, token: Token) -> None:
-    """Read a parameter's opener: text, the same parameter again, or a sibling whose predecessor lost its closer."""
+    """Read a parameter's opener in a value: text, the same parameter again, or a sibling if this value lost its closer."""
     value = call.value
     if value.is_body or (_is_element(token) and not _is_element(value.opener)):
         value.add(Token("text", token.text, token.start))
@@ -163,7 +163,7 @@ def _is_new_sibling(call: CallState, name: str) -> bool:
 
 
 def closer_in_value(call: CallState, token: Token) -> None:
-    """Read a parameter's closer: the value's own waits for what follows."""
+    """Read a parameter's closer: the value's own closer waits for what follows."""
     own = call.value.opener.pair
     if _balances(call, token):
         return
@@ -176,7 +176,7 @@ def closer_in_value(call: CallState, token: Token) -> None:
 
 
 def call_close_in_value(call: CallState, token: Token) -> None:
-    """Read a call's closer: the call's own may be its end."""
+    """Read a call's closer: the call's own closer may end it."""
     if _balances(call, token):
         return
     if token.pair == call.draft.opener.pair:
@@ -215,7 +215,7 @@ def after_cdata(call: CallState, token: Token) -> None:
 
 
 def text_after_cdata(call: CallState, token: Token) -> None:
-    """Doubt a section that is followed by more: was it markup or part of the value?"""
+    """Doubt a CDATA section that more text follows: it may be markup or part of the value."""
     call.draft.doubt(call.value, "the value is the CDATA section alone", "the section's markup is part of a longer value")
     call.place = CallPlace.VALUE
     call.queue.appendleft(token)
@@ -230,24 +230,24 @@ def _hold(call: CallState, token: Token, place: CallPlace) -> None:
 
 
 def hold_closer(call: CallState, token: Token) -> None:
-    """Hold a closer that ends the value if it may."""
+    """Hold a closer that may end the value."""
     _hold(call, token, CallPlace.CLOSER)
 
 
 def hold_after_wrong_closer(call: CallState, token: Token) -> None:
-    """Hold a tag between parameters after what may stand for a closer: what follows it decides."""
+    """Hold a tag between parameters after a tag that may replace the closer: the next token decides."""
     _hold(call, token, CallPlace.WRONG_CLOSER)
 
 
 def hold_call_close(call: CallState, token: Token) -> None:
-    """Hold a `</invoke>` that ends the call if it may; without a wrapper it does."""
+    """Hold a `</invoke>` that may end the call; without a wrapper it does."""
     _hold(call, token, CallPlace.CALL_CLOSE)
     if not call.wrapped:
         end_pending(call)
 
 
 def text_after_call_close(call: CallState, token: Token) -> None:
-    """Hold text after the closers of the value and of the call: of the value, or between the call and the wrapper's end."""
+    """Hold text after the closers of value and call: it may belong to the value or be between the call and the wrapper's end."""
     closer = call.pending[0]
     if closer.kind == "parameter_close" and closer.pair == call.value.opener.pair:
         _hold(call, token, CallPlace.AFTER_CALL)
@@ -256,12 +256,12 @@ def text_after_call_close(call: CallState, token: Token) -> None:
 
 
 def hold_after_call(call: CallState, token: Token) -> None:
-    """Hold what stands between a call and the end of the reply."""
+    """Hold a token between a call and the end of the reply."""
     call.pending.append(token)
 
 
 def end_after_call(call: CallState, token: Token) -> None:
-    """End the call before the text, if the wrapper or the turn was ended after it; else the value has no end."""
+    """End the call before the text if the wrapper or the turn ended after it; else the value has no end."""
     at = _call_close_at(call)
     after = call.pending[at + 1 :]
     is_ended = any(held.kind == "block_close" for held in after) or _TURN_ENDS.fullmatch("".join(held.text for held in after))
@@ -269,7 +269,7 @@ def end_after_call(call: CallState, token: Token) -> None:
 
 
 def opener_after_closer(call: CallState, token: Token) -> None:
-    """After `</parameter>` an element counts only if it is a parameter that was not given yet: it may well be the value's."""
+    """Read an opener after `</parameter>`: an element counts only as a parameter not given yet, else it may be the value's."""
     element = _is_element(token) and not _is_element(call.value.opener)
     if element and not _is_new_sibling(call, token.attributes["name"]):
         pending_is_text(call, token)
@@ -278,7 +278,7 @@ def opener_after_closer(call: CallState, token: Token) -> None:
 
 
 def opener_after_wrong_closer(call: CallState, token: Token) -> None:
-    """After what may stand for `</parameter>` only a parameter that can follow counts."""
+    """Read an opener after a tag that may replace `</parameter>`: only a parameter that can follow counts."""
     name, closer = token.attributes["name"], call.pending[0]
     is_again = name == call.value.name and closer.text.startswith("</")  # given twice, which binding reports
     if (is_again or _is_new_sibling(call, name)) and (not _is_element(token) or _is_element(call.value.opener)):
@@ -288,7 +288,7 @@ def opener_after_wrong_closer(call: CallState, token: Token) -> None:
 
 
 def pending_is_text(call: CallState, token: Token) -> None:
-    """Read the tokens that wait as text of the value, and the token after them anew."""
+    """Read the waiting tokens as text of the value, then read the token after them again."""
     if call.value.verbatim:
         call.draft.doubt(call.value, "the value is the CDATA section alone", "the section is part of a longer value")
     for held in call.pending:
@@ -301,7 +301,7 @@ def pending_is_text(call: CallState, token: Token) -> None:
 
 
 def close_value(call: CallState, token: Token) -> None:
-    """End the value with the closer that waits: the token after it is not part of the value."""
+    """End the value with the waiting closer, because the token after it is not part of the value."""
     _release_closer(call)
     call.queue.appendleft(token)
     name = token.attributes.get("name") if token.kind == "parameter_open" else None
@@ -333,7 +333,7 @@ def _call_close_at(call: CallState) -> int:
 
 
 def end_pending(call: CallState, *following: Token) -> None:
-    """End the value and the call: the `</invoke>` that waits was structural, what came after it is not part of the call."""
+    """End the value and the call: the waiting `</invoke>` was structural, so what follows it is not part of the call."""
     at = _call_close_at(call)
     after = call.pending[at:]
     call.pending = call.pending[:at]
@@ -341,12 +341,12 @@ def end_pending(call: CallState, *following: Token) -> None:
         _release_closer(call)
     else:
         _store_unclosed(call, after[0].start)
-    call.queue.extendleft(reversed([*after, *following]))  # the `</invoke>` first: between parameters it ends the call
+    call.queue.extendleft(reversed([*after, *following]))  # `</invoke>` comes first: between parameters it ends the call
 
 
-# A sibling's opener that may be text. Everything after it is held until one more closer than openers has come (then the pairs
+# A sibling's opener that may be text. Everything after it is held until there is one closer more than openers (then the pairs
 # balance, the opener was text and that closer is the value's own), or until the call ends (then reading it as text would leave
-# the value unclosed, so it begins the sibling). Cost: one step a token, and one pass over what is held.
+# the value unclosed, so it begins the sibling). Cost: one step for each token, and one pass over the held tokens.
 
 
 class _Verdict(enum.Enum):
@@ -368,10 +368,10 @@ def in_fork(call: CallState, token: Token) -> None:
 
 
 def _end_fork_as_text(call: CallState) -> None:
-    """Read what is held as text, unless nothing but siblings stands there, after the value's own text.
+    """Read the held tokens as text, unless they are only siblings that follow the value's own text.
 
-    A model that closes a parameter too late writes the next ones into it. On lines of their own nothing else can be meant;
-    behind text on the same line they may be what is talked about.
+    A model that closes a parameter too late writes the next ones into it. If these begin on a line of their own, nothing else can
+    be meant; after text on the same line, they may be what the text is about.
     """
     *inner, closer = call.fork.held
     before = call.value.last_said
@@ -389,7 +389,7 @@ def _end_fork_as_text(call: CallState) -> None:
 
 
 def _are_siblings(call: CallState, held: list[Token]) -> bool:
-    """Say whether nothing but parameters that were not given yet stands there, each with its closer."""
+    """Say whether the held tokens are only parameters that were not given yet, each with its closer."""
     depth = 0
     for token in held:
         if token.kind == "parameter_open":
@@ -407,8 +407,8 @@ def _verdict(call: CallState, token: Token) -> _Verdict | None:
     """Read a token in a fork.
 
     Returns:
-        TEXT: the token, held as the last, is the value's own closer. SIBLING: the token ended the call and is not held, but a
-        `</invoke>` before it may be. None: not decided, the token is held.
+        TEXT: the token, which is the last one held, is the value's own closer. SIBLING: the token ended the call and is not held,
+        although a `</invoke>` before it may be. None: not decided yet, and the token is held.
     """
     fork = call.fork
     if token.kind == "end" or (fork.call_may_have_ended and token.kind in _AFTER_CALL):
@@ -449,5 +449,5 @@ def _unclosed(held: list[Token]) -> set[int]:
 
 
 def _is_element(token: Token) -> bool:
-    """Say whether a tag has the name of a parameter as its own: `<content>`."""
+    """Say whether a tag's own name is that of a parameter: `<content>`."""
     return " " in token.pair

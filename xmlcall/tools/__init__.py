@@ -1,1 +1,1 @@
-"""The tools on offer: in names, schemas and words."""
+"""The offered tools: their names, schemas and descriptions."""

@@ -1,9 +1,9 @@
-"""Tools by name, with what the parser asks of them: which parameters are declared.
+"""Tools by name, and the parameters that each one declares.
 
-A `Catalog` is accepted wherever `tools` is. Long-lived callers build one, so that each tool's validator is compiled once
+Every `tools` argument accepts a `Catalog`. Long-lived callers build one, so that each tool's validator is compiled once
 (`validator`). `declarations` is a cache that only `parameters.py` uses.
 
-Its tools have mended schemas (`mending.py`), so that parser, prompt, conversion and validation all see the same.
+The schemas of its tools are repaired (`mending.py`), so that parser, prompt, conversion and validation all see the same schema.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,10 +32,10 @@ class Catalog:
         tools: `Tool`s, plain MCP or OpenAI tool dicts, or a Catalog.
 
     Attributes:
-        notices: whose schemas were changed and how, a sentence each.
+        notices: one sentence for each tool whose schema was repaired: which tool, and what changed.
 
     Raises:
-        UsageError: two tools of one name, or something that is not a tool.
+        UsageError: two tools have the same name, or an item is not a tool.
     """
 
     __slots__ = ("_declared", "_is_demanding", "_names", "_parameters", "_tools", "_validators", "declarations", "notices")
@@ -76,7 +76,7 @@ class Catalog:
         return name in self._tools
 
     def get(self, name: str) -> Tool | None:
-        """Return a tool, or None if the catalog has none of this name.
+        """Return the tool with this name, or None if the catalog has none.
 
         Args:
             name: its exact name.
@@ -84,15 +84,15 @@ class Catalog:
         return self._tools.get(name)
 
     def meant_by(self, name: str) -> str | None:
-        """Return the exact name of the one tool that a name means; None if there is none or more than one.
+        """Return the exact name of the one tool that a name means; None if it means no tool or several.
 
         Args:
-            name: as a model wrote it, whatever its case, separators and prefixes.
+            name: as a model wrote it, in any letter case, with any separators and prefixes.
         """
         return self._names.meant_by(name)
 
     def validator(self, name: str) -> Any:
-        """Return the validator of a tool's arguments, compiled once; a string with the reason if its schema cannot be used.
+        """Return the validator of a tool's arguments, compiled once; if its schema is unusable, a string with the reason.
 
         Args:
             name: the tool's exact name.
@@ -106,7 +106,7 @@ class Catalog:
 
     @property
     def is_demanding(self) -> bool:
-        """Whether a call of some tool may take long to check: its schema refers to itself, has patterns, or is large."""
+        """Whether a call of some tool may take long to check, because its schema is large or has references or patterns."""
         if self._is_demanding is None:
             self._is_demanding = any(_is_demanding(tool.input_schema) for tool in self)
         return self._is_demanding
@@ -119,7 +119,7 @@ class Catalog:
         """Return the parameters that a tool declares; None if any name is possible (unknown tool, or none declared).
 
         Args:
-            name: the tool's, as a model wrote it.
+            name: the tool's name, as a model wrote it.
         """
         return self._parameters.get(self.meant_by(name) or name)
 
@@ -127,14 +127,14 @@ class Catalog:
         """Return the schema that a tool declares for a parameter; MISSING if it declares none.
 
         Args:
-            name: of one of the tools.
+            name: the exact name of a tool in the catalog.
             parameter: any name.
         """
         return self._declared[name].get(parameter, MISSING)
 
 
 Tools = Catalog | Iterable[Tool | Mapping[str, Any]]
-"""What every `tools` argument takes."""
+"""What every `tools` argument accepts."""
 
 
 def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
@@ -149,7 +149,7 @@ def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
 
 
 def _declared(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a schema declares by name; of a name that is declared several times the first."""
+    """Return a schema's declared properties by name; if a name is declared several times, the first declaration."""
     found: dict[str, Any] = {}
     for properties in declared(schema, schema):
         for name, part in properties.items():

@@ -1,7 +1,7 @@
-"""Whether a tool changes something: it writes, sends, buys or deletes.
+"""Guess whether a tool changes something: whether it writes, sends, buys or deletes.
 
-A server may say so (MCP 2025-11-25, ToolAnnotations); most say nothing, and then the tool's name has to tell. The first verb
-counts: `get_order` reads, `order_pizza` does not. A server can lie, so that this alone allows nothing.
+A server may state it (MCP 2025-11-25, ToolAnnotations). Most do not, so the tool's name decides, by its first verb: `get_order`
+reads, `order_pizza` does not. A server can lie, so this alone never permits a call.
 """
 
 from typing import Final
@@ -33,7 +33,7 @@ READING_VERBS: Final = frozenset(
 
 
 def may_write(tool: Tool) -> bool:
-    """Say whether a tool changes something, as its server or its name says."""
+    """Say whether a tool changes something, by its server's hints or else by its name."""
     hints = tool.annotations or {}
     if isinstance(reads := hints.get("readOnlyHint"), bool):
         return not reads
@@ -43,13 +43,13 @@ def may_write(tool: Tool) -> bool:
 
 
 def only_reads(tool: Tool) -> bool:
-    """Say whether a tool changes nothing, as its server or its name says; of a tool without a verb that is not known."""
+    """Say whether a tool changes nothing, by its server's hints or else by its name; False if the name has no known verb."""
     if isinstance(reads := (tool.annotations or {}).get("readOnlyHint"), bool):
         return reads
     return next((word in READING_VERBS for word in words_of_name(tool.name) if word in READING_VERBS or word in _WRITES), False)
 
 
 def writing_verb(tool: Tool) -> str:
-    """Return the verb in a tool's name by which it changes something; "" if another one comes first."""
+    """Return the verb in a tool's name that changes something; "" if there is none or a reading verb comes first."""
     verb = next((word for word in words_of_name(tool.name) if word in READING_VERBS or word in _WRITES), "")
     return verb if verb in _WRITES else ""

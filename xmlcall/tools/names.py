@@ -1,11 +1,11 @@
-"""Names that a model spelled in its own way -> the declared name that was plainly meant.
+"""A name as a model spelled it -> the declared name that was clearly meant.
 
-The rules form a ladder: each rung allows one liberty more. The first rung on which a name fits decides; if two names fit there,
-none is meant. `get_weather` is meant by `functions.get_weather`, `server/get_weather`, `getWeather`, `GET-WEATHER`;
-`functions_get_weather_1`; `weather__get` by `get` where no other tool ends in it. A hyphen separates words and not a server
-from its tool: `delete` is not `undo-delete`.
+The rules form a ladder, on which each rung allows one more liberty. The first rung with a match decides; if two names match
+there, the name means none. `functions.get_weather`, `server/get_weather`, `getWeather`, `GET-WEATHER` and
+`functions_get_weather_1` all mean `get_weather`; `get` means `weather__get` if no other tool ends in it. A hyphen separates
+words, not a server from its tool: `delete` does not mean `undo-delete`.
 
-Cost: the index is built once a Catalog; a look-up takes a few steps, however many tools there are.
+Cost: each Catalog builds the index once; a look-up takes a few steps, however many tools there are.
 """
 
 import functools
@@ -20,11 +20,11 @@ __all__ = ["ToolNames", "match_name", "words_of_name"]
 _SEPARATOR = regex.compile(r"__|[.:/]")
 _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")
-# Kimi K2 counts its calls, `functions.f:0`; fine-tuned copies and stripped tokens leave the separators out.
+# Kimi K2 numbers its calls, `functions.f:0`; fine-tuned copies and stripped tokens omit the separators.
 _COUNTED = regex.compile(r"(?:functions?[._:]?)?(?P<name>.+?):\d{1,6}|functions?[._:]?(?P<name>.+?)_?\d{1,6}")
 _WORDS = regex.compile(r"\p{Lu}?(?:\p{Ll}\p{M}*)+|\p{Lu}+(?!\p{Ll})|[0-9]+|(?:[\p{Lo}\p{Lm}]\p{M}*)+")
 _MAX_LENGTH = 256
-_MAX_TAILS = 8  # of a name: a text may hold thousands of names, and each tail of each is looked up
+_MAX_TAILS = 8  # of a name: a text may contain thousands of names, and every tail of each is looked up
 
 
 class ToolNames:
@@ -40,7 +40,7 @@ class ToolNames:
                 self._tails.setdefault(_fold(tail), set()).add(name)
 
     def meant_by(self, name: str) -> str | None:
-        """Find the one declared tool that a name means, or None."""
+        """Return the one declared tool that a name means, or None."""
         if name in self._exact:
             return name
         if not 0 < len(name) <= _MAX_LENGTH:
@@ -58,7 +58,7 @@ class ToolNames:
 
 
 def match_name(name: str, declared: Iterable[str], taken: Container[str] = ()) -> str | None:
-    """Find the one declared parameter that a name means but for case and separators, or but for entities in it."""
+    """Return the one declared parameter that equals a name except for case, separators or entities, or None."""
     if len(name) > _MAX_LENGTH:
         return None
     known = _by_fold(frozenset(declared))
@@ -70,7 +70,7 @@ def match_name(name: str, declared: Iterable[str], taken: Container[str] = ()) -
 
 @functools.lru_cache(maxsize=16)
 def _by_fold(declared: frozenset[str]) -> Mapping[str, list[str]]:
-    """Return names by what is left of them: a call is held against the same ones again and again."""
+    """Return names by their folded form; cached, because many calls are compared with the same names."""
     found: dict[str, list[str]] = {}
     for name in declared:
         if len(name) <= _MAX_LENGTH:
@@ -84,7 +84,7 @@ def words_of_name(name: str) -> list[str]:
 
 
 def _tails(name: str) -> list[str]:
-    """Return what follows each of the last separators: of `server.files/read` these are `files/read` and `read`."""
+    """Return the text after each of the last separators: for `server.files/read`, `files/read` and `read`."""
     tails = [name[match.end() :] for match in _SEPARATOR.finditer(name)]
     return [tail for tail in tails[-_MAX_TAILS:] if tail]
 

@@ -1,10 +1,10 @@
-"""A tool's input schema as a tree of parameters, and example arguments: what a prompt shows of a tool.
+"""What a prompt shows of a tool: its input schema as a tree of parameters, and example arguments.
 
-Everything that a model needs stays: type, enum, ranges, default, description, item types, nested objects, alternatives, `$ref`
-resolved. Depth is bounded, so a schema that contains itself ends in the word `object`.
+Everything that a model needs is kept: type, enum, ranges, default, description, item types, nested objects, alternatives,
+resolved `$ref`s. Depth is bounded, so a schema that contains itself ends in the word `object`.
 
-Cost: in proportion to what is written. A schema whose references make much more of it is shown less deep, and where its first
-level is too much, its tool is shown by name and description.
+Cost: proportional to the size of the written schema. If references make a schema expand to much more, fewer levels are shown; if
+even its first level is too much, its tool is shown by name and description only.
 """
 
 import functools
@@ -31,14 +31,14 @@ __all__ = [
 ]
 
 _MAX_LEVELS = 5
-_MAX_WORDS = 4  # levels of one parameter that are told in its own words
+_MAX_WORDS = 4  # levels of one parameter that are described in its own words
 _DEPTHS = tuple((levels, min(levels, _MAX_WORDS)) for levels in range(_MAX_LEVELS, 0, -1))
 _MOST_PLACES = 8  # of a tuple
 _MAX_PARTS = 16  # schemas of one name, in as many alternatives
 _UNIONS = ("anyOf", "oneOf")
 T = TypeVar("T")
 _LEAST_BRANCHES = 2  # levels of alternatives whose names are shown, wherever they stand
-_IDS = 64  # of a set that are copied in one step
+_IDS = 64  # of a set that count as one step to copy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,7 +59,7 @@ class ShownParameter:
 
 
 def _once(work: Callable[[Tool], T]) -> Callable[[Tool], T]:
-    """Do something once for a tool; it is known by its identity, since a schema has no hash."""
+    """Cache a function's result for each tool, by identity, because a schema has no hash."""
     known: dict[int, T] = {}
 
     @functools.wraps(work)
@@ -81,14 +81,14 @@ def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
 
 @_once
 def rules_for(tool: Tool) -> tuple[ParameterRule, ...]:
-    """Return what a tool asks of its parameters together, such as one of two."""
+    """Return a tool's rules that concern several parameters, such as one of two."""
     root = tool.input_schema
     return as_deep_as_pays(root, range(_MAX_WORDS, 0, -1), lambda levels: rules_of(root, root, levels), ())
 
 
 @_once
 def alternatives_of(tool: Tool) -> list[frozenset[str]]:
-    """Return what each alternative of a tool's parameters needs, such as one of two; none where there are none."""
+    """Return the parameters that each alternative of a tool's schema requires; empty if it has no alternatives."""
     root = tool.input_schema
 
     def found(levels: int) -> list[frozenset[str]]:
@@ -100,7 +100,7 @@ def alternatives_of(tool: Tool) -> list[frozenset[str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A tool's schema, and how many levels of a parameter are told in its own words."""
+    """A tool's schema, and how many levels of a parameter are described in its own words."""
 
     root: Mapping[str, Any]
     words: int
@@ -108,7 +108,7 @@ class _Whole:
 
 @dataclass(slots=True)
 class _Field:
-    """What is declared of a name: its schemas, of which those of alternatives hold one at a time, and where they stand."""
+    """The declarations of a name: its schemas (of alternatives, one applies at a time), and the `properties` that hold them."""
 
     parts: list[Any]
     of_union: bool
@@ -137,7 +137,7 @@ def _fields(schema: Any, whole: _Whole, levels: int, above: frozenset[int] = fro
 
 
 def _of_parts(parts: list[Any], root: Mapping[str, Any]) -> Any:
-    """Return the schema of a field that alternatives declare, each in its way."""
+    """Return one schema for a field that several alternatives declare differently."""
     if len(parts) == 1:
         return parts[0]
     about = {key: parts[0][key] for key in ("description", "title") if isinstance(parts[0], Mapping) and key in parts[0]}
@@ -149,7 +149,7 @@ def _of_parts(parts: list[Any], root: Mapping[str, Any]) -> Any:
 
 
 def _required(schema: Any, root: Mapping[str, Any], levels: int, seen: set[int] | None = None) -> frozenset[str]:
-    """Return the names that an object must have, whichever of its alternatives it is."""
+    """Return the names that an object must have, whichever alternative it follows."""
     seen = set() if seen is None else seen
     part, schema = schema, resolve(schema, root)
     if not isinstance(schema, Mapping) or levels == 0 or id(part) in seen:
@@ -175,7 +175,7 @@ class _Object:
 
 
 def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[_Object]:
-    """Yield what a schema and its branches declare, each once, in order."""
+    """Yield the properties that a schema and its branches declare, each once, in order."""
     seen: set[int] = set()
     stack = [(schema, max(levels, _LEAST_BRANCHES), False)]
     while stack:
@@ -215,7 +215,7 @@ def _parameter(name: str, part: Any, required: bool, whole: _Whole, levels: int,
 
 
 def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Go through arrays to their items: those are the fields that the model has to write."""
+    """Return the schema inside arrays, that of their items, because the model has to write those fields."""
     for _ in range(_MAX_LEVELS):
         items = resolve(schema["items"], root) if "items" in schema else None
         if not isinstance(items, Mapping):
@@ -225,11 +225,11 @@ def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
 
 
 def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
-    """Make arguments that show how a call to this tool looks.
+    """Return arguments that show what a call of this tool looks like.
 
     Returns:
-        Its required parameters, or its first one if none is required; values come from the schema's own examples, enum and
-        default where it has them.
+        Its required parameters, or its first one if none is required. Values come from the schema's own examples, enum and
+        default if it has them.
     """
     required = {name: value for name, (value, _) in _examples(tool).items()}
     if not unsaid:
@@ -238,12 +238,12 @@ def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
 
 
 def invented_arguments(tool: Tool) -> dict[str, tuple[Any, list[str | int | float]]]:
-    """Return the invented values of `example_arguments`: those that neither the schema nor every tool has (such as true)."""
+    """Return the invented values of `example_arguments`: those neither from the schema nor common to all tools (such as true)."""
     return {name: found for name, found in _examples(tool).items() if found[1]}
 
 
 def placeholder(name: str) -> str:
-    """Return the words that stand for a text in examples."""
+    """Return the text that examples use as a parameter's string value."""
     return f"{name} value"
 
 
@@ -266,7 +266,7 @@ def _examples_of(root: Mapping[str, Any], names: list[str], levels: int) -> dict
 
 
 def _first_parts(schema: Any, root: Mapping[str, Any], levels: int) -> dict[str, Any]:
-    """Return what an object schema or the first of its branches declares of each name."""
+    """Return the first schema that an object schema or its branches declare for each name."""
     found: dict[str, Any] = {}
     for each in _objects(schema, root, levels):
         spend(len(each.properties))
@@ -276,7 +276,7 @@ def _first_parts(schema: Any, root: Mapping[str, Any], levels: int) -> dict[str,
 
 
 def _required_first(schema: Any, root: Mapping[str, Any], levels: int) -> frozenset[str]:
-    """Return what the first alternatives of an object schema need, by which one call of the tool is right."""
+    """Return the names that the first alternatives of an object schema require, so that the example is a valid call."""
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping) or levels == 0:
         return frozenset()
@@ -293,7 +293,7 @@ class _Example:
     """Makes one example value.
 
     Attributes:
-        invented: values in it that are not the schema's.
+        invented: values in it that do not come from the schema.
     """
 
     def __init__(self, root: Mapping[str, Any]) -> None:
@@ -325,7 +325,7 @@ class _Example:
     def _of_type(self, schema: Mapping[str, Any], name: str, levels: int) -> Any:
         kind = schema.get("type", "string")
         kind = kind[0] if isinstance(kind, list) and kind else kind
-        kind = kind if isinstance(kind, str) else "string"  # a schema from elsewhere may have anything there
+        kind = kind if isinstance(kind, str) else "string"  # an untrusted schema may have anything here
         if kind == "array":
             first = schema.get("prefixItems")
             parts = first if isinstance(first, list) and first else [schema.get("items", {})]
@@ -339,7 +339,7 @@ class _Example:
         return _EXAMPLES[kind] if kind in _EXAMPLES else self._invent(placeholder(name))
 
     def _number_of(self, schema: Mapping[str, Any], kind: str) -> Any:
-        """Stay within the limits, if there are any."""
+        """Return an example number within the limits, if there are any."""
         value = _EXAMPLES[kind]
         low, high = schema.get("minimum"), schema.get("maximum")
         if isinstance(low, (int, float)) and value < low:
@@ -352,7 +352,7 @@ class _Example:
 
 
 def _own(value: Any) -> Any:
-    """Return a value that the schema has, and count what it takes to write it."""
+    """Return a value from the schema, and count the cost of writing it."""
     spend(_size(value))
     return value
 

@@ -1,19 +1,19 @@
-"""What a tool's input schema says about one parameter, and what a text for it stands for by the schema alone.
+"""What a tool's input schema declares for one parameter, and which value a text for it means by the schema alone.
 
-The first is found once a Catalog. The second is the strict reading, without any liberty:
+The first is looked up once for each Catalog. The second is the strict reading, without any liberty:
 
 | the schema admits | the text is read as |
 |---|---|
 | a string and nothing else | itself |
-| a string and something else | the other member that it fits as plain JSON; itself if it fits none |
+| a string and something else | its value as plain JSON, if that fits another type; else itself |
 | no string | JSON: `bind.py` |
 
-So `null` for `string or null` is null, and `02134`, which is no JSON number, stays a string. Where nothing is declared, every
-type is admitted. A text of plain JSON has one type, and its value fits a schema or does not: there is nothing to choose between.
+So `null` for `string or null` is null, and `02134`, which is not a JSON number, stays a string. If nothing is declared, every
+type is admitted. A text of plain JSON has exactly one type, and its value either fits a schema or does not, so no choice remains.
 The same rule decides which values `write` has to mark.
 
-One text stands for no value: `null` or `None` for a parameter that may be left out, whose schema neither admits null nor speaks
-of that word. Models that were told the form of a call with every parameter write it so.
+One text means no value: `null` or `None` for an optional parameter whose schema neither admits null nor mentions that word.
+Models whose prompt asks for every parameter in a call write it so.
 """
 
 from collections.abc import Mapping
@@ -42,12 +42,12 @@ __all__ = [
 ]
 
 WORDS_FOR_NULL: Final = ("null", "None")
-"""How models write that a parameter has no value, in a text without a mark of its type."""
+"""The words that models write for no value, in a text without a mark of its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A declared parameter: its schema, whether that has room for a string, and the JSON types that it names."""
+    """A declared parameter: its schema, whether the schema admits a string, and the JSON types that it names."""
 
     schema: Any
     admits_string: bool
@@ -55,7 +55,7 @@ class Parameter:
 
     @property
     def is_plain_string(self) -> bool:
-        """Whether nothing but a string is admitted, so that every text is one."""
+        """Whether only a string is admitted, so that every text is one."""
         return self.kinds == frozenset({"string"})
 
 
@@ -83,15 +83,15 @@ def property_schema(schema: Mapping[str, Any], name: str) -> Any:
     """Return the schema that an object schema declares for a property.
 
     Returns:
-        The first declaration found in `properties`, there or in a branch; else what `patternProperties` say of the name; else
-        `additionalProperties`; else True (any value).
+        The first declaration in `properties`, of the schema or of a branch; else the `patternProperties` that match the name;
+        else `additionalProperties`; else True (any value).
     """
     found = next((properties[name] for properties in declared(schema, schema) if name in properties), MISSING)
     return _by_rule(schema, name) if found is MISSING else found
 
 
 def _by_rule(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema of a property that is not declared by its name."""
+    """Return the schema of a property that is not declared by name."""
     patterns = schema.get("patternProperties")
     found = covering(name, patterns) if isinstance(patterns, Mapping) else []
     if found:
@@ -100,12 +100,12 @@ def _by_rule(schema: Mapping[str, Any], name: str) -> Any:
 
 
 def admits_string(schema: Any, root: Mapping[str, Any]) -> bool:
-    """Say whether a schema has room for a string, so that text is read as it stands."""
+    """Say whether a schema admits a string, so that text is read unchanged."""
     return _admits_string(schema, root, {}, MAX_DEPTH)
 
 
 def _admits_string(schema: Any, root: Mapping[str, Any], known: dict[int, bool], depth: int) -> bool:
-    """Say so of a part, each part once; one that contains itself has room, as far as is known."""
+    """Check one part of a schema, each part once; a part that contains itself is assumed to admit one."""
     part, schema = schema, resolve(schema, root)
     if not isinstance(schema, Mapping) or depth == 0:
         return schema is not False
@@ -132,13 +132,13 @@ def _has_room(schema: Mapping[str, Any], root: Mapping[str, Any], known: dict[in
 
 
 def other_than_string(text: str, schema: Any, validator: Any) -> Any:
-    """Return what a text stands for if that is no string.
+    """Return the value of a text that does not mean a string.
 
     Args:
-        validator: of the tool's whole schema; a reason why there is none admits nothing.
+        validator: for the tool's whole schema; a string, the reason why there is none, admits nothing.
 
     Returns:
-        The value of the text as plain JSON, if it is valid; else MISSING.
+        The value of the text as plain JSON, if it is valid and not a string; else MISSING.
     """
     if isinstance(validator, str):
         return MISSING
@@ -147,7 +147,7 @@ def other_than_string(text: str, schema: Any, validator: Any) -> Any:
 
 
 def read_text(text: str, parameter: Parameter, tool: Tool, catalog: Catalog) -> Any:
-    """Return what a parameter's text stands for: the text itself, or the value of another type that it fits."""
+    """Return the value of a parameter's text: the text itself, or the value of another type that fits."""
     if parameter.is_plain_string:
         return text
     other = other_than_string(text, parameter.schema, catalog.validator(tool.name))
@@ -155,10 +155,10 @@ def read_text(text: str, parameter: Parameter, tool: Tool, catalog: Catalog) -> 
 
 
 def says_nothing(value: Any, name: str, tool: Tool, catalog: Catalog) -> bool:
-    """Say whether a value only says that its parameter has none.
+    """Say whether a value only states that its parameter has none.
 
     Args:
-        value: JSON, or the text of a value whose type is not told.
+        value: JSON, or the text of a value whose type is not marked.
     """
     word = value.strip() if isinstance(value, str) else value
     if (word is not None and word not in WORDS_FOR_NULL) or not may_be_left_out(name, tool, catalog):
@@ -173,22 +173,22 @@ def may_be_left_out(name: str, tool: Tool, catalog: Catalog) -> bool:
 
 
 def is_required(name: str, tool: Tool) -> bool:
-    """Say whether a tool's schema asks for a parameter, whatever the others are."""
+    """Say whether a tool's schema always requires a parameter."""
     required = tool.input_schema.get("required")
     return isinstance(required, list) and name in required
 
 
 def _admits_null(schema: Any, validator: Any) -> bool:
-    """Say whether null is a value of a schema; where nothing can be checked, it may be.
+    """Say whether a schema admits null; True if that cannot be checked.
 
     Args:
-        validator: of the tool's whole schema, or the reason why there is none.
+        validator: for the tool's whole schema, or a string with the reason why there is none.
     """
     return isinstance(validator, str) or is_valid(validator, None, schema)
 
 
 def _names(schema: Any, word: str) -> bool:
-    """Say whether a schema lists a word, or speaks of it in quotes."""
+    """Say whether a schema lists a word, or mentions it in quotes."""
     if not isinstance(schema, Mapping):
         return False
     listed = [schema.get("const"), schema.get("default")]
@@ -198,10 +198,10 @@ def _names(schema: Any, word: str) -> bool:
 
 
 def needs_mark(value: Any, text: str, name: str, tool: Tool | None, catalog: Catalog) -> bool:
-    """Say whether the type of a value must be written beside its text, which alone would be read otherwise.
+    """Say whether a value's type must be written beside its text, because the text alone would be read as another type.
 
     Args:
-        tool: that it belongs to; None if that is not known, and every text is a string.
+        tool: the tool called; None if unknown, so that every text is a string.
     """
     parameter = parameter_of(catalog, tool, name) if tool else None
     if parameter is not None and not parameter.admits_string:

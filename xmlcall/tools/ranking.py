@@ -1,13 +1,13 @@
-"""Which tools fit a request best, found without a model: BM25 over their names, descriptions and parameters.
+"""Find the tools that fit a request best, without a model: BM25 over their names, descriptions and parameters.
 
-SQLite's full-text index (FTS5, https://sqlite.org/fts5.html) counts and weighs. Texts are cut into words before it sees them:
-names at case and separators (`getWeather`, `get_weather` and `get-weather` are the same two words), and Chinese, which has no
-spaces, into pairs of neighbouring characters. English words are reduced to their stems by the index (Porter).
+SQLite's full-text index (FTS5, https://sqlite.org/fts5.html) counts and weighs. Texts are split into words first: names at case
+changes and separators (`getWeather`, `get_weather` and `get-weather` are the same two words), and Chinese, which has no spaces,
+into pairs of neighbouring characters. The index reduces English words to their stems (Porter).
 
-What comes from others is hostile. Texts are cut to a length, and a request becomes quoted words, so that none of it is a query.
-Of tools that fit equally well the first of the catalog comes first, so that the same request always gives the same tools.
+Input is untrusted. Texts are truncated, and a request becomes quoted words, so that no part of it acts as a query. Tools that fit
+equally well keep the order of the catalog, so the same request always gives the same tools.
 
-Cost: an index is made once for a catalog, a request takes milliseconds (10,000 tools: benchmarks/ranking.py).
+Cost: the index is built once for a catalog; a request takes milliseconds (10,000 tools: benchmarks/ranking.py).
 """
 
 import sqlite3
@@ -23,10 +23,10 @@ from .outline import ShownParameter, parameters_of
 __all__ = ["Ranking", "words_in"]
 
 WEIGHTS: Final = {"name": 3.0, "description": 1.0, "parameters": 1.0, "details": 0.5}
-"""Columns of the index, and what a word in each counts; other weights find as many tools (docs/decisions/prompt.md)."""
+"""Columns of the index and their weights; other weights find as many tools (docs/decisions/prompt.md)."""
 
 LONGEST_TEXT: Final = 4000  # characters of one column of a tool
-LONGEST_REQUEST: Final = 2000  # characters: of a longer one its beginning and its end
+LONGEST_REQUEST: Final = 2000  # characters; a longer one is reduced to its beginning and its end
 MOST_WORDS: Final = 200  # of a request
 
 _WORD = regex.compile(
@@ -56,7 +56,7 @@ class Ranking:
         """Return the names of the tools that fit a request, the best first.
 
         Args:
-            count: how many at most; those with which it has no word in common are never among them.
+            count: the maximum number; tools that share no word with the request are never included.
         """
         words = list(dict.fromkeys(words_in(_shortened(request))))[:MOST_WORDS]
         if not words:
@@ -70,7 +70,7 @@ class Ranking:
 
 
 def words_in(text: str) -> Iterator[str]:
-    """Yield the words of a text in lower case: only letters and digits; of Chinese, pairs of characters."""
+    """Yield the words of a text in lower case, letters and digits only; for Chinese, pairs of characters."""
     for found in _WORD.finditer(text):
         word = found[0].lower()
         if found["pairs"] and len(word) > 1:
@@ -87,7 +87,7 @@ def _columns(tool: Tool) -> Sequence[str]:
 
 
 def _every(parameters: Iterable[ShownParameter]) -> Iterator[ShownParameter]:
-    """Yield parameters with the fields in them; how deep is bounded by the outline."""
+    """Yield parameters and their fields; the outline bounds the depth."""
     for part in parameters:
         yield part
         yield from _every(part.children)

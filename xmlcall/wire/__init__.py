@@ -1,1 +1,1 @@
-"""What model servers are sent and what they answer: requests to JSON, bytes to chunks. No I/O."""
+"""Wire formats of model servers: requests to JSON, bytes to chunks. No I/O."""

@@ -1,8 +1,9 @@
-"""Ollama's native chat API: requests from our types, lines of the stream into them. Pure.
+"""Ollama's native chat API: our types to requests, lines of the stream to our types. No I/O.
 
-Unlike OpenAI's format: arguments are an object, results name their tool, sampling sits in `options`, a call comes whole in one
-line. Two fields are always sent. By default Ollama drops the oldest part of a prompt that is too long, tool instructions too, and
-says 200; `truncate: false` makes it refuse. `shift: false` makes it end the reply where the context ends, as llama.cpp does.
+It differs from OpenAI's format: arguments are an object, results name their tool, sampling parameters are in `options`, and a
+call arrives whole in one line. Two fields are always sent. By default Ollama drops the oldest part of a prompt that is too long,
+even tool instructions, and answers 200; `truncate: false` makes it refuse the prompt instead. `shift: false` makes it end the
+reply where the context ends, as llama.cpp does.
 
 Source: Ollama, docs/api.md, "Generate a chat completion"; api/types.go for `truncate` and `shift`.
 """
@@ -20,8 +21,8 @@ __all__ = ["chat_body", "context_length_of", "has_chat_template", "least_tokens"
 
 # Han, kana and hangul are written without spaces.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
-_BARE = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*")  # what Ollama takes where a model has no template
-_RENDERER = re.compile(r"^\s*RENDERER\s", re.MULTILINE)  # code in the place of a template
+_BARE = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*")  # what Ollama uses if a model has no template
+_RENDERER = re.compile(r"^\s*RENDERER\s", re.MULTILINE)  # code that replaces a template
 _TOOL_ROLE = re.compile(r"\.Role\s+\"tool\"")  # `{{ if eq .Role "tool" }}`, Go template
 
 
@@ -42,7 +43,7 @@ def message_dict(message: Message) -> dict[str, Any]:
 
 
 def _base64(url: str) -> str:
-    """Take the picture out of a `data:` URL; Ollama fetches none."""
+    """Return the picture in a `data:` URL; Ollama does not fetch URLs."""
     head, _, data = url.partition(",")
     if not head.startswith("data:") or not head.endswith(";base64"):
         raise UsageError(f"Ollama takes pictures as data: URLs in base64 only, got {url[:40]!r}")
@@ -50,12 +51,11 @@ def _base64(url: str) -> str:
 
 
 def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[str, Any]:
-    """Write the body of `POST /api/chat`, always streaming; `extra` wins over what it repeats, key by key in `options`.
+    """Write the body of `POST /api/chat`, always streaming; `extra` overrides other fields, key by key in `options`.
 
     Args:
-        request: what to generate.
-        model: its name, tag included.
-        num_ctx: tokens of the context; another value than last time makes Ollama load the model again.
+        model: its name, including the tag.
+        num_ctx: tokens of the context; if the value changes, Ollama loads the model again.
     """
     sampling = {
         "num_predict": request.max_tokens,
@@ -83,11 +83,10 @@ def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
     """Read one line of the stream.
 
     Args:
-        data: the line's object.
-        calls_before: calls of the lines before it.
+        calls_before: number of calls in earlier lines.
 
     Returns:
-        None if the line shows nothing; the line with `done` always gives a chunk with a finish reason.
+        None if the line has nothing to show; the line with `done` always gives a chunk with a finish reason.
     """
     message = mapping(data.get("message"))
     given = mappings(message.get("tool_calls"))
@@ -117,35 +116,35 @@ def _usage(data: Mapping[str, Any]) -> Usage | None:
     prompt, completion = count(data.get("prompt_eval_count")), count(data.get("eval_count"))
     if prompt is None and completion is None:
         return None
-    return Usage(prompt_tokens=prompt, completion_tokens=completion)  # the cached part is counted in and not told apart
+    return Usage(prompt_tokens=prompt, completion_tokens=completion)  # the cached part is included, but not reported separately
 
 
 def context_length_of(model_info: Mapping[str, Any]) -> int | None:
-    """Find what the model was trained for in `model_info` of `/api/show`: `<architecture>.context_length`."""
+    """Return the context length that the model was trained for, from `model_info` of `/api/show`."""
     return count(model_info.get(f"{text_of(model_info.get('general.architecture'))}.context_length")) or None
 
 
 def tool_role_of(capabilities: Iterable[str], template: str) -> bool:
-    """Say whether a message of role `tool` reaches the model: templates that do not ask for the role drop it in silence."""
+    """Say whether a message of role `tool` reaches the model: templates that do not check for the role drop it silently."""
     return "tools" in capabilities and bool(_TOOL_ROLE.search(template))
 
 
 def has_chat_template(template: str, modelfile: str) -> bool | None:
-    """Say whether a model comes with a chat template; None if the server told none.
+    """Say whether a model has a chat template; None if the server reports none.
 
     Args:
-        template: of `/api/show`, in Go's language.
-        modelfile: of `/api/show`.
+        template: the Go template from `/api/show`.
+        modelfile: from `/api/show`.
     """
     return not _BARE.fullmatch(template) or bool(_RENDERER.search(modelfile)) if template else None
 
 
 def least_tokens(messages: Iterable[Message]) -> int:
-    """Estimate from below how many tokens the messages have, so that a prompt that was cut can be told from a short one.
+    """Return a lower bound for the tokens in the messages, which distinguishes a truncated prompt from a short one.
 
-    Tokenizers make more than one token of a word, few join words; three tokens for four words or, where words are not spaced, one
-    for four characters is below all of them. Replies of the model do not count, since templates drop the thinking in them, nor
-    results of role `tool`, which templates may drop whole.
+    Most tokenizers make more than one token of a word, and few join words. So three tokens for four words, or one for four
+    characters in scripts without spaces, is below all of them. The model's replies do not count, because templates drop the
+    reasoning in them; nor do results of role `tool`, which templates may drop whole.
     """
     texts = [message.content for message in messages if message.role in ("system", "user")]
     return sum(max(len(text.split()) * 3 // 4, len(_UNSPACED.findall(text)) // 4) for text in texts)

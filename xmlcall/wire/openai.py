@@ -1,8 +1,8 @@
-"""OpenAI's chat completions: requests from our types, chunks and errors into them. Pure.
+"""OpenAI's chat completions: our types to requests, chunks and errors to our types. No I/O.
 
-`StreamReader` lets text and reasoning out at once and holds calls, finish reason and usage until `close`, since servers spread
-them over the last chunks in different orders. What a server tells of the usage in mid-reply goes out too, as an estimate.
-Everything that arrives is hostile: a field of an unexpected type counts as absent, what is no JSON object at all is a
+`StreamReader` emits text and reasoning at once. It holds calls, finish reason and usage until `close`, because servers spread
+them over the last chunks in different orders. Usage that a server reports in mid-reply is emitted, too, as an estimate.
+All input is untrusted: a field of an unexpected type counts as absent, and a chunk that is not a JSON object raises a
 `BackendProtocolError`.
 
 Source: OpenAI API reference, chat completions and their chunk object; llama.cpp tools/server/README.md for `timings`,
@@ -37,7 +37,7 @@ __all__ = [
     "usage_of",
 ]
 
-MESSAGE_LIMIT: Final = 2000  # characters of a server's words; they are searched with patterns whose cost is not linear
+MESSAGE_LIMIT: Final = 2000  # characters of a server's message; it is searched with patterns whose cost is not linear
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
 
 
 def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
-    """Write the body of `POST /v1/chat/completions`, always streaming; `extra` wins over what it repeats."""
+    """Write the body of `POST /v1/chat/completions`, always streaming; `extra` overrides other fields."""
     optional = {
         "tools": [tool_dict(tool) for tool in request.tools],
         "max_tokens": request.max_tokens,
@@ -100,31 +100,31 @@ def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
 
 
 def text_of(value: Any) -> str:
-    """Take a string, "" for all else (servers send null); half surrogate pairs, which no UTF-8 can hold, become `?`."""
+    """Return a string, "" for anything else (servers send null); lone surrogates, which UTF-8 cannot encode, become `?`."""
     return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
 
 
 def count(value: Any) -> int | None:
-    """Take a number of tokens, None for all else and for what no server has ever read."""
+    """Return a number of tokens, None for anything else and for an impossible number."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**53 else None
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Take a JSON object, an empty one for all else."""
+    """Return a JSON object, an empty one for anything else."""
     return value if isinstance(value, dict) else {}
 
 
 def mappings(value: Any) -> list[dict[str, Any]]:
-    """Take the objects of a JSON array, none for all else."""
+    """Return the objects of a JSON array, none for anything else."""
     return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
 
 
 def candidates_of(tokens: Any) -> tuple[tuple[str, float], ...]:
-    """Read the likeliest tokens in place of the first of a list: `top_logprobs`, alike with OpenAI and Ollama."""
+    """Read the likeliest tokens in place of the first one in a list: `top_logprobs`, the same in OpenAI and Ollama."""
     listed = mappings(next(iter(mappings(tokens)), {}).get("top_logprobs"))
-    told: list[tuple[str, Any]] = [(text_of(each.get("token")), each.get("logprob")) for each in listed]
-    # JSON has numbers that no float holds, and Python's reader NaN.
-    return tuple((text, float(max(value, -1e6))) for text, value in told if type(value) in (int, float) and value < 1)
+    pairs: list[tuple[str, Any]] = [(text_of(each.get("token")), each.get("logprob")) for each in listed]
+    # JSON allows numbers that no float can hold, and Python's reader accepts NaN.
+    return tuple((text, float(max(value, -1e6))) for text, value in pairs if type(value) in (int, float) and value < 1)
 
 
 def usage_of(data: Mapping[str, Any]) -> Usage | None:
@@ -143,22 +143,21 @@ def usage_of(data: Mapping[str, Any]) -> Usage | None:
 
 def progress_of(data: Mapping[str, Any]) -> PromptProgress | None:
     """Read how far llama.cpp has read the prompt: `prompt_progress`, which a request asks for with `return_progress`."""
-    told = mapping(data.get("prompt_progress"))
-    read, total = count(told.get("processed")), count(told.get("total"))
+    progress = mapping(data.get("prompt_progress"))
+    read, total = count(progress.get("processed")), count(progress.get("total"))
     return None if read is None or total is None else PromptProgress(read=min(read, total), total=total)
 
 
 def native_call(index: int, name: str, arguments: str, *, cut: bool = False) -> RawCall:
-    """Make a raw call of one that the server parsed itself.
+    """Make a raw call from a call that the server parsed itself.
 
     Args:
         index: its number in the reply.
-        name: the tool's name.
-        arguments: the text of a JSON object; no text at all counts as `{}`.
-        cut: the reply ended early, so a text that is no object may be the first half of one.
+        arguments: the text of a JSON object; an empty text counts as `{}`.
+        cut: whether the reply ended early, so that a text that is not an object may be the first half of one.
 
     Returns:
-        One argument a key, a repeated key repeated; what is no JSON object is one argument without a name.
+        One argument for each key, repeated keys included; a text that is not a JSON object is one argument without a name.
     """
     given = () if not (arguments.strip() or cut) else _arguments(arguments)
     return RawCall(
@@ -172,7 +171,7 @@ def native_call(index: int, name: str, arguments: str, *, cut: bool = False) -> 
 
 
 def _arguments(text: str) -> tuple[RawArgument, ...] | None:
-    """Read a JSON object, a repeated key as two arguments; None if it is no object."""
+    """Read a JSON object, a repeated key as two arguments; None if the text is not an object."""
     pairs: list[tuple[str, Any]] = []
 
     def keep(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -190,17 +189,17 @@ def _arguments(text: str) -> tuple[RawArgument, ...] | None:
 
 
 def json_text(value: Any) -> str:
-    """Write a JSON value, a string as itself."""
+    """Write a JSON value; a string is returned unchanged."""
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False)
-    except RecursionError:  # it was read with fewer frames on the stack; this text is no JSON, so nothing can run on it
+    except RecursionError:  # it was read with fewer frames on the stack; this text is not JSON, so no call can run with it
         return "[nested too deeply]"
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")  # Python reads NaN and Infinity, RFC 8259 does not
+    raise ValueError(f"{name} is not JSON")  # Python accepts NaN and Infinity, RFC 8259 does not
 
 
 # -- errors ------------------------------------------------------------------------------------------------------------
@@ -208,13 +207,13 @@ def _refuse_constant(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerError:
-    """What a server said went wrong.
+    """An error that a server reports.
 
     Args:
-        message: its words.
-        overflow: the prompt does not fit into the context.
-        prompt_tokens: the prompt's length, if it said so.
-        context_length: what the context holds, if it said so.
+        message: the server's message.
+        overflow: whether the prompt does not fit into the context.
+        prompt_tokens: the prompt's length, if the server reports it.
+        context_length: how many tokens the context holds, if the server reports it.
     """
 
     message: str
@@ -224,19 +223,19 @@ class ServerError:
 
 
 def read_error(body: Any) -> ServerError:
-    """Read an error in any of its forms: `{"error": {"message", "type", "code"}}`, `{"error": text}`, `{"detail"}`, mere text."""
+    """Read an error in any form: `{"error": {"message", "type", "code"}}`, `{"error": text}`, `{"detail"}`, plain text."""
     if isinstance(body, str):
         body = _json_or_text(body)
     inner = _inner_error(body)
     fields = mapping(inner)
     message = " ".join(text_of(text_of(fields.get("message")) or json_text(inner)).split())[:MESSAGE_LIMIT]
     overflow = bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
-    told, length = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
+    prompt, context = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
     return ServerError(
         message=message,
         overflow=overflow,
-        prompt_tokens=_told(_PROMPT, message) if overflow and told is None else told,
-        context_length=_told(_CONTEXT, message) if overflow and length is None else length,
+        prompt_tokens=_number_in(message, _PROMPT) if overflow and prompt is None else prompt,
+        context_length=_number_in(message, _CONTEXT) if overflow and context is None else context,
     )
 
 
@@ -259,7 +258,7 @@ def read_json(payload: str) -> dict[str, Any]:
     """Read one chunk.
 
     Raises:
-        BackendProtocolError: it is no JSON object.
+        BackendProtocolError: the chunk is not a JSON object.
     """
     try:
         data = json.loads(payload)
@@ -283,8 +282,8 @@ class StreamReader:
     """Read the chunks of one streamed reply.
 
     Args:
-        echo: the end of the prompt, `<think>` and what follows it, which llama.cpp repeats before the reply if it knows the
-            template's thinking tags; dropped, so that a reply always begins where the prompt ended.
+        echo: the end of the prompt from `<think>` on, which llama.cpp repeats before the reply if it knows the template's
+            thinking tags. The reader drops it, so that a reply always begins where the prompt ended.
     """
 
     def __init__(self, *, echo: str = "") -> None:
@@ -294,15 +293,15 @@ class StreamReader:
         self._open: dict[int | None, _CallParts] = {}
         self._finish_reason = ""
         self._usage: Usage | None = None
-        self.done = False  # the server said `[DONE]`
+        self.done = False  # the server sent `[DONE]`
 
     @property
     def finished(self) -> bool:
-        """Whether the server said that the reply is over, in one way or another."""
+        """Whether the server has ended the reply, by `[DONE]` or with a finish reason."""
         return self.done or bool(self._finish_reason)
 
     def feed(self, data: Mapping[str, Any]) -> Chunk | None:
-        """Take the next chunk; give what of it can be shown, None if nothing."""
+        """Read the next chunk; return what can be shown now, None if nothing."""
         usage = usage_of(data) if data.get("usage") or data.get("timings") else None
         self._usage = usage or self._usage
         choice = self._choice(data.get("choices"))
@@ -320,7 +319,7 @@ class StreamReader:
         return Chunk(text=text, reasoning=reasoning, top_logprobs=candidates, progress=progress, usage=so_far)
 
     def close(self) -> Chunk:
-        """Give the last chunk: the calls, the finish reason, the usage."""
+        """Return the last chunk: the calls, the finish reason, the usage."""
         finish_reason = finish_reason_of(self._finish_reason)
         cut = finish_reason not in UNCUT
         calls = (native_call(n, call.name, "".join(call.arguments), cut=cut) for n, call in enumerate(self._calls))
@@ -332,7 +331,7 @@ class StreamReader:
         return next((choice for choice in mappings(choices) if choice.get("index", 0) == 0), {})
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
-        """Add a fragment to its call: the one of its `index`, unless it brings a new `id` (some servers number all calls 0)."""
+        """Add a fragment to the call with its `index`, unless it has a new `id` (some servers give all calls the index 0)."""
         index, identity = count(part.get("index")), text_of(part.get("id"))
         call = self._open.get(index)
         if call is None or (identity and call.id and identity != call.id):
@@ -356,14 +355,14 @@ class StreamReader:
 
 
 # -- why a reply ended -------------------------------------------------------------------------------------------------
-# Only here is a server's own word looked at. What is above compares with `FinishReason`, so that a reply which is whole for one
-# part of the program is whole for all.
+# Only this section reads a server's own word. All other code compares with `FinishReason`, so that all parts of the program agree
+# on whether a reply is complete.
 
 
 # OpenAI's word comes first in each row. Then: llama.cpp's native API (`eos`, `word`, `limit`), Ollama (`load`, `unload`), TGI
 # (`eos_token`), Anthropic (`end_turn`, `stop_sequence`, `tool_use`, `max_tokens`, `refusal`), Mistral (`model_length`), Cohere
 # (`complete`, `tool_call`), Gemini (`stop`, `max_tokens`, `safety`, `recitation` ..., in capitals), Bedrock (`content_filtered`).
-# Ollama says `load` where it has loaded the model and generated nothing: an empty reply, which is asked for again as any other.
+# Ollama sends `load` if it has loaded the model and generated nothing: an empty reply, which is retried like any other.
 _WORDS: Final[Mapping[FinishReason, str]] = {
     "stop": "stop eos eos_token end end_turn stop_sequence stop_token word complete completed finished load unload",
     "tool_calls": "tool_calls tool_call tool_use function_call",
@@ -374,23 +373,22 @@ _REASONS: Final[Mapping[str, FinishReason]] = {word: reason for reason, words in
 
 
 def finish_reason_of(word: str) -> FinishReason:
-    """Read a server's word for why a reply ended.
+    """Translate a server's word for why a reply ended.
 
     Args:
-        word: in any case of letters; "" if the server ended the reply without one.
+        word: in any letter case; "" if the server ended the reply without one.
 
     Returns:
-        "stop" for no word; "other" for one that is not known here. A reply that ended for an unknown reason may be cut, and half
-        a call must not run.
+        "stop" for no word; "other" for an unknown one, because the reply may be cut then and half a call must not run.
     """
     word = word.strip().lower()
     return _REASONS.get(word, "other") if word else "stop"
 
 
-# -- a prompt that is too long -----------------------------------------------------------------------------------------
-# llama.cpp and OpenAI have a code for it, most others only words, and each its own. The words here are of llama.cpp, vLLM,
-# SGLang, LM Studio, Ollama, TGI, TabbyAPI, TensorRT-LLM, llama-cpp-python and the large providers. What is read is short: see
-# `read_error`.
+# -- a prompt that is too long ----------------------------------------------------------------------------------------- llama.cpp
+# and OpenAI have a code for it; most others have only a message, each its own. The messages here are those of llama.cpp, vLLM,
+# SGLang, LM Studio, Ollama, TGI, TabbyAPI, TensorRT-LLM, llama-cpp-python and the large providers. The text that is searched is
+# short: see `read_error`.
 
 
 _OVERFLOW: Final = re.compile(
@@ -411,7 +409,7 @@ def _patterns(*texts: str) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(text.replace("#", _NUMBER), re.IGNORECASE) for text in texts)
 
 
-# The first that is found counts; what is surer comes first, and the sum of prompt and reply last.
+# The first match counts. The most reliable patterns come first, those for the sum of prompt and reply last.
 _PROMPT: Final = _patterns(
     r"\(# in the messages",
     r"# tokens from the input",
@@ -444,7 +442,7 @@ _CONTEXT: Final = _patterns(
 )
 
 
-def _told(patterns: tuple[re.Pattern[str], ...], message: str) -> int | None:
-    """Return the first figure that is found in the words of an overflow."""
+def _number_in(message: str, patterns: tuple[re.Pattern[str], ...]) -> int | None:
+    """Return the number that the first matching pattern finds in the message of an overflow."""
     match = next((found for pattern in patterns if (found := pattern.search(message))), None)
     return int(match[match.lastindex or 0].replace(",", "")) if match else None

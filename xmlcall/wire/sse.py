@@ -1,7 +1,7 @@
-"""Server-sent events: bytes in, payloads out (WHATWG HTML, section 9.2.6). Pure.
+"""Server-sent events: bytes in, payloads out (WHATWG HTML, section 9.2.6). No I/O.
 
-A line end may be cut in two and a payload spread over many pieces; no byte is looked at twice. Comments, `event`, `id` and
-`retry` are dropped: chat completions carry everything in `data`.
+A line end may be cut in two, and a payload may be spread over many pieces; no byte is read twice. Comments, `event`, `id` and
+`retry` are dropped, because chat completions carry everything in `data`.
 """
 
 import re
@@ -13,15 +13,15 @@ from ..errors import BackendProtocolError
 __all__ = ["EventDecoder"]
 
 EVENT_LIMIT: Final = 16 * 1024 * 1024
-"""Bytes of one event: far above any chunk, and the end of a stream that never breaks its line."""
+"""Bytes of one event: far above any real chunk, but it stops a stream that never ends its line."""
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 
 
 class EventDecoder:
-    """Cut a byte stream into the payloads of its events, however it is chunked.
+    """Split a byte stream into the payloads of its events, however it is chunked.
 
-    A last event without its blank line counts: some servers forget it.
+    A last event counts even without its blank line, because some servers forget it.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class EventDecoder:
         self._after_cr = False
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Take the next bytes; give the payloads of the events that they end.
+        """Read the next bytes; yield the payloads of the events that end in them.
 
         Raises:
             BackendProtocolError: an event is larger than 16 MiB.
@@ -49,7 +49,7 @@ class EventDecoder:
             self._add(line)
 
     def close(self) -> Iterator[str]:
-        """Give what is left."""
+        """Yield the payload of an unfinished last event."""
         yield from self._end_line()
         yield from self._end_event()
 
