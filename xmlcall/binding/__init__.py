@@ -1,1 +1,1 @@
-"""From the text of a call to arguments that its tool admits."""
+"""Turns a call's text into arguments that its tool accepts."""

@@ -1,12 +1,12 @@
-"""A call as written + its tool -> a call with typed arguments, or every mistake in it.
+"""A call as written, and its tool -> a call with typed arguments, or every mistake in it.
 
-Strategy: read each value strictly, as the schema says (`tools/parameters.py`), then validate the whole with JSON Schema. Only
-what is invalid as it stands is converted (`convert.py`), and every liberty is a repair. All issues of a call come at once, so
-that a model can mend them in one go. Nothing raises on any text.
+Strategy: read each value strictly by the schema (`tools/parameters.py`), then validate all arguments with JSON Schema. Only
+invalid values are converted (`convert.py`), and every liberty is recorded as a repair. All issues of a call are reported
+together, so that a model can correct them at once. No text raises.
 
-A prompt may ask for every parameter of a tool, with a word such as `none` for what the request leaves open: small models leave
-out fewer values of the request when nothing may be left out (docs/decisions/prompt.md). The word then stands for "not given", and
-it is read so only where the prompt asked for it, the parameter is optional, and the schema does not list the word itself.
+A prompt may ask for every parameter of a tool, with a word such as `none` for those that the request does not mention: small
+models omit fewer values of the request if they may omit nothing (docs/decisions/prompt.md). The word then means "not given", but
+only if the prompt asked for it, the parameter is optional, and the schema does not list the word itself.
 """
 
 import difflib
@@ -32,7 +32,7 @@ __all__ = ["as_written", "bind", "bind_argument", "is_unsaid", "may_be_unsaid", 
 
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
-# How models write that a tool takes nothing: `<parameter name="none"></parameter>`, after "Parameters: none" in a prompt.
+# How models state that a tool has no parameters: `<parameter name="none"></parameter>`, after "Parameters: none" in a prompt.
 _NONE = frozenset(
     {"none", "null", "nil", "na", "n/a", "void", "empty", "nothing", "无", "無", "无参数", "無參數"}
     | {f"no{word}" for word in ("input", "parameter", "parameters", "params", "argument", "arguments", "args")}
@@ -46,8 +46,8 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     """Check a call against its tool and type its arguments.
 
     Args:
-        raw_call: as the parser read it.
-        tools: what was offered; empty means unknown: the arguments stay as written.
+        raw_call: the call as the parser read it.
+        tools: the tools that were offered; if empty, the arguments stay as written.
 
     Returns:
         A ToolCall whose arguments satisfy the tool's schema, or an InvalidCall with every issue.
@@ -72,13 +72,13 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
 
 
 def bind_argument(argument: RawArgument, tool: Tool, tools: Tools) -> Any:
-    """Type one argument by its own schema, as `bind` will in the whole call: for a call that is still being written.
+    """Type one argument of a call that is still being written, by its own schema, as `bind` will in the whole call.
 
     Args:
-        tools: what was offered; a Catalog, so that the tool's validator is compiled once.
+        tools: the tools that were offered; pass a Catalog, so that the tool's validator is compiled once.
 
     Returns:
-        The value; MISSING if it is not valid, or if it would be left out.
+        The value; MISSING if it is invalid or would be left out.
     """
     catalog = Catalog.of(tools)
     draft = _Draft(tool, RawCall(index=0, name=tool.name, arguments=(argument,)), catalog)
@@ -103,15 +103,15 @@ def _unknown(name: str, known: tuple[str, ...]) -> Issue:
 
 
 class _Draft:
-    """The arguments of one call, as far as they are read."""
+    """The arguments of one call, as read so far."""
 
     def __init__(self, tool: Tool | None, raw_call: RawCall, catalog: Catalog) -> None:
         self.arguments: dict[str, Any] = {}
         self.issues: list[Issue] = []
         self.repairs: list[Repair] = []
         self._raw: dict[str, RawArgument] = {}
-        self._values: dict[str, list[Any]] = {}  # of a parameter that was given several times, all
-        self._no_items: set[str] = set()  # parameters of which a value is no item of a list
+        self._values: dict[str, list[Any]] = {}  # all values of each parameter, which may be given several times
+        self._no_items: set[str] = set()  # parameters with a value that cannot be an item of a list
         self._tool = tool
         self._call = raw_call
         self._catalog = catalog
@@ -147,10 +147,10 @@ class _Draft:
                 self._raw[name] = argument
 
     def _says_nothing(self, argument: RawArgument, name: str, tool: Tool) -> bool:
-        """Say whether an argument is null in place of being left out; in JSON the word `null` in quotes is a string."""
+        """Say whether an argument is null although it should be omitted; in JSON, the quoted word `null` is a string."""
         value = argument.text if argument.value is MISSING else argument.value
-        is_told = isinstance(value, str) and argument.value is not MISSING
-        return bool(name) and not is_told and says_nothing(value, name, tool, self._catalog)
+        is_quoted = isinstance(value, str) and argument.value is not MISSING
+        return bool(name) and not is_quoted and says_nothing(value, name, tool, self._catalog)
 
     def _value_of(self, argument: RawArgument, name: str) -> "Read":
         if argument.value is not MISSING or not name:
@@ -167,12 +167,12 @@ class _Draft:
         return _json_value(argument, name, parameter, self._root, self._call.complete)
 
     def _has_marks(self, argument: RawArgument) -> bool:
-        """Say whether there are elements in a value of a format that marks their tags."""
+        """Say whether a value contains elements, in a format that marks their tags."""
         row = DIALECTS.get(self._call.dialect)
         return row is not None and row.nests_elements and f"{row.before_tags}<" in self._written(argument)
 
     def _only_marked(self, argument: RawArgument) -> str:
-        """Return a value as XML in which only what its format marked is a tag."""
+        """Return a value as XML, in which only the tags that its format marked are tags."""
         mark = DIALECTS[self._call.dialect].before_tags
         parts = [escape(part) for part in self._written(argument).split(f"{mark}<")]
         return "<".join([parts[0], *(part.replace("&gt;", ">", 1) for part in parts[1:])])
@@ -199,7 +199,7 @@ class _Draft:
             self._repair("repeated-argument", argument, name)
             return
         if self._is_list_of_items(name):
-            self.arguments[name] = self._values[name]  # the values to come are in it, too
+            self.arguments[name] = self._values[name]  # later values are appended to the same list
             self._raw[name] = RawArgument(name=name, text="", value=self._values[name], span=argument.span)
             self._drop_issue(name)
             self._repair("xml-elements", argument, name)
@@ -208,7 +208,7 @@ class _Draft:
         self.issues.append(Issue(code="duplicate-argument", path=f"$.{name}", got=_short(argument.text), message=message))
 
     def _is_list_of_items(self, name: str) -> bool:
-        """Say whether a list is meant of which each item has an element of its own."""
+        """Say whether the repeated values are the items of one list, each in an element of its own."""
         parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
         return parameter is not None and parameter.kinds == frozenset({"array"}) and name not in self._no_items
 
@@ -216,7 +216,7 @@ class _Draft:
         self.repairs.append(Repair(code=code, span=argument.span, path=f"$.{name}"))
 
     def check(self) -> None:
-        """Validate all arguments together; mend what is invalid, and list what stays so."""
+        """Validate all arguments together, repair invalid ones, and list those that stay invalid."""
         assert self._tool is not None
         self._unwrap()
         validator = self._catalog.validator(self._tool.name)
@@ -233,7 +233,7 @@ class _Draft:
         self.issues += [issue for issue in found if issue.path not in broken and not issue.path.startswith(inside)]
 
     def _is_null_by_default(self, path: str) -> bool:
-        """Say whether a parameter is null as its schema's own default is, which its type forgets."""
+        """Say whether a parameter is null and null is its schema's own default, although its type does not admit it."""
         name = path.removeprefix("$.")
         if self._tool is None or self.arguments.get(name, MISSING) is not None:
             return False
@@ -241,7 +241,7 @@ class _Draft:
         return isinstance(schema, Mapping) and schema.get("default", MISSING) is None
 
     def check_alone(self, name: str) -> None:
-        """Validate and mend one argument by its own schema; an issue if that does not help."""
+        """Validate and repair one argument by its own schema; add an issue if it stays invalid."""
         assert self._tool is not None
         validator = self._catalog.validator(self._tool.name)
         schema = parameter_of(self._catalog, self._tool, name).schema
@@ -287,7 +287,7 @@ class _Draft:
         self._repair("empty-argument", raw, name)
 
     def _empty(self, parameter: Parameter) -> list[Any] | dict[str, Any] | None:
-        """Return what an empty element stands for where lists and objects are elements; None if it is nothing."""
+        """Return the empty list or object that an empty element means, in formats that nest elements; else None."""
         row = DIALECTS.get(self._call.dialect)
         if row is None or not row.nests_elements:
             return None
@@ -312,13 +312,13 @@ class _Draft:
 
 
 def _takes_nothing(schema: Mapping[str, Any], declared: frozenset[str] | None) -> bool:
-    """Say whether a tool has no parameters: none by name, and none by a rule for any name."""
+    """Say whether a tool has no parameters, neither by name nor by a rule for other names."""
     rules = any(schema.get(key) for key in ("patternProperties", "required", "minProperties"))
     return not declared and not rules and not isinstance(schema.get("additionalProperties"), dict)
 
 
 def _says_none(argument: RawArgument) -> bool:
-    """Say whether an argument only says that there is none, by its name or as the value of `parameters`."""
+    """Say whether an argument only states that there is none, by its name or as the value of `parameters`."""
     name, text = _word(argument.name), _word(argument.text)
     return (name in _NONE or name in _WRAPPERS) and (text in _NO_VALUE or text == name)
 
@@ -328,13 +328,13 @@ def _word(text: str) -> str:
 
 
 def _is_item(argument: RawArgument, value: Any) -> bool:
-    """Say whether a value can be one item of a list: a text that says something and is no list itself."""
+    """Say whether a value can be one item of a list: it is neither blank nor a list itself."""
     is_text = isinstance(value, str)
     return argument.value is MISSING and not isinstance(value, list) and (not is_text or value.strip()[:1] not in ("", "["))
 
 
 def _same(one: Any, other: Any) -> bool:
-    """Tell 1 and true apart, which Python takes for equal."""
+    """Compare two JSON values, distinguishing 1 from true, which are equal in Python."""
     if isinstance(one, (bool, list, dict)) or isinstance(other, bool):
         return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     return bool(one == other)
@@ -347,7 +347,7 @@ def _ambiguous(name: str, found: Ambiguous) -> Issue:
 
 
 def _text_or_elements(name: str) -> Issue:
-    """Say of a text with elements in it that readers of the format disagree: vLLM reads an array, llama.cpp a string."""
+    """Return the issue of a text with elements, which servers read differently: vLLM as an array, llama.cpp as a string."""
     readings = ("a string that holds tags", "the elements of a list or of an object")
     message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
     return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
@@ -356,9 +356,9 @@ def _text_or_elements(name: str) -> Issue:
 def _unwrapped(
     raw_call: RawCall, arguments: dict[str, Any], declared: frozenset[str] | None
 ) -> tuple[dict[str, Any], list[str]] | None:
-    """Return the members of an only argument such as `arguments` that the tool does not have, if it has all of the members.
+    """Return the members of a sole argument such as `arguments`, if the tool declares all of them but not the argument itself.
 
-    With them come the codes of the liberties that it took to read them.
+    The second item has the codes of the liberties that reading them took.
     """
     if declared is None or len(raw_call.arguments) != 1:
         return None
@@ -371,12 +371,12 @@ def _unwrapped(
     return (value, liberties) if isinstance(value, dict) and value and value.keys() <= declared else None
 
 
-# A value, the mistake in it, the liberties taken with it.
+# A value, its issue if it has one, and the liberties taken to read it.
 Read = tuple[Any, Issue | None, tuple[Repair, ...]]
 
 
 def _members(call: RawCall) -> tuple[Sequence[RawArgument], list[Repair]]:
-    """Return the arguments of a call; of a native one whose text is broken JSON, those that it can only mean, and the repairs."""
+    """Return a call's arguments and the repairs; broken JSON of a native call is repaired if only one reading is possible."""
     if len(call.arguments) != 1 or call.arguments[0].name or call.arguments[0].value is not MISSING:
         return call.arguments, []
     [whole] = call.arguments
@@ -391,7 +391,7 @@ def _members(call: RawCall) -> tuple[Sequence[RawArgument], list[Repair]]:
 
 
 def _typed(argument: RawArgument, name: str) -> Read:
-    """Take a value whose type its format tells; without one, a native call's arguments as a whole are no JSON object."""
+    """Return a value that its format has typed; if there is none, the arguments of a native call are not a JSON object."""
     if argument.value is MISSING:
         return None, _malformed("$", "a JSON object with the arguments", argument.text, "it is not one"), ()
     if deeper_than(MAX_DEPTH, argument.value):
@@ -400,7 +400,7 @@ def _typed(argument: RawArgument, name: str) -> Read:
 
 
 def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Mapping[str, Any], complete: bool) -> Read:
-    """Read JSON, broken JSON by named repairs; where a scalar is none, the validator says what was expected."""
+    """Read JSON, repairing it if it is broken; text that is neither JSON nor an array or object is left to the validator."""
     read = jsonish.read(argument.text, kinds=parameter.kinds, complete=complete)
     path = f"$.{name}"
     if isinstance(read, jsonish.JsonReading):
@@ -421,11 +421,10 @@ def _short(text: str, limit: int = 120) -> str:
 
 
 def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
-    """Return a call that does not fit its tool's schema, with its arguments as they are.
+    """Return a call that violates its tool's schema, with its arguments as written.
 
     Returns:
-        None if its tool is not known, or if what it wrote is no list of arguments, a copy, or holds a made up
-        value: nobody may run those.
+        None if the call must never run: its tool is unknown, its arguments cannot be read, it is a copy, or a value is made up.
     """
     tool = catalog.get(catalog.meant_by(call.name) or "")
     codes = {issue.code for issue in call.issues}
@@ -441,7 +440,7 @@ def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
 
 
 def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
-    """Return an argument by its own schema, or as it is written."""
+    """Return an argument typed by its own schema, or its text if that fails."""
     if argument.value is not MISSING:
         return argument.value
     value = bind_argument(argument, tool, catalog)
@@ -449,7 +448,7 @@ def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
 
 
 def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
-    """Return a call without the arguments that say nothing."""
+    """Return a call without the optional arguments whose value is the word for "not given"."""
     name = catalog.meant_by(raw_call.name) if word else None
     tool = catalog.get(name) if name else None
     if tool is None:
@@ -461,7 +460,7 @@ def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
 
 
 def is_unsaid(argument: RawArgument, word: str) -> bool:
-    """Say whether an argument's value is the word, or JSON's null where the format tells types."""
+    """Say whether an argument's value is the word, or null in a format with types."""
     value = argument.text if argument.value is MISSING else argument.value
     return value is None or (isinstance(value, str) and value.strip().casefold() == word)
 

@@ -1,17 +1,17 @@
-"""A value that breaks its schema -> the one value that was plainly meant, with the liberties that were taken.
+"""A value that violates its schema -> the one value that was clearly meant, and the liberties that this took.
 
-Strategy: a value that is valid as it stands is never touched. Else each type that the schema admits is tried, and so is each
-branch of `anyOf` and `oneOf`; of the readings that are valid the one with the fewest liberties counts, and two different ones
-with as few are no answer but an issue with both. Arrays and objects are mended member by member. Every liberty is a repair with
-the path of what it changed.
+Strategy: a valid value is never changed. For an invalid one, each type that the schema admits is tried, and so is each branch of
+`anyOf` and `oneOf`. The valid reading with the fewest liberties wins. If several different readings tie, the result is an issue
+that lists them. Arrays and objects are repaired member by member. Every liberty is recorded as a repair with the path that it
+changed.
 
-Cost: each level of a value is validated once a branch; depth is bounded by `MAX_DEPTH`, branches by `_MAX_BRANCHES`, and all of
-it by `_MAX_STEPS`: what is not mended by then stays an issue.
+Cost: each level of a value is validated once for each branch. `MAX_DEPTH` bounds the depth, `_MAX_BRANCHES` the branches, and
+`_MAX_STEPS` the total: a value that is not repaired by then stays an issue.
 
-Models that write parameters as tags go on in tags where the schema asks for an array or an object:
-`<item>a</item><item>b</item>`, `<name>x</name><size>1</size>`. What JSON value they stand for, the schema says. lxml reads the
-text strictly: entities other than XML's own five are text, a DTD or a processing instruction is refused, nothing is fetched, and
-what is not well-formed is not mended. Depth is bounded by `MAX_DEPTH`, because what validates a value recurses.
+Models that write parameters as tags continue in tags if the schema asks for an array or an object:
+`<item>a</item><item>b</item>`, `<name>x</name><size>1</size>`. The schema decides which JSON value these mean. lxml reads the
+text strictly: only XML's own five entities are resolved, a DTD or a processing instruction is refused, nothing is fetched, and
+malformed text is not repaired. `MAX_DEPTH` bounds the depth, because validating a value recurses.
 """
 
 import json
@@ -32,11 +32,11 @@ from ..types.calls import MISSING
 __all__ = ["Ambiguous", "Fit", "Fitter", "is_word_for_nothing"]
 
 _MAX_BRANCHES = 32
-_MAX_STEPS = 2_000  # of one call: schemas that refer to themselves multiply
+_MAX_STEPS = 2_000  # for one call: schemas that refer to themselves multiply
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NULLS = frozenset({"", "null", "none", "nil"})
-_NOTHING = _NULLS | {"n/a"}  # never a member of a list: `None` for a list of strings means that there are none
-# Outside of its values, of a parameter that may be left out: nothing is asked of it.
+_NOTHING = _NULLS | {"n/a"}  # never an item of a list: `None` for a list of strings means that there are none
+# Words that mean "not given" for an optional parameter whose schema does not admit them.
 _UNASKED = _NOTHING | {"undefined", "unspecified", "not specified", "not provided", "dontcare", "don't care", "any"}
 _NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\d{1,3})?")
 _MAX_DIGITS = 300  # a double has no more
@@ -51,7 +51,7 @@ _BARE_AMPERSAND = regex.compile(r"&(?!(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """A reading: the value, and (code, path) of each liberty."""
+    """A reading: the value, and the (code, path) of each liberty."""
 
     value: Any
     liberties: tuple[tuple[str, str], ...] = ()
@@ -59,7 +59,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """Several readings that differ, none better than another."""
+    """Several different readings, none of them better than the others."""
 
     values: tuple[Any, ...]
 
@@ -74,17 +74,17 @@ class _XmlNode:
 
 
 class Fitter:
-    """Mends values for one tool."""
+    """Repairs values for one tool."""
 
     def __init__(self, validator: Any, root: Mapping[str, Any]) -> None:
         self._validator = validator
         self._root = root
         self._steps = 0
-        self._read: dict[tuple[Callable[..., Any], str], Any] = {}  # a thousand alternatives ask the same of one text
-        self._entered: set[tuple[int, int]] = set()  # (value, schema) under way: a schema that leads back to itself ends here
+        self._read: dict[tuple[Callable[..., Any], str], Any] = {}  # a thousand alternatives may read the same text
+        self._entered: set[tuple[int, int]] = set()  # (value, schema) in progress: stops schemas that lead to themselves
 
     def fit(self, value: Any, schema: Any, path: str, depth: int = MAX_DEPTH) -> Fit | Ambiguous | None:
-        """Read a value as its schema asks."""
+        """Return the reading of a value that its schema admits; None if there is none."""
         if isinstance(value, _UntypedText) and (other := other_than_string(value, schema, self._validator)) is not MISSING:
             return Fit(other)
         if is_valid(self._validator, value, schema):
@@ -126,7 +126,7 @@ class Fitter:
             yield self._all(value, items, path, depth)
         elif isinstance(value, _Elements) and len(value) == 1:
             yield self._all(value.members(), items, path, depth)
-        elif value is None or (isinstance(items, list) and not isinstance(value, str)):  # one value makes no tuple
+        elif value is None or (isinstance(items, list) and not isinstance(value, str)):  # a single value is not a tuple
             return
         elif not isinstance(value, str):
             yield self._liberty("single-item", path, self._all([value], items, path, depth))
@@ -149,7 +149,7 @@ class Fitter:
         return self._read[read, text]
 
     def _are_items(self, nodes: tuple[_XmlNode, ...], items: Any) -> bool:
-        """Say whether elements are the items of a list: of one name, and where strings are asked for, not HTML."""
+        """Say whether elements are the items of a list: all have one name, which must not be HTML if the items are strings."""
         names = {node.name for node in nodes}
         kinds = types_of(resolve(items, self._root))
         return len(names) == 1 and (bool(names & _ITEMS) or bool(kinds and "string" not in kinds))
@@ -209,28 +209,28 @@ class Fitter:
 
 
 class _UntypedText(str):
-    """A text whose type is not known: of an element, or of a part of a list."""
+    """A text of unknown type: from an element, or a part of a list."""
 
     __slots__ = ()
 
 
 class _Elements(dict[str, Any]):
-    """XML elements as an object, which may have been meant as an array."""
+    """XML elements as an object, although an array may be meant."""
 
     def members(self) -> list[Any]:
-        """Return the contents of elements of one name."""
+        """Return the contents of the elements, which all have one name."""
         values = list(self.values())
         return values[0] if isinstance(values[0], list) else values
 
 
 def _items_of(schema: Mapping[str, Any]) -> Any:
-    """Return the schema of all items, or of a tuple the list of its own for each place; in draft-07 that is `items`, too."""
+    """Return the schema of all items, or for a tuple the list of schemas by position (in draft-07 also under `items`)."""
     listed = schema.get("prefixItems")
     return listed if isinstance(listed, list) else schema.get("items", True)
 
 
 def _unquoted(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
-    """Leave out that numbers are strings: what is no JSON has no quotes."""
+    """Drop the repairs of quoted numbers: text that is not JSON has no quotes."""
     if not isinstance(fit, Fit):
         return fit
     return Fit(json.loads(json.dumps(fit.value)), tuple(liberty for liberty in fit.liberties if liberty[0] != "quoted-value"))
@@ -267,7 +267,7 @@ def _tree(node: _XmlNode) -> Any:
 
 
 def _grouped(nodes: tuple[_XmlNode, ...]) -> Any:
-    """Make an object of elements; those of one name, if there are several, are an array."""
+    """Turn elements into an object; several elements with the same name become an array."""
     found: dict[str, list[Any]] = {}
     for node in nodes:
         found.setdefault(node.name, []).append(_tree(node))
@@ -275,10 +275,10 @@ def _grouped(nodes: tuple[_XmlNode, ...]) -> Any:
 
 
 def _splits(text: str, known: list[Any]) -> Iterator[tuple[str, list[str]]]:
-    """Yield the ways to take a text for a list of scalars: one a line, by commas, or all of it as the only one.
+    """Yield the ways to read a text as a list of scalars: one item a line, split at commas, or the whole text as the only item.
 
-    Where both of the last two are valid, nothing decides: `Paris, France` may be one place, and `Doe, John` one name. So a list
-    with commas is read only where the schema of the items refuses one of the two, as numbers, an enum or a pattern do.
+    If both of the last two are valid, nothing decides between them: `Paris, France` may be one place, and `Doe, John` one name.
+    So a list with commas is read only if the schema of the items rules one of the two out, as numbers, an enum or a pattern do.
     """
     text = text.strip()
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -297,14 +297,14 @@ def _splits(text: str, known: list[Any]) -> Iterator[tuple[str, list[str]]]:
 
 
 def _says_nothing(text: str, known: list[Any]) -> bool:
-    """Say whether a text is a word for nothing, and not one of the values that the schema lists."""
+    """Say whether a text is a word for "nothing" and not one of the values that the schema lists."""
     return text.strip().strip("\"'`").strip().casefold() in _NOTHING and text not in known
 
 
 def is_word_for_nothing(value: Any, kinds: frozenset[str] | None) -> bool:
-    """Say whether a value that breaks its schema is a word for nothing, such as `N/A` for a number or outside of an enum.
+    """Say whether a value that violates its schema is a word for "nothing", such as `N/A` for a number or for an enum without it.
 
-    A list and an object have only the empty text: `None` for a list may mean that it is empty.
+    For lists and objects only the empty text counts, because `None` for a list may mean that it is empty.
     """
     if not isinstance(value, str):
         return False
@@ -313,9 +313,9 @@ def is_word_for_nothing(value: Any, kinds: frozenset[str] | None) -> bool:
 
 
 def _member(value: Any, members: list[Any], path: str) -> Fit | None:
-    """Find the one member that a text means: but for quotes and white space, then but for case."""
+    """Return the one enum member that a value means, ignoring quotes and white space, then letter case, then separators."""
     if not isinstance(value, str):
-        same = str.casefold if isinstance(value, bool) else str  # of `True` and `False`, as Python writes them, there is one each
+        same = str.casefold if isinstance(value, bool) else str  # as Python writes `True`
         plain = _plain(value)
         found = [member for member in members if isinstance(member, str) and same(member) == plain]
         return Fit(found[0], (("to-string", path),)) if len(found) == 1 else None
@@ -341,7 +341,7 @@ def _number(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, de
     if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
         return
     if "," in text and not ("." in text or text.count(",") > 1):
-        return  # 1,000 may be one thousand or, where the comma is the decimal sign, one
+        return  # 1,000 may be one thousand or, with a decimal comma, one
     digits = text.replace(",", "")
     if math.isfinite(number := float(digits)):
         yield Fit(int(digits) if regex.fullmatch(_INTEGER, digits) else number, ((_number_code(text), path),))
@@ -373,7 +373,7 @@ def _null(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, dept
 
 
 def _string(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
-    if isinstance(value, int):  # and not 1.10, of which only 1.1 is left
+    if isinstance(value, int):  # but not 1.10, which JSON has reduced to 1.1
         yield Fit(_plain(value), (("to-string", path),))
 
 
@@ -393,8 +393,7 @@ def _read_xml(text: str) -> tuple[_XmlNode, ...] | None:
     """Read a value that is written as XML elements.
 
     Returns:
-        The elements; None if the text is anything else: not well-formed, with a DTD, a comment or an attribute, with text
-        between elements, or too deep.
+        The elements; None if the text is malformed or too deep, or has a DTD, a comment, an attribute, or text between elements.
     """
     stripped = text.strip()
     if not (stripped.startswith("<") and stripped.endswith(">")) or "<!" in text or "<?" in text:
@@ -410,7 +409,7 @@ def _read_xml(text: str) -> tuple[_XmlNode, ...] | None:
 
 
 def _children(parent: Any, depth: int) -> tuple[_XmlNode, ...] | None:
-    """Return the children of an element, or None if one of them is refused."""
+    """Return an element's children, or None if one of them is not accepted."""
     if (parent.text or "").strip() or not depth:
         return None
     nodes = []

@@ -1,14 +1,14 @@
-"""Calls that the model only copied: they do not run, in loop and proxy alike.
+"""Detects calls that the model only copied; neither loop nor proxy runs them.
 
-*Somebody's call.* Whoever can put text before the model (a person quoting, a web page in a tool's result, a server's description)
-could put a call there; a model that copies it must not run it. The comparison is by skeletons: models undo entities and the
-escapes of JSON, and fold white space. Our own prompt, feedback and reminder do not count: they are written to be followed. What
-they show of a server's words does, names and values of a schema, too.
+*Copied calls.* Anyone who can put text before the model (a person who quotes, a web page in a tool's result, a server's
+description) can put a call there, and a model that copies it must not run it. Texts are compared by their skeletons, because
+models undo entities and JSON escapes and fold white space. Our own prompt, feedback and reminder do not count, because they are
+written to be followed. The server's words that they show do count, including names and values of a schema.
 
-*Our example's values.* Small models also call with the values that the prompt's example shows, `2.5` or `city value`. Such a call
-is a copy if everything that its tool's example invents is in it, and nobody said any of it. What comes from the schema (an enum,
-a default, a limit) or could be anybody's choice (true, one whole number) is no evidence. A text that is a placeholder, `city
-value` for the parameter `city`, is one in every call, because models carry the pattern over to other tools.
+*Values of our example.* Small models also call with the values of the prompt's example, `2.5` or `city value`. Such a call is a
+copy if it contains everything that its tool's example invents, and none of that appears in the conversation. Values from the
+schema (an enum, a default, a limit) and values that anyone might choose (true, one whole number) are no evidence. A placeholder,
+`city value` for the parameter `city`, counts in every call, because models carry the pattern over to other tools.
 """
 
 import functools
@@ -38,7 +38,7 @@ _EXAMPLE_VALUE: Final = (
 _ENOUGH: Final = 8  # letters of a notation, such as `parameter`
 _SHORT: Final = 4
 _SIGNS: Final = {Body.PYTHON: "[]()=", Body.LINES: "()=", Body.KEYED: "[]{}:"}  # of notations without words
-# Calls in formats of models that only servers read.
+# Calls in formats of models, which the server reads.
 _NATIVE: Final = (
     '"name": "NAME", "arguments": ARGUMENTS',
     '{"arguments": ARGUMENTS, "name": "NAME"',
@@ -49,7 +49,7 @@ _NATIVE: Final = (
 
 _NUMBER = regex.compile(r"[0-9]+(?:[.,][0-9]+)?")
 _WHOLE = regex.compile(r"[0-9]+")
-# Numbers of examples as a person may say them; what is said in another way is only asked for once more.
+# Numbers of examples in words, as a person may write them; if the wording differs, the model is only asked once more.
 _SPOKEN: Final[Mapping[float, tuple[str, ...]]] = {
     2.5: ("two and a half", "two point five", "两个半", "二点五"),
     3: ("three", "third", "triple", "三"),
@@ -58,13 +58,13 @@ _SPOKEN: Final[Mapping[float, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Texts by others that stand before the model.
+    """Texts by others that the model sees.
 
     Args:
-        instructions: by the program that asks; it may show calls to be followed.
+        instructions: from the calling program, which may show calls to be followed.
         offered: the tools that the prompt shows, callable or not; None if they are those that may be called.
-        shown: what stands before the model of all these as it is shown, where a call may be made of several words.
-        known: skeletons and readings of these texts, kept from one reply to the next.
+        shown: these texts as the model sees them together, because a call may be put together from several.
+        known: cache of skeletons and readings of these texts, kept from one reply to the next.
     """
 
     said: Iterable[str] = ()
@@ -75,10 +75,10 @@ class Sources:
     known: dict[tuple[str | None, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def have(self, raw: RawCall, catalog: Catalog) -> bool:
-        """Say whether a call stands in what people, tools or servers wrote, in whatever way it is written there.
+        """Say whether people, tools or servers wrote this call, in whatever spelling.
 
         Args:
-            catalog: of the tools that may be called: all that their schemas name is shown to the model.
+            catalog: the tools that may be called; their schemas count, because the model sees them.
         """
         others, bare = self._others(catalog), self._bare(_signs_of(raw))
         written, wordy = _forms(raw, catalog, bare)
@@ -89,7 +89,7 @@ class Sources:
         return is_same and any(form in text for form in wordy for text in bare)
 
     def show(self, name: str, dialect: str, catalog: Catalog) -> bool:
-        """Say whether the beginning of a call of a tool stands in what others wrote."""
+        """Say whether others wrote the beginning of a call of this tool."""
         others, bare = self._others(catalog), self._bare("")
         if any(skeleton(sign + name) in text for sign in "<>=" for text in others):
             return True
@@ -98,12 +98,12 @@ class Sources:
         return len(opener) - len(letters(name)) >= _ENOUGH and any(opener in text for text in bare)
 
     def _others(self, catalog: Catalog) -> list[str]:
-        """Return skeletons of all texts, one behind the other, because a call may be spread over results."""
+        """Return the joined skeletons of all texts, because a call may be spread over several results."""
         said = "".join(each for text in self._texts() for each in self._known(text, None))
         return [said, *(_on_offer(each) for each in (catalog, self.offered) if each is not None)]
 
     def _bare(self, signs: str) -> list[str]:
-        """Return the letters of all texts, and some signs, for each way to read them."""
+        """Return the letters of all texts, and these signs, in each reading."""
         texts = self._texts()
         known = [self._known(text, signs) for text in texts]
         return [*("".join(text[at] for text in known) for at in range(READINGS)), *of_keys(texts, signs)]
@@ -118,11 +118,11 @@ class Sources:
 
 
 def _forms(raw: RawCall, catalog: Catalog, bare: Iterable[str]) -> tuple[set[str], set[str]]:
-    """Return how a call may stand in a text: skeletons of it, and its letters."""
+    """Return the forms in which a text may contain a call: skeletons, and letters."""
     written = {skeleton(raw.text), skeleton(unquoted(raw.text))} - {""}
     if raw.dialect != "native":
         return written, set(_letters_of(raw))
-    # The server has read the call out of what the model wrote, in a format that nobody tells.
+    # The server parsed this call from the model's text, in a format that it does not report.
     arguments = {each.name: each.text if each.value is MISSING else each.value for each in raw.arguments}
     if catalog.get(raw.name) is None or not all(any(part in text for text in bare) for part in _named(raw)):
         return written, set()
@@ -139,13 +139,13 @@ def _block(dialect: str) -> str:
 
 
 def _has_sign(value: str) -> bool:
-    """Say whether a value is another one without its signs: `-5`, `2.5`, `a/b`, `+`."""
+    """Say whether a value would become another one without its signs: `-5`, `2.5`, `a/b`, `+`."""
     bare = letters(value)
     return bare != value.strip().casefold() and (len(bare) <= _SHORT or bare.isdigit())
 
 
 def _signs_of(raw: RawCall) -> str:
-    """Return the signs that count: of a call without arguments, the empty object, which tells it from the tool's description."""
+    """Return the signs to compare; without arguments also `{}`, which distinguishes a call from the tool's description."""
     return _own_signs(raw) or ("" if raw.arguments else "{}")
 
 
@@ -158,7 +158,7 @@ def _named(raw: RawCall) -> list[str]:
 
 
 def _letters_of(raw: RawCall) -> Iterator[str]:
-    """Yield the letters of a call up to its last value, if its notation has words enough to be told from plain words."""
+    """Yield a call's letters up to its last value, if its notation has enough words to distinguish it from plain text."""
     all_of_it = readings(raw.text, _signs_of(raw))[:2]
     if _own_signs(raw):
         yield from all_of_it
@@ -174,17 +174,17 @@ def _letters_of(raw: RawCall) -> Iterator[str]:
 
 @functools.lru_cache(maxsize=32)
 def _on_offer(catalog: Catalog) -> str:
-    """Return the skeleton of what tools are called, and of their schemas: a prompt may show all of that."""
+    """Return the skeleton of the tools' names and schemas, all of which a prompt may show."""
     shown = (json.dumps([tool.name, tool.input_schema], ensure_ascii=False, default=str) for tool in catalog)
     return "".join(part for text in shown for part in skeletons(text))
 
 
 def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) -> InvalidCall | None:
-    """Find a call that the model copied.
+    """Check whether the model copied a call.
 
     Returns:
-        The call as an InvalidCall with issues `echo`, at `$` if the call was somebody's, else at each value of our example; or
-        None.
+        The call as an InvalidCall with issues `echo`: at `$` if somebody else wrote the call, else at each value of our example.
+        None if it is no copy.
     """
     if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
@@ -197,23 +197,23 @@ def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) ->
 
 
 def words_of(tool: Tool) -> str:
-    """Return what a server says of a tool: its description and those of its parameters, from which no call is copied."""
+    """Return a server's words about a tool: its description and all texts of its schema."""
     values = (value for node in nodes(tool.input_schema) for value in node.values())
     return "\n".join([tool.description, *(value for value in values if isinstance(value, str))])
 
 
 def may_be_placeholder(name: str, text: str) -> bool:
-    """Say whether a text that is still being written can become a placeholder, or is one."""
+    """Say whether a text that is still being written is a placeholder or may become one."""
     return placeholder(name).startswith(text)
 
 
 def has_placeholder(name: str, value: Any) -> bool:
-    """Say whether a value holds a placeholder of its parameter, or of a field in it."""
+    """Say whether a value contains a placeholder of its parameter or of a field in it."""
     return any(_placeholders_in(name, value))
 
 
 def examples_of(tool: Tool) -> list[dict[str, Any]]:
-    """Return what the example of a tool invents, parameter -> value; none where that is no evidence."""
+    """Return the invented values of a tool's example, by parameter; none if they are no evidence."""
     shown = invented_arguments(tool)
     return [{name: value for name, (value, _) in shown.items()}] if _is_evidence(_values(shown)) else []
 
@@ -235,12 +235,12 @@ def _values(shown: Mapping[str, tuple[Any, list[str | int | float]]]) -> list[st
 
 
 def _is_evidence(invented: list[str | int | float]) -> bool:
-    """Say whether nobody would choose these values by chance: one whole number may well be a choice."""
+    """Say whether a model is unlikely to choose these values by chance, as it may choose a single whole number."""
     return len(invented) > 1 or any(isinstance(value, str | float) for value in invented)
 
 
 def _placeholders_in(name: str, value: Any) -> Iterator[str]:
-    """Yield the strings in a value that are placeholders of its parameter, or of the field that they stand in."""
+    """Yield the strings in a value that are placeholders of its parameter or of the field that contains them."""
     open_values = [(name, value)]
     while open_values:
         name, value = open_values.pop()
@@ -260,6 +260,6 @@ def _is_said(value: str | int | float, said: Iterable[str]) -> bool:
 
 
 def _numbers(text: str) -> set[float]:
-    """Return the numbers in a text; a comma may be a decimal one, or part two numbers."""
+    """Return the numbers in a text; a comma may be a decimal sign or separate two numbers."""
     text = text.replace("½", ".5")
     return {float(each.replace(",", ".")) for each in (*_NUMBER.findall(text), *_WHOLE.findall(text))}

@@ -1,7 +1,7 @@
-"""Values that a call needs and nobody said: the model made them up, and is asked to look them up or to ask the person.
+"""Detects required values that appear nowhere in the conversation. The model is asked to look them up or to ask the person.
 
-Small models never leave a required parameter open: asked for the weather without a place they take "Berkeley, CA", asked to
-write to somebody whose address they lack they take `sarah@example.com`. What a model may choose or work out is no such value:
+Small models never leave a required parameter open. If asked for the weather without a place, they use "Berkeley, CA"; if asked to
+write to somebody whose address they lack, they use `sarah@example.com`. Values that a model may choose or work out are fine:
 
 | value | made up |
 |---|---|
@@ -20,10 +20,10 @@ write to somebody whose address they lack they take `sarah@example.com`. What a 
 | a code of capitals (GBP, NYC), a time zone; a name in another script than the conversation | no, another name of what was said |
 | any other | yes |
 
-Said is what stands in the conversation, in results and in the program's instructions. What the tool's own schema gives as an
-example was said by nobody. On BFCL's right calls this takes 1 to 2 of 100 for made up (docs/decisions/grounds.md).
+"Said" means present in the conversation, in results or in the program's instructions. Examples in the tool's own schema do not
+count. On BFCL's correct calls, 1 to 2 of 100 values are wrongly treated as made up (docs/decisions/grounds.md).
 
-Cost: linear in the conversation, which is read once for a call with such a parameter.
+Cost: linear in the conversation, which is read once for each call with such a parameter.
 """
 
 import re
@@ -61,14 +61,14 @@ __all__ = [
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
-_LONGEST: Final = 200  # characters of a value that is looked for
-_FEWEST_WORDS: Final = 3  # of a description that is no name which a schema gives as an example
-_SHORTEST: Final = 5  # letters and digits by which a name is known without its marks
+_LONGEST: Final = 200  # characters; longer values are not checked
+_FEWEST_WORDS: Final = 3  # of a description; fewer words may be a name that the schema gives as an example
+_SHORTEST: Final = 5  # letters and digits that identify a name without its marks
 _WORD_LONG: Final = 4  # letters; codes of languages, units and airports have fewer
-_MANY: Final = 10  # alternatives of which one is somebody's wish
-_MOST: Final = 0.8  # share of the words among them
+_MANY: Final = 10  # alternatives; among so many, the person has to name the choice
+_MOST: Final = 0.8  # share of words among the alternatives
 _LIMITS: Final = frozenset({"count", "limit", "max", "min", "n", "num", "offset", "page", "per", "size", "top"})
-# Names of parameters of a tool that writes whose value names something that exists: part of it is not enough.
+# Parameters of writing tools whose value names something that exists, so that a part of the name is not enough.
 _POINTS_AT: Final = frozenset({"account", "file", "filename", "id", "ids", "path", "uuid"})
 _IDENTIFIES: Final = frozenset({"id", "ids", "uuid"})
 _RECIPIENTS: Final = frozenset({"bcc", "cc", "recipient", "recipients", "to"})
@@ -76,8 +76,8 @@ _FILES: Final = frozenset({"file", "filename", "path"})
 _CREATES: Final = frozenset(
     {"add", "append", "create", "download", "export", "generate", "make", "new", "save", "upload", "write"}
 )
-_A_VALUE: Final = 24  # bytes of UTF-8, eight letters of Chinese: a request so short may be the value that was asked for
-# Verbs of tools that may look something up or work it out, too; and those that are hardly ever a noun (`book_search`).
+_A_VALUE: Final = 24  # bytes of UTF-8, or eight Chinese characters: a request this short may itself be the requested value
+# Verbs of tools that may also look something up or work it out; and verbs that are rarely nouns (unlike `book_search`).
 _DO_ANYTHING: Final = frozenset({"add", "create", "execute", "make", "request", "run", "write"})
 _ONLY_VERBS: Final = frozenset({"buy", "cancel", "delete", "pay", "purchase", "remove", "rename", "reserve", "send", "upload"})
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
@@ -157,9 +157,9 @@ class Said:
     """What was said before a call.
 
     Args:
-        texts: of people, of results, of the program and of the model itself, before this reply.
-        worked_with: what a number or a date may be worked out from, the request and its results; None for all.
-        own: calls that the model made in this turn: they do not tell what exists.
+        texts: of people, results, the program and the model itself, before this reply.
+        worked_with: texts from which a number or a date may be worked out: the request and its results; None for all texts.
+        own: calls that the model made in this turn, which are no evidence of what exists.
     """
 
     def __init__(self, texts: Iterable[str], worked_with: Iterable[str] | None = None, own: Iterable[str] = ()) -> None:
@@ -169,80 +169,80 @@ class Said:
 
     @cached_property
     def told(self) -> str:
-        """All of it but the model's own calls, in lower case."""
+        """All texts except the model's own calls, in lower case."""
         return "\n".join(self._told).casefold()
 
     @cached_property
     def text(self) -> str:
-        """All of it, in lower case."""
+        """All texts, in lower case."""
         return "\n".join(self._texts).casefold()
 
     @cached_property
     def digits(self) -> frozenset[str]:
-        """The numbers that stand in it as digits, but for those of the model's own calls."""
+        """The numbers written in digits, except those in the model's own calls."""
         return frozenset(_DIGIT_RUN.findall(self.told))
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Its words, numbers, dates and times, in all spellings."""
+        """The words, numbers, dates and times of all texts, in all spellings."""
         return frozenset(key for text in self._texts for key in keys_of_text(text))
 
     @cached_property
     def words(self) -> frozenset[str]:
-        """Its words as they are."""
+        """The words of all texts, unchanged."""
         return frozenset(_WORD.findall(self.text))
 
     @cached_property
     def stems(self) -> frozenset[str]:
-        """The first four letters of its longer words."""
+        """The first four letters of the longer words."""
         return frozenset(word[:4] for word in self.words if len(word) > 3)
 
     @cached_property
     def numbers(self) -> frozenset[str]:
-        """Its numbers that may be worked with."""
+        """The numbers from which others may be worked out."""
         return frozenset(number for text in self._worked_with for number in _numbers(text.casefold()))
 
     @cached_property
     def has_other_script(self) -> bool:
-        """Whether a part of it is in another script than Latin."""
+        """Whether any text contains a script other than Latin."""
         return bool(_OTHER_SCRIPT.search(self.text))
 
     @cached_property
     def speaks_of_time(self) -> bool:
-        """Whether what may be worked with has a word of time."""
+        """Whether the texts to work from contain a word of time."""
         return any(_TIME_SAID.search(text) for text in self._worked_with)
 
     @cached_property
     def speaks_of_hours(self) -> bool:
-        """Whether it has a word from which a time of the day may follow; a day alone is none."""
+        """Whether the texts to work from contain a word that may imply a time of day; a day alone does not."""
         return any(_CLOCK_SAID.search(text) for text in self._worked_with)
 
 
 def said_before(texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = ()) -> Said:
-    """Return what was said before a call: the numbers of earlier turns count where the request points back."""
+    """Return what was said before a call; the numbers of earlier turns count only if the request refers back."""
     return Said(texts, None if _POINTS_BACK.search(request) else (request, *results), own)
 
 
 def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
-    """Return the parameters whose values nobody said, in the order of the call."""
+    """Return the parameters whose values appear nowhere in the conversation, in the order of the call."""
     return tuple(name for name, value in arguments.items() if _is_groundless(name, value, arguments, tool, said))
 
 
 def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
-    """Say whether a value was said, whatever the rest of its call will be: it counts as worked out from no number."""
+    """Say whether a value was said, whatever the rest of its call will be; no number counts as free to work it out from."""
     return not _is_groundless(name, value, None, tool, said)
 
 
 def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str, earlier: Iterable[ToolCall] = ()) -> bool:
-    """Say whether the values that a call needs come from what was said, one of them from the request itself.
+    """Say whether a call's required values come from the conversation, and at least one of them from the request itself.
 
-    For calls that were begun in doubt. A model that is made to call a text analyzer for "Write a function" gives it
-    "Hello, world!", or the request itself; for the capital of Germany it asks the weather of the city of an earlier turn.
-    A request that points back ("read it to me") has its values from there. Words of the model's own (`query`) show nothing by
-    being the request's, unless it quotes them and speaks of what the tool does.
+    This is for calls that were forced although no tool may be needed. A model that is made to call a text analyzer for "Write a
+    function" gives it "Hello, world!" or the request itself; for the capital of Germany it asks for the weather in the city of an
+    earlier turn. A request that refers back ("read it to me") takes its values from there. Free text (`query`) that repeats the
+    request proves nothing, unless the request quotes it and mentions what the tool does.
 
-    A tool that writes is called where the request asks to keep, send or change something. A call that was answered before is made
-    again only where the request says so.
+    A writing tool needs a request to keep, send or change something. A call that was answered before is repeated only if the
+    request asks for that.
     """
     own, again = Said([request]), [each.arguments for each in earlier if each.name == tool.name]
     if (may_write(tool) and not _asks_to_change(request, own, tool)) or (arguments in again and not _ANEW.search(request)):
@@ -250,7 +250,7 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     required = tool.input_schema.get("required")
     given = [name for name in arguments if isinstance(required, list) and name in required]
     open_ = [name for name in arguments if not _has_choice(name, tool)]
-    if required and not given:  # the model tries, and what it wrote cannot run
+    if required and not given:  # the model's attempt cannot run
         return may_write(tool) and bool(_ASKS_TO_CHANGE.search(request))
     if not all(
         _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
@@ -264,18 +264,18 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
 
 
 def speaks_of(request: str, tool: Tool) -> bool:
-    """Say whether a request has a word from the name of a tool that only reads, other than its verb: "What is the weather?"."""
+    """Say whether a request shares a word other than the verb with the name of a reading tool: "What is the weather?"."""
     words = [word for word in words_of_name(tool.name) if word not in READING_VERBS]
     return only_reads(tool) and not Said([request]).stems.isdisjoint(Said([" ".join(words)]).stems)
 
 
 def asks_for_change(request: str) -> bool:
-    """Say whether a request has a word of keeping, sending or changing something."""
+    """Say whether a request contains a word for keeping, sending or changing something."""
     return bool(_ASKS_TO_CHANGE.search(request))
 
 
 def only_asks_to_find(request: str, tool: Tool) -> bool:
-    """Say whether a request asks to find something out where a tool writes: tickets for "Find out if there are events"."""
+    """Say whether a request only asks for information but the tool writes: buying tickets for "Find out if there are events"."""
     verb = writing_verb(tool)
     if not verb or verb in _DO_ANYTHING or not _ASKS_TO_FIND.search(request):
         return False
@@ -285,20 +285,20 @@ def only_asks_to_find(request: str, tool: Tool) -> bool:
 
 
 def _asks_to_change(request: str, own: Said, tool: Tool) -> bool:
-    """Say whether a request asks for what a tool that writes does: by a word of the tool's, or by one of keeping and sending."""
+    """Say whether a request asks for what a writing tool does, by a word of the tool's or a word for keeping or sending."""
     does = Said([tool.name, (tool.description or "").partition(".")[0]])
     return bool(_ASKS_TO_CHANGE.search(request) or own.stems & does.stems)
 
 
 def _tells(name: str, value: Any, tool: Tool) -> bool:
-    """Say whether a value that may be left out has to come from somebody: a date does, a number of lines does not."""
+    """Say whether an optional value must come from the conversation: a date must, a number of lines need not."""
     schema = property_schema(tool.input_schema, name)
     is_default = isinstance(schema, Mapping) and "default" in schema and schema["default"] == value
     return isinstance(value, str) and not is_default and (OWN_WORDS | _LIMITS).isdisjoint(words_of_name(name))
 
 
 def _asks_about(request: str, own: Said, tool: Tool) -> bool:
-    """Say whether a request asks to look something up, of a tool that does; or quotes a text, and has a word of the tool's."""
+    """Say whether a request is for this tool: it asks to search if the tool does, else it quotes a text and has a tool's word."""
     does = Said([tool.name, tool.description or ""])
     if _SEARCHES.search(does.text):
         return bool(_ASKS_TO_SEARCH.search(request))
@@ -306,7 +306,7 @@ def _asks_about(request: str, own: Said, tool: Tool) -> bool:
 
 
 def _is_own(value: Any, own: Said, said: Said) -> bool:
-    """Say whether a part of a value is in the request. What stands in the conversation as it is was not translated from it."""
+    """Say whether a part of a value comes from the request; a part found verbatim elsewhere was not translated from it."""
     for _, _, part in values_in({"": value}):
         if not _counts(part) or not _is_said(part, own, False) or (isinstance(part, str) and _is_guess(part, own)):
             continue
@@ -317,7 +317,7 @@ def _is_own(value: Any, own: Said, said: Said) -> bool:
 
 
 def _is_guess(part: str, own: Said) -> bool:
-    """Say whether a code or a time has nothing of the request. `_is_said` admits any, since it may be worked out."""
+    """Say whether a code or a time has no basis in the request. `_is_said` accepts any, because it may be worked out."""
     if _CODE.fullmatch(part.strip()):
         return part.casefold() == "utc" or not (own.has_other_script or any(_names(word, part) for word in own.words))
     if not _TEMPORAL.search(part):
@@ -326,7 +326,7 @@ def _is_guess(part: str, own: Said) -> bool:
 
 
 def _names(word: str, code: str) -> bool:
-    """Say whether a code may be that of a word: AAPL of Apple, Europe/Oslo of Oslo."""
+    """Say whether a code may stand for a word: AAPL for Apple, Europe/Oslo for Oslo."""
     name = code.rpartition("/")[2].casefold()
     if "/" in code:
         return word in name.split("_")
@@ -344,7 +344,7 @@ def _is_of_words(value: Any, said: Said, request: str) -> bool:
 
 
 def _is_new_path(text: str, said: Said) -> bool:
-    """Say whether a text is a path whose last name nobody said; a model takes the folder of an earlier turn for it."""
+    """Say whether a text is a path whose last part was never said; models join new names to the folder of an earlier turn."""
     return bool(_PATH.fullmatch(text)) and re.split(r"[/\\]", text.rstrip("/\\"))[-1].casefold() not in said.text
 
 
@@ -353,22 +353,22 @@ def _folded(text: str) -> str:
 
 
 def addresses(text: str) -> list[str]:
-    """Return the addresses of mail, hosts of the web and universal ids in a text: each is said as a whole or not at all."""
+    """Return the mail addresses, web hosts and UUIDs in a text, which must have been said as a whole."""
     return [match[0] for pattern in _WHOLE for match in pattern.finditer(text)]
 
 
 def may_be_groundless(text: str) -> bool:
-    """Say whether a text that is still being written can become a value that counts as made up."""
+    """Say whether a text that is still being written may become a value that counts as made up."""
     return len(text) <= _LONGEST and "\n" not in text
 
 
 def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: Catalog) -> tuple[str, ...]:
-    """Return the tools that may tell a value, which is an address or an id by its name: those that read what the called ones use.
+    """Return the reading tools that may supply a missing address or id: those that share most words with the called tools.
 
-    They share most words with them: `find_contact`, "the mail address of a person", with `send_mail`, "a mail to an address".
+    For example, `find_contact`, "the mail address of a person", shares words with `send_mail`, "a mail to an address".
 
     Returns:
-        Names, of those that share equally many; none if no tool shares a word.
+        The names of all tools that share the most words; none if no tool shares a word.
     """
     if all((IDS | ADDRESSEES).isdisjoint(words_of_name(name)) for name in names):
         return ()
@@ -380,7 +380,7 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
 
 
 def names_somebody(request: str, values: Iterable[str]) -> bool:
-    """Say whether a value has a name from a request: a word with a capital there that is not the first ("Tell Tom")."""
+    """Say whether a value contains a name from the request: a capitalized word there other than the first ("Tell Tom")."""
     names = {word.casefold() for word in _WORD.findall(request)[1:] if word[0].isupper() and len(word) > 1}
     words = {word.casefold() for value in values for word in _WORD.findall(value)}
     return not names.isdisjoint(words)
@@ -391,14 +391,14 @@ def _told_of(tools: Iterable[Tool]) -> frozenset[str]:
 
 
 def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
-    """Return a call that does not run because of its values."""
+    """Return the call as an InvalidCall, because these values were never said."""
     values = {name: repr(call.arguments[name])[:80] for name in names}
     issues = [Issue(code="not-said", path=f"$.{name}", got=got, message=_NOT_SAID) for name, got in values.items()]
     return InvalidCall(id=call.id, name=call.name, issues=tuple(issues), raw=call.raw)
 
 
 def stands_for_another(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a text is no value: a placeholder, an address or id that stands nowhere, or what the schema says of it."""
+    """Say whether a text is no real value: a placeholder, an address or id that was never said, or words of the schema."""
     if not may_be_groundless(text):
         return False
     found = [*placeholders(text), *addresses(text)]
@@ -423,23 +423,23 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
 
 
 def _points_at(name: str, tool: Tool) -> bool:
-    """Say whether a tool that writes does it to what a parameter names: a file to delete, an invoice to pay, whom to write to."""
+    """Say whether a parameter names what a writing tool acts on: a file to delete, an invoice to pay, a recipient."""
     words, verbs = {*words_of_name(name)}, {*words_of_name(tool.name)}
     is_new = bool(words & _FILES) and not verbs.isdisjoint(_CREATES)
     return may_write(tool) and (_is_of_mail(words, tool) or (not words.isdisjoint(_POINTS_AT) and not is_new))
 
 
 def _is_of_mail(words: set[str], tool: Tool) -> bool:
-    """Say whether a parameter takes addresses of mail: `to` does in a tool whose name speaks of mail, not in one for flights."""
+    """Say whether a parameter takes mail addresses: `to` does in a tool with "mail" in its name, but not in one for flights."""
     return bool(words & {"email", "emails", "mail"} or (words & _RECIPIENTS and "mail" in tool.name.casefold()))
 
 
 def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether the name of something that exists was said as a whole: each part of a path, the whole address of mail."""
+    """Say whether the name of something that exists was said as a whole: each part of a path, the whole mail address."""
     if _is_of_mail({*words_of_name(name)}, tool):
         return bool(addresses(text)) and all(each.casefold() in said.told for each in addresses(text))
     if text.strip() == ".":
-        return True  # where the tool works by itself
+        return True  # the tool's own working folder
     path = text.casefold().strip().rstrip("/\\")
     *folder, name = re.split(r"[/\\](?=[^/\\]+\Z)", path, maxsplit=1)
     if not name.strip(" .~"):
@@ -448,12 +448,12 @@ def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
 
 
 def _is_place(folder: str, said: Said) -> bool:
-    """Say whether a folder was said, or is the one where the tool works."""
+    """Say whether a folder was said or is the tool's working folder."""
     return folder in (".", "~") or _is_said_whole(folder, said)
 
 
 def _is_said_whole(name: str, said: Said) -> bool:
-    """Say whether a name was said between other words; one with digits also with other marks in it (INV-7781, "INV 7781")."""
+    """Say whether a name was said as whole words; if it has digits, other separators are allowed (INV-7781, "INV 7781")."""
     if re.search(rf"(?<![0-9a-z/\\]){re.escape(name)}(?![0-9a-z/\\])", said.told):
         return True
     letters = _folded(name)
@@ -462,17 +462,17 @@ def _is_said_whole(name: str, said: Said) -> bool:
 
 
 def _has_said_digits(part: Any, said: Said) -> bool:
-    """Say whether the numbers of an id were said: it is worked out from nothing."""
+    """Say whether all numbers of an id were said, because an id cannot be worked out."""
     return said.digits.issuperset(_DIGIT_RUN.findall(str(part)))
 
 
 def _counts(part: Any) -> bool:
-    """Say whether a value can be one that somebody has to say."""
+    """Say whether a value is specific enough that it has to be said."""
     return not isinstance(part, bool) and part not in (None, "", 0, 1, [], {}) and str(part).casefold().strip() not in _ANYTHING
 
 
 def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a text is what the schema says of the parameter: its name, its description, or a part of that."""
+    """Say whether a text only repeats the schema: the parameter's name, its description, or a part of that."""
     words = _folded(text)
     if not words or _has_choice(name, tool) or _is_said(text, said, False):
         return False
@@ -483,7 +483,7 @@ def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
 
 
 def _is_example(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a date or a time is the one that the parameter's description gives as an example, and no other said."""
+    """Say whether a date or time is the example in the parameter's description and was not said elsewhere."""
     moments = [piece for piece in _BETWEEN_MOMENTS.split(text) if _TEMPORAL.search(piece) and piece.casefold() not in said.text]
     unsaid = [piece for piece in moments if said.numbers.isdisjoint(_numbers_of(piece))]
     return any(piece in about for about in _descriptions(property_schema(tool.input_schema, name)) for piece in unsaid)
@@ -495,7 +495,7 @@ def _descriptions(schema: Any) -> Iterator[str]:
 
 
 def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
-    """Say whether a parameter's value has to come from somebody."""
+    """Say whether a parameter's value must come from the conversation."""
     required, schema = tool.input_schema.get("required"), property_schema(tool.input_schema, name)
     if not isinstance(required, list) or name not in required or not isinstance(schema, Mapping):
         return False
@@ -511,7 +511,7 @@ def _has_choice(name: str, tool: Tool) -> bool:
 
 
 def _lists_many_words(schema: Mapping[str, Any]) -> bool:
-    """Say whether a schema lists more words than a person leaves open; a few say what is done (`add`), short ones are codes."""
+    """Say whether a schema lists so many words that the person must choose; a few are modes (`add`), and short ones are codes."""
     listed = schema.get("enum")
     if not isinstance(listed, list):
         return False
@@ -520,7 +520,7 @@ def _lists_many_words(schema: Mapping[str, Any]) -> bool:
 
 
 def _used(arguments: Mapping[str, Any]) -> set[str]:
-    """Return the numbers of a call, as they are kept of what was said."""
+    """Return the numbers of a call, in the form of `Said.numbers`."""
     return {
         number
         for _, _, part in values_in(arguments)
@@ -537,8 +537,8 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
     speaks_of_it = said.speaks_of_hours if _CLOCK.fullmatch(part.strip()) else said.speaks_of_time
     if _TEMPORAL.search(part) and (speaks_of_it or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
         return True
-    keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom) if not _HAN.fullmatch(key)}  # "the" says nothing
-    pairs = {pair for run in _HAN.findall(text) for pair in _pairs(run)}  # nor does one letter of Chinese
+    keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom) if not _HAN.fullmatch(key)}  # not "the"
+    pairs = {pair for run in _HAN.findall(text) for pair in _pairs(run)}  # one Chinese character is too little
     return not (keys or pairs) or bool(keys & said.keys) or any(pair in said.text for pair in pairs) or _is_shortened(text, said)
 
 
@@ -556,7 +556,7 @@ def _may_be_translated(part: str, said: Said) -> bool:
 
 
 def _is_shortened(text: str, said: Said) -> bool:
-    """Say whether the first letters of a name were said ("LA", "NYC", "Philly"), or another form of one of its words."""
+    """Say whether a name's initials or first letters were said ("LA", "NYC", "Philly"), or another form of one of its words."""
     initials = "".join(word[0] for word in _WORD.findall(text.partition(",")[0]))
     if len(initials) > 1 and any(len(word) <= 4 and word.startswith(initials) for word in said.words):
         return True
@@ -569,7 +569,7 @@ def _keys(atom: Atom) -> Iterator[str]:
 
 
 def _numbers(text: str) -> Iterator[str]:
-    """Yield the numbers of a text without their signs; "two" and such words say how many things there are, and not what."""
+    """Yield the numbers of a text without their signs, except words such as "two", which count things."""
     for atom in atoms(text):
         if atom.text.casefold() not in _FEW:
             yield from (key.lstrip("#-") for key in _keys(atom) if _NUMBER.fullmatch(key))

@@ -1,11 +1,11 @@
-"""Where each value of a call came from: the person, a result, the program's instructions, the tool's schema, or the model alone.
+"""Finds where each value of a call came from: the person, a result, the program's instructions, the tool's schema, or the model.
 
-A conversation is cut into words, numbers, dates and times once (`spellings`), and an index says in which text each of them
-stands. A value is found where its words are, whatever stands between them; "New York, NY" is found where "New York" is. What
-would have to be computed (a sum, "tomorrow", a translation) is not found and counts as the model's own. That is no proof of a
-mistake: the model may know it.
+A conversation is split into words, numbers, dates and times once (`spellings`), and an index maps each of them to its texts. A
+value is found in a text that contains its words, whatever is between them; "New York, NY" is found in a text with "New York".
+Values that would have to be computed (a sum, "tomorrow", a translation) are not found and count as the model's own. That is no
+proof of a mistake, because the model may know them.
 
-Cost: linear in the conversation, which is read once, and in the value; a word counts for at most 100 texts.
+Cost: linear in the conversation, which is read once, and in the value; the index keeps at most 100 texts for each word.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = ["SaidIndex", "SourceKind", "ValueSource", "keys_of_text", "member_pat
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 
 _ENOUGH: Final = 0.8  # of a value's words, by their length
-_PLACES: Final = 100  # texts that are kept for one word
+_PLACES: Final = 100  # texts kept for each word
 _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
 _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "assistant": "assistant"}
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
@@ -42,11 +42,12 @@ class ValueSource:
     """Where a value came from.
 
     Args:
-        kind: `person` (said it), `result` (of a call), `system` (the program's instructions), `schema` (enum, default, examples
-            or description), `assistant` (an earlier message of the model), `trivial` (true, false, null or empty), or `invented`.
-        message: the place in the conversation of the message where it was found, from 0; None where it is in none.
-        call: the number in the conversation, from 1, of the call in whose result it was found; None if it was in none.
-        tool: of that result, or of the schema; "" if that is not known.
+        kind: `person` (the person's words), `result` (of a call), `system` (the program's instructions), `schema` (enum, default,
+            examples or description), `assistant` (an earlier message of the model), `trivial` (true, false, null or empty), or
+            `invented`.
+        message: index of the message that contains the value, from 0; None if no message does.
+        call: number of the call whose result contains the value, counted from 1 in the conversation; None if no result does.
+        tool: name of that result's or schema's tool; "" if unknown.
     """
 
     kind: SourceKind
@@ -60,20 +61,20 @@ _TRIVIAL: Final = ValueSource(kind="trivial")
 
 
 def provenance(call: ToolCall, conversation: Iterable[Message | Mapping[str, Any]], tools: Tools = ()) -> dict[str, ValueSource]:
-    """Say where each value of a call came from.
+    """Find where each value of a call came from.
 
-    Case, accents, punctuation and plurals do not matter, nor do other spellings of the same number, date, time or unit: "five"
-    and 5, "1.5 million" and 1500000, "20%" and 0.2, "March 5th" and 2024-03-05. If several texts have a value, the person's comes
-    first, then results, instructions, the schema, and what the model said before.
+    Letter case, accents, punctuation and plurals do not matter, nor do other spellings of the same number, date, time or unit:
+    "five" and 5, "1.5 million" and 1500000, "20%" and 0.2, "March 5th" and 2024-03-05. If several texts contain a value, the
+    person's takes priority, then results, instructions, the schema, and the model's earlier messages.
 
     Args:
-        call: as bound.
-        conversation: what was said before the reply with the call; messages, or dicts with `role` and `content`. Results are
-            messages of role `tool`, or stand in messages of role `user` as a `ToolLoop` writes them.
-        tools: what was offered; without the call's tool no value is found in a schema.
+        call: the call, as bound.
+        conversation: everything before the reply with the call, as messages or as dicts with `role` and `content`. Results are
+            messages of role `tool`, or are in messages of role `user` as a `ToolLoop` writes them.
+        tools: the tools that were offered; without the call's tool, no value is found in a schema.
 
     Returns:
-        JSON path (`$.to[0].name`) -> source, for each value that is no object or list with something in it, in order.
+        JSON path (`$.to[0].name`) -> source, in order, for each value except objects and lists that are not empty.
 
     Example:
         `provenance(call, answer.messages, tools)["$.city"].kind` is `"person"`.
@@ -85,7 +86,7 @@ def provenance(call: ToolCall, conversation: Iterable[Message | Mapping[str, Any
 
 
 def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the values of a call, each item of a list and each field of an object on its own, in order.
+    """Yield the values of a call, each item of a list and each field of an object separately, in order.
 
     Yields:
         JSON path, name of the parameter, value; an object or list is yielded only if it is empty.
@@ -102,12 +103,12 @@ def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def member_path(path: str, name: str) -> str:
-    """Return the path of a member, as in the issues of a call."""
+    """Return the JSON path of a member, in the form that issues use."""
     return f"{path}.{name}" if _PLAIN_NAME.fullmatch(name) else f"{path}['{name}']"
 
 
 class SaidIndex:
-    """What was said, by words, numbers, dates and times."""
+    """An index of what was said, by words, numbers, dates and times."""
 
     def __init__(self) -> None:
         self._sources: list[ValueSource] = []
@@ -116,7 +117,7 @@ class SaidIndex:
         self._calls = 0
 
     def add(self, text: str, source: ValueSource) -> None:
-        """Read a text."""
+        """Add a text."""
         place = len(self._sources)
         self._sources.append(source)
         for key in keys_of_text(text):
@@ -125,12 +126,12 @@ class SaidIndex:
                 places.append(place)
 
     def add_messages(self, conversation: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Read the messages of a conversation."""
+        """Add the messages of a conversation."""
         for place, role, tool, text in said_by_whom(map(as_message, conversation)):
             self.add_said(place, role, tool, text)
 
     def add_said(self, place: int, role: Role, tool: str | None, text: str) -> None:
-        """Read what somebody said in a conversation, as `said_by_whom` has it; in order."""
+        """Add one item of `said_by_whom`; call this in the order of the conversation."""
         source = ValueSource(kind=_ROLES.get(role, "system"), message=place)
         if tool is not None:
             self._calls += 1
@@ -138,10 +139,10 @@ class SaidIndex:
         self.add(text, source)
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
-        """Say where a value came from.
+        """Find where a value came from.
 
         Args:
-            value: a JSON value; of an object or list only whether it is empty counts.
+            value: a JSON value, other than an object or list that is not empty.
         """
         if value is None or isinstance(value, bool) or value in ("", [], {}):
             return _TRIVIAL
@@ -152,7 +153,7 @@ class SaidIndex:
         return declared or found or _INVENTED
 
     def _schema(self, tool: Tool, parameter: str) -> "SaidIndex":
-        """Return what a tool says of a parameter; read once."""
+        """Return the index of a tool's words about a parameter, built once."""
         of, known = self._schemas.get((tool.name, parameter), (None, SaidIndex()))
         if of is not tool:
             known = SaidIndex()
@@ -161,7 +162,7 @@ class SaidIndex:
         return known
 
     def find(self, value: Any) -> ValueSource | None:
-        """Return the text that has a value; None if none has enough of it."""
+        """Return the source of a value; None if no text contains enough of it."""
         if isinstance(value, int | float):
             return self._first(self._places.get(number_key_of(value), ()))
         parts = atoms(value) if isinstance(value, str) else []
@@ -169,11 +170,11 @@ class SaidIndex:
         return self._all_of(parts) or (self._all_of(atoms(head), 1.0) if len(head) < len(value) else None)
 
     def _first(self, places: Iterable[int]) -> ValueSource | None:
-        """Return the source that counts most, of these the first."""
+        """Return the first of the sources with the highest priority."""
         return min((self._sources[place] for place in places), key=lambda source: _RANK[source.kind], default=None)
 
     def _all_of(self, parts: Sequence[Atom], enough: float = _ENOUGH) -> ValueSource | None:
-        """Return the text that has most of some words, if it has enough, or if all texts together have."""
+        """Return the source that contains most of these words, if it or all texts together contain enough of them."""
         telling = [part for part in parts if part.weight] or [replace(part, weight=len(part.text)) for part in parts]
         wanted = enough * sum(part.weight for part in telling)
         counts: Counter[int] = Counter()
@@ -189,7 +190,7 @@ class SaidIndex:
         return self._first(place for place in sorted(counts) if counts[place] == most)
 
     def _places_of(self, parts: Sequence[Atom]) -> list[set[int]]:
-        """Return for each word the texts that have it: as it is, as initials, or written in one word with its neighbour."""
+        """Return, for each word, the texts that contain it: as written, as initials, or joined with its neighbour."""
         found = [{*self._places.get(part.key, ()), *self._places.get(f"initials:{part.text}", ())} for part in parts]
         for place, (one, other) in enumerate(pairwise(parts)):
             together = self._places.get(one.text + other.text, ())
@@ -199,7 +200,7 @@ class SaidIndex:
 
 
 def number_key_of(value: float) -> str:
-    """Return the key of a number of JSON; "" for a whole number beyond what a float holds."""
+    """Return the key of a JSON number; "" for an integer too large for a float."""
     try:
         return number_key(float(value))
     except OverflowError:
@@ -207,7 +208,7 @@ def number_key_of(value: float) -> str:
 
 
 def keys_of_text(text: str) -> set[str]:
-    """Return all keys under which something in a text is looked for."""
+    """Return all keys under which values may be found in a text."""
     keys: set[str] = set()
     before = ""
     for atom in atoms(text):
@@ -221,7 +222,7 @@ def keys_of_text(text: str) -> set[str]:
 
 
 def _named(tool: Tool, parameter: str) -> Iterator[str]:
-    """Yield the texts and values that a schema has for a parameter, and for what is in it."""
+    """Yield the texts and values that a schema gives for a parameter and for its fields."""
     root = tool.input_schema
     stack, followed = [property_schema(root, parameter)], set[str]()
     while stack:

@@ -1,14 +1,14 @@
-"""What is left of a text where the ways to write it do not count: two texts that a reader takes for the same have one skeleton.
+"""Reduces texts to skeletons, so that texts which a reader would treat as the same compare equal, however they are written.
 
-Who repeats a text may undo entities, the escapes of JSON, of Python and of addresses, fold white space, join lines or the strings
-of a list, leave out what nobody sees, and write characters of full width narrow. Both texts are stripped of all that, of
-quotation marks, and of marks on letters: a model may leave one out, and one behind a bracket would make another character of it.
+A model that repeats a text may undo entities and the escapes of JSON, Python and URLs, fold white space, join lines or the
+strings of a list, omit invisible characters, and replace full-width characters. Both texts are stripped of all that, of quotation
+marks, and of marks on letters, because a model may omit a mark, and a mark after a bracket would change that character.
 
-What a model repeats may also have been given to it in another dress, so that a copy lacks what stood between its parts in the
-text: numbers, names or marks before lines (a listing, a search, a comment, a difference), keys of JSON, tags of HTML for letters,
-colours of a terminal. So a text has several readings, and a call is compared with each as letters and digits, in small ones, with
-look-alikes as the letters that they look like. What a person asks for in plain words must not look like a call: its own notation
-must have words enough (`invoke`, `parameter`, `arguments`), or its brackets count, too (`[add(a=1)]`).
+The original may also have been interspersed with text that a copy lacks: numbers, names or marks before lines (a listing, a
+search, a comment, a diff), JSON keys, HTML formatting tags, terminal colours. So a text has several readings, and a call is
+compared with each of them by its letters and digits, in lower case, with look-alikes replaced by the letters they resemble. A
+request in plain words must not look like a call. So the call's notation must contain enough words (`invoke`, `parameter`,
+`arguments`), or its brackets are compared, too (`[add(a=1)]`).
 
 Cost: linear in the text.
 """
@@ -32,8 +32,8 @@ _ESCAPE: Final = regex.compile(
     r"|N\{[A-Z][-A-Z0-9 ]{0,80}\}|([nrtbf])|(0?[4-7][0-7]|1[0-7]{2}))?"
 )
 _PAIRS: Final = regex.compile(r"[\ud800-\udbff][\udc00-\udfff]")  # JSON may write a character beyond U+FFFF as two halves
-_MARKS: Final = regex.compile(r"[\p{M}\p{DI}\p{Cs}]++")  # before anything is composed: long runs of marks take long to sort
-_DROPPED: Final = regex.compile(r"[\s\p{C}\p{M}\p{DI}\"'`\u201c\u201d\u2018\u2019]++")  # what nobody sees, and quotation marks
+_MARKS: Final = regex.compile(r"[\p{M}\p{DI}\p{Cs}]++")  # removed before normalizing: long runs of marks take long to sort
+_DROPPED: Final = regex.compile(r"[\s\p{C}\p{M}\p{DI}\"'`\u201c\u201d\u2018\u2019]++")  # invisible, and quotation marks
 _QUOTED: Final = regex.compile(r"(?m)^[ \t]{0,8}>(?:[ \t]?>)*+")  # lines of a quotation in Markdown
 _BETWEEN: Final = regex.compile(
     r'(?<!\\)\\*+"\s*+,\s*+(?:\\*+"[^"\\\n]{0,200}\\*+"\s*+:\s*+)?\\*+"'
@@ -49,7 +49,7 @@ _LINE_START: Final = regex.compile(
 _INSIDE: Final = regex.compile(
     r"\x1b\[[0-9;]{0,20}[A-Za-z]|<!--|-->"
     r"|</?(?:a|abbr|b|big|br|cite|code|del|div|em|font|i|ins|kbd|li|mark|p|pre|q|s|samp|small|span|strong|sub|sup|td|tr|tt|u|var|wbr)"
-    r"(?:[ ][^<>\n]{0,200})?/?>|=(?:3D)*(?:[23][A-F]|[57][B-F])"  # the last: punctuation in a mail
+    r"(?:[ ][^<>\n]{0,200})?/?>|=(?:3D)*(?:[23][A-F]|[57][B-F])"  # the last one: punctuation in quoted-printable mail
 )
 _STRINGS: Final = {
     quote: regex.compile(
@@ -62,16 +62,16 @@ _QUOTE: Final = regex.compile(r"\\([\"'\\/])")
 _DEPTH: Final = 3  # JSON in a string in JSON
 
 READINGS: Final = 6
-"""How many a text has."""
+"""Number of readings that a text has."""
 
 
 def skeleton(text: str) -> str:
-    """Strip a text of the ways in which it is written."""
+    """Return a text without its escapes, white space, quotation marks and invisible characters."""
     return _DROPPED.sub("", _plain(text))
 
 
 def _plain(text: str) -> str:
-    """Undo all escapes of a text, and leave out marks on letters and what nobody sees."""
+    """Undo all escapes of a text, and remove marks on letters and invisible characters."""
     for _ in range(_ROUNDS):
         before = text
         if "\\" in text:
@@ -80,7 +80,7 @@ def _plain(text: str) -> str:
             text = unescaped(_HALVES.sub(_half, _AMPERSANDS.sub("&", text)))
         if "%" in text:
             text = unquote(text)
-        if text == before:  # not before, because a backslash and a character of full width are no escape
+        if text == before:  # not earlier, because a backslash and a full-width character are no escape
             text = _narrow(text)
         if text == before:
             break
@@ -94,12 +94,12 @@ def _narrow(text: str) -> str:
 
 
 def skeletons(text: str) -> tuple[str, ...]:
-    """Return the skeletons of a text, of its strings in JSON, put together, and of what it quotes."""
+    """Return the skeletons of a text: unchanged, with adjacent JSON strings joined, and without the marks of quoted lines."""
     return tuple(map(skeleton, dict.fromkeys((text, _BETWEEN.sub("", text), unquoted(text)))))
 
 
 def unquoted(text: str) -> str:
-    """Return a text without the marks of quoted lines, which stand before a server's instructions."""
+    """Return a text without the marks of quoted lines, with which prompts show a server's instructions."""
     return _QUOTED.sub("", text)
 
 
@@ -128,17 +128,17 @@ def letters(text: str, signs: str = "") -> str:
 
 
 def readings(text: str, signs: str = "") -> tuple[str, ...]:
-    """Return the letters of a text as it stands; without what stands before its lines or within words; without keys of JSON."""
+    """Return a text's letters: unchanged; without line prefixes and tags within words; and without JSON keys."""
     undone = _plain(text)
     as_it_is, tidy = _bare(undone, signs), _bare(_INSIDE.sub("", _LINE_START.sub("", undone)), signs)
     keyless = [letters(_without_keys(text, quote), signs) if _has_keys(text, quote) else as_it_is for quote in _STRINGS]
-    # Of a call in JSON, its first half may stand in a text and its second half in a value.
+    # The first half of a JSON call may be in a text and its second half in a value.
     return as_it_is, tidy, *keyless, *(keyless if _is_json(text) else [as_it_is] * len(keyless))
 
 
 @functools.lru_cache(maxsize=2)
 def of_keys(texts: tuple[str, ...], signs: str = "") -> tuple[str, ...]:
-    """Return the letters of all strings that stand under one key of JSON, or under none, joined, for each key."""
+    """Return, for each JSON key (and for none), the letters of all strings under it, joined."""
     found: dict[tuple[int, str, str], list[str]] = {}
     for text in texts:
         for quote in _STRINGS:

@@ -1,9 +1,9 @@
-"""One key for the many ways to write the same word, number, date or time, so that a value is found in another spelling.
+"""Gives one key to the many spellings of a word, number, date or time, so that a value is found in another spelling.
 
-A text is cut into atoms in one pass. Each atom has a key, and other keys under which it may be looked for: "1.5 million" is kept
-as 1500000 and as 1.5, "20%" as 20 and as 0.2, "2 pm" as the time 14:00 and as the numbers 2 and 14. The key of a value's atom is
-the narrow one, so that "1.5 million" is not found in "1.5 billion". What would have to be computed (a sum, "tomorrow", another
-currency) has no key: it is not found.
+A text is split into atoms in one pass. Each atom has a key, and further keys under which it may be found: "1.5 million" has
+1500000 and 1.5, "20%" has 20 and 0.2, "2 pm" has the time 14:00 and the numbers 2 and 14. A value is looked up only by the first,
+narrow key of its atoms, so that "1.5 million" is not found in "1.5 billion". Values that would have to be computed (a sum,
+"tomorrow", another currency) have no key and are not found.
 
 Cost: linear. The pattern has no alternatives that overlap under a repetition, and every number has a bounded length.
 """
@@ -28,7 +28,7 @@ _ENDINGS: Final = (
     *(("ss", "ss"), ("us", "us"), ("is", "is"), ("s", "")),
 )
 
-# Letters of scripts that put no space between words (Thai to Myanmar, Khmer, Kana, Han) are atoms of their own.
+# In scripts without spaces between words (Thai to Myanmar, Khmer, Kana, Han), each letter is an atom.
 _ALONE: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _HALF_OF_DAY: Final = r"(?:\s?([ap])\.?m\b\.?)"
 _ATOM: Final = re.compile(
@@ -70,7 +70,7 @@ _SCALES: Final[Mapping[str, float]] = {
     "crore": 1e7,
     "trillion": 1e12,
 }
-# Words that may stand for a number beside what else they say.
+# Words that may mean a number besides their other meaning.
 _COUNTS: Final[Mapping[str, float]] = {
     **dict.fromkeys(("midnight", "no"), 0),
     **dict.fromkeys(("single", "once", "alone"), 1),
@@ -114,8 +114,8 @@ class Atom:
     """A word, a number, or a part of a date or time.
 
     Args:
-        others: further keys, for the text that a value is looked for in.
-        weight: how much it says, in characters; 0 for words such as "the".
+        others: further keys, used only for texts in which a value is looked up.
+        weight: how significant it is, in characters; 0 for words such as "the".
     """
 
     key: str
@@ -125,10 +125,10 @@ class Atom:
 
 
 def atoms(text: str) -> list[Atom]:
-    """Cut a text into atoms."""
+    """Split a text into atoms."""
     text = _folded(text)
     lowered = text.lower()
-    shown = text if len(lowered) == len(text) else lowered  # capitals are known where the places are the same
+    shown = text if len(lowered) == len(text) else lowered  # capitals are known only if the offsets are the same
     found: list[Atom] = []
     for match in _ATOM.finditer(_TIME_BEHIND_DATE.sub(" ", lowered)):
         kind = match.lastgroup
@@ -152,7 +152,7 @@ def _word(word: str, shown: str) -> Atom:
 
 @lru_cache(maxsize=65_536)
 def _known(word: str) -> Atom:
-    """Return the atom of a word in small letters."""
+    """Return the atom of a lower-case word."""
     others = [number_key(_COUNTS[word])] if word in _COUNTS else []
     if word in _TIMES:
         others.append(_TIMES[word])
@@ -163,7 +163,7 @@ def _known(word: str) -> Atom:
 
 
 def _stem(word: str) -> str:
-    """Take off the ending of a plural, from every word in the same way: what is left need be no word."""
+    """Remove a plural ending, from every word in the same way; the result need not be a word."""
     if (known := _KEY_OF.get(word.removesuffix("s"))) is not None:
         return known
     for ending, instead in _ENDINGS:
@@ -179,7 +179,7 @@ def _sign(sign: str, weight: int = 0) -> tuple[Atom, ...]:
 
 
 def _date(year: str, months: Sequence[str], days: Sequence[str]) -> list[Atom]:
-    """Return the parts of a date, each on its own; of 03/05/2024 either may be the month. A year may go without saying."""
+    """Return the parts of a date as separate atoms; in 03/05/2024 either number may be the month. The year has no weight."""
     century = 0 if len(year) == 4 else 2000 if int(year) < 70 else 1900
     month, *other_months = [_MONTHS[int(month) - 1] for month in months if 1 <= int(month) <= 12] or ["no month"]
     day, *other_days = [number_key(int(day)) for day in days]
@@ -191,7 +191,7 @@ def _date(year: str, months: Sequence[str], days: Sequence[str]) -> list[Atom]:
 
 
 def _time(text: str, hours: str, minutes: str, half: str | None) -> Atom:
-    """Read a time; without a half of the day it may be in either."""
+    """Read a time; without am or pm it may be either."""
     hour, minute = int(hours), int(minutes)
     numbers = [number_key(hour), number_key(minute)]
     if half:
@@ -202,7 +202,7 @@ def _time(text: str, hours: str, minutes: str, half: str | None) -> Atom:
 
 
 def _signed(digits: str) -> Sequence[Atom]:
-    """Read a number that may have a minus sign; the sign may also be a dash, so that a text has the number without it, too."""
+    """Read a number that may have a minus sign; the sign may be a dash, so the number without it gets a key, too."""
     found = _numerals(digits.lstrip(_MINUS).lstrip())
     first, negative = found[0], number_key(-float(found[0].key[1:])) if found[0].key.startswith("#") else ""
     if digits[0] not in _MINUS or not negative:
@@ -212,7 +212,7 @@ def _signed(digits: str) -> Sequence[Atom]:
 
 @lru_cache(maxsize=16_384)
 def _numerals(digits: str) -> tuple[Atom, ...]:
-    """Read a number; a comma or a point may be the decimal one, may part thousands, or may part numbers."""
+    """Read a number; a comma or a point may be the decimal sign, or separate thousands or numbers."""
     if len(digits) > _DIGITS:
         return (Atom(digits, (), len(digits), digits),)
     *before, last = re.split("[.,]", digits)
@@ -230,7 +230,7 @@ def _numerals(digits: str) -> tuple[Atom, ...]:
     return tuple(Atom(number_key(float(part)), (), len(part), part) for part in (*before, last))  # 1.2.3, or 1,2,3
 
 
-# Kind of atom -> what reads it.
+# Kind of atom -> the function that reads it.
 _READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
     "date": lambda match: _date(match[3], (match[4],), (match[5],)),
     "short": lambda match: _date(match[10], (match[7], match[9]), (match[9], match[7])),
@@ -244,7 +244,7 @@ _READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
 
 
 def number_key(value: float) -> str:
-    """Return the key of a number: 12 digits of it, so that sums of decimals that differ by rounding are the same."""
+    """Return the key of a number: its first 12 digits, so that decimals that differ only by rounding are the same."""
     return f"#{value:.12g}"
 
 
@@ -263,8 +263,8 @@ def _with_numbers(found: list[Atom]) -> list[Atom]:
 
 
 def _run(found: Sequence[Atom], at: int) -> int:
-    """Return how many atoms from a place on make one number."""
-    room = _room(found[at])  # a number below it may follow
+    """Return how many atoms, from this index, form one number."""
+    room = _room(found[at])  # a number below this may follow
     end = at + 1
     while end < len(found) and end - at < _LONGEST_RUN:
         word = found[end].text.lower()

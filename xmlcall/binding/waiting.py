@@ -1,8 +1,8 @@
-"""Calls that wait for a result: a later call of a reply, with a value that the model can only have made up.
+"""Detects calls that must wait for a result: a later call of a reply, with a value that the model can only have made up.
 
-Models write two calls in one reply although the second needs what the first returns, and invent that: an id, a path, a price.
-Such a value was neither said nor does the tool's schema have it. But models also know things (a country's currency) and write
-texts of their own, so that not every value that nobody said is a sign. These are:
+Models write two calls in one reply although the second needs the result of the first, and invent it: an id, a path, a price. Such
+a value is neither in the conversation nor in the tool's schema. But models also know things (a country's currency) and write
+texts of their own, so not every such value is a sign. The signs are:
 
 | value | a sign |
 |---|---|
@@ -19,8 +19,8 @@ texts of their own, so that not every value that nobody said is a sign. These ar
 
 A call waits only for calls of other tools: several calls of one tool each have their own values.
 
-Where a value belongs that the writer does not have yet, small models write a placeholder or words about a result: `{{result}}`,
-`your_city` or "2% of the exact population value you find".
+In place of a value that they do not have yet, small models write a placeholder or words about a result: `{{result}}`, `your_city`
+or "2% of the exact population value you find".
 """
 
 import re
@@ -53,11 +53,11 @@ _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
 
-# Inside a text; a word in brackets alone may be markup, a list or a key of a template.
+# Placeholders inside a text; a lone word in brackets may be markup, a list or a template key.
 _PLACEHOLDER: Final = re.compile(
     r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
     r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b"
-    r"|[(（](?:required|optional|必填|可选)[)）]"  # as the prompt describes a parameter
+    r"|[(（](?:required|optional|必填|可选)[)）]"  # as the prompt marks a parameter
     r"|\bxyz\b|\b(?:project|company|user|customer|client|product|team|item) abc\b|\babc (?:corp|inc|company|ltd|project)\b",
     re.IGNORECASE,
 )
@@ -75,7 +75,7 @@ _RESULT: Final = re.compile(
 def waiting_values(
     call: ToolCall, tool: Tool, earlier: Sequence[ToolCall], said: Callable[[], SaidIndex], text: Callable[[], str]
 ) -> tuple[str, ...]:
-    """Return the JSON paths of the values for which a call has to wait for the result of an earlier one."""
+    """Return the JSON paths of a call's values that need the result of an earlier call."""
     if all(each.name == call.name for each in earlier):
         return ()
     known = {_folded(value) for each in earlier for _, _, value in values_in(each.arguments)}
@@ -107,7 +107,7 @@ def _folded(value: Any) -> Any:
 
 
 def _may_be_result(name: str, value: Any) -> bool:
-    """Say whether a value is of a kind that results have, and that a model does not write by itself."""
+    """Say whether a value is of a kind that comes from results, rather than one that models write themselves."""
     words = {*words_of_name(name)}
     if isinstance(value, bool) or words & OWN_WORDS:
         return False
