@@ -1,4 +1,4 @@
-"""Wire formats as data: one row a dialect, read by the scanner and by the renderer."""
+"""Wire formats as data: one row for each dialect, used by the scanner and the renderer."""
 
 import functools
 import warnings
@@ -19,7 +19,7 @@ BUILT_IN = frozenset(DIALECTS)
 
 
 def add(row: Dialect) -> None:
-    """Read and write one more format from now on, in this process."""
+    """Add a format to those that this process reads and writes from now on."""
     if DIALECTS.get(row.name) == row:
         return
     if problem := shadowed(row, DIALECTS.values()):
@@ -28,7 +28,7 @@ def add(row: Dialect) -> None:
 
 
 def _add_installed() -> None:
-    """Add the rows of installed packages; one that cannot be added is told, and the others are read all the same."""
+    """Add the rows of installed packages; warn about those that cannot be added."""
     rows, problems = installed_rows()
     for row in rows:
         try:
@@ -43,14 +43,14 @@ _add_installed()
 
 
 def result_form_of(text: str) -> ResultForm | None:
-    """Return the form of a message of role `user` that holds results; None if it holds a person's words."""
+    """Return the result form of a message of role `user` that contains results; None if it has a person's words."""
     if not text.startswith(("<", "[")):  # as every form begins; most messages are a person's
         return None
     return next((form for opener, form in result_openers().items() if text.startswith(opener)), None)
 
 
 def result_openers() -> Mapping[str, ResultForm]:
-    """Return what a message of results begins with, in each form -> the form."""
+    """Return a mapping: the text that begins a message of results -> its form."""
     return _result_openers(tuple(DIALECTS))
 
 
@@ -61,7 +61,7 @@ def _result_openers(_: tuple[str, ...]) -> Mapping[str, ResultForm]:
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
-    """Return the dialects to read, as the command line and programs name them; what comes from elsewhere names `known` ones.
+    """Return the dialects to read, for names from the command line or a program; for untrusted names use `known`.
 
     Args:
         dialect: a name of `DIALECTS`, `auto` for all of them, the path of a row (`my_format.toml`), or a Dialect.
@@ -76,7 +76,7 @@ def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
 
 
 def known(dialect: str) -> tuple[Dialect, ...]:
-    """Return the dialects of a name that may come from anybody: no file is read for it."""
+    """Return the dialects of an untrusted name, without reading any file."""
     if dialect == "auto":
         return tuple(DIALECTS.values())
     if dialect in DIALECTS:

@@ -1,8 +1,8 @@
 """The families whose arguments are one body in a notation of its own.
 
-- JSON: a call is an object with name and arguments, behind a mark or alone.
-- Python: a call is that of Python, with literals as arguments.
-- Objects: a tag names the tool, and one object with its arguments stands behind it.
+- JSON: a call is an object with name and arguments, after a mark or alone.
+- Python: a call is a Python call with literals as arguments.
+- Objects: a tag names the tool, and one object with its arguments follows.
 """
 
 from .dialect import Body, Dialect
@@ -36,7 +36,7 @@ def _marked(
     name_in_tag: str = "",
     **marks: str,
 ) -> Dialect:
-    """Return a format of JSON behind a mark."""
+    """Return a format in which JSON follows a mark."""
     tags = {"block_open": opener, "block_close": closer, **marks}
     texts = {"block_open": written[0], "block_close": written[1]}
     return Dialect(
@@ -152,7 +152,7 @@ _MARKED = (
 WRAPPERS = ("tools", "tool", "json", "xml", "response", "function_call", "tool_use")
 _JSON = Dialect(
     name="json",
-    # Apriel writes JSON in a wrapper of ours; with that mark its thoughts end, which the prompt opens.
+    # Apriel writes JSON in a wrapper of ours; this mark ends its reasoning, which the prompt opens.
     tags={"json_open": bare_json(WRAPPERS), "reasoning_close": r"\[BEGIN FINAL RESPONSE\]"},
     written={},
     body=Body.JSON,
@@ -183,7 +183,7 @@ def _row(
     )
 
 
-# Llama 4; LFM2 and LFM2.5. Both marks are special tokens, which some servers take out: then what is left is `pythonic`.
+# Llama 4; LFM2 and LFM2.5. Both marks are special tokens, which some servers remove; the rest is then `pythonic`.
 _LLAMA4 = _row("llama4", r"<\|python_start\|>", r"<\|python_end\|>", ("<|python_start|>", "<|python_end|>"))
 _LFM2 = _row(
     "lfm2",
@@ -193,7 +193,7 @@ _LFM2 = _row(
     results=ResultForm(result_open="<|tool_response_start|>", result_close="<|tool_response_end|>"),
 )
 
-# Olmo 3: a call a line, in the wrapper of `function_calls`; what follows the wrapper tells them apart.
+# Olmo 3: one call a line, in the wrapper of `function_calls`; the text after the opener distinguishes the two formats.
 _OLMO = _row(
     "olmo3", tag("<function_calls"), tag("</function_calls"), ("<function_calls>\n", "\n</function_calls>"), body=Body.LINES
 )
@@ -214,7 +214,7 @@ PYTHON = (_LLAMA4, _LFM2, _OLMO, _TOOL_CODE, _PYTHONIC)
 
 
 _NAME = r"[\w.\-]{1,128}"
-# What follows a name is part of the pattern: else a name that is cut in the stream would be a shorter one.
+# The pattern includes what follows a name; else a name that the stream cuts would be read as a shorter one.
 _BEFORE_OBJECT = r"(?=\s{0,8}\{)"
 _BEFORE_GEMMA = r"(?=\s{0,8}[{(])"
 
@@ -313,7 +313,7 @@ _KIMI_K2 = Dialect(
         "call_open": "<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>",
         "call_close": "<|tool_call_end|>",
     },
-    # Without its separators an id keeps its beginning, by which `tools.names` knows the number at its end.
+    # Without separators an id keeps its prefix, so that `tools.names` recognizes the number at its end.
     name_in_tag=r"(?:<\|tool_call_begin\|>\s*|\A)(?:functions\.(?![\w.\-]*\d\s*<))?([\w.\-]+)",
     body=Body.OBJECT,
     joint="",
@@ -385,7 +385,7 @@ _PLAMO = Dialect(
     joint="",
 )
 
-# ReAct, as LangChain's agents and many fine-tunes write it. Its words are those of every day: only a tool's name makes a call.
+# ReAct, as LangChain's agents and many fine-tunes write it. Its words are everyday words, so only a tool's name makes a call.
 _REACT = Dialect(
     name="react",
     tags={},

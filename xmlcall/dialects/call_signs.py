@@ -1,9 +1,10 @@
-"""By which fragments of text a format is known: for text that must not read as a call, and for replies that mean to make one.
+"""The fragments of text that identify a format, for text that must not read as a call and for replies that attempt one.
 
 A fragment is a tag as its row's pattern reads it, or the beginning of a tag as the row writes it (`<invoke`, `[TOOL_CALLS]`), so
-that a tag which was cut is known, too. JSON has no tags; a call as JSON is known by its two keys.
+that a truncated tag is recognized, too. JSON has no tags; a call in JSON is recognized by its two keys.
 
-Cost: linear in the text, because every pattern of a row has a greatest length; few of the hundreds are tried at one place.
+Cost: linear in the text, because every pattern of a row has a maximum length and only a few of the hundreds are tried at one
+place.
 """
 
 import functools
@@ -18,33 +19,33 @@ from .tag_patterns import ARGUMENTS, NAMES, OTHER, first_characters, second_char
 
 __all__ = ["attempts_call", "call_marks", "opening_places"]
 
-_FOREIGN = ("<tool>", "<tools>")  # elements that models make up around JSON: part of a pattern, and no tags of a row
+_FOREIGN = ("<tool>", "<tools>")  # elements that models invent around JSON: part of a pattern, not tags of a row
 _HEAD = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
 _JSON_KEYS = (
     regex.compile(rf'"(?:{"|".join(NAMES)})"\s*:\s*"'),
     regex.compile(rf'"(?:{"|".join((*ARGUMENTS, "tool_input"))})"\s*:'),
 )
 _PYTHON_LIST = regex.compile(r"(?m)^[ \t]{0,16}\[\s{0,8}[^\W\d][\w.\-]{0,127}\((?:\s{0,8}\w{1,128}\s{0,4}=(?!=)|\*\*\{|\)\])")
-_FEW = 4  # fragments that are tried one after the other
-_DEEPEST = 3  # characters by which they are told apart
+_FEW = 4  # fragments that are simply tried in turn
+_DEEPEST = 3  # characters that distinguish them
 _ANY_NAME = r"[\w.\-]{1,128}"
 _NO_SIGN = frozenset({"json_open", "quote", "fence_close", "name_end", "mark"})  # mean nothing alone
-# `<arguments>`: words of a manual just as well; marks of thoughts and of messages stand in replies without a call.
+# `<arguments>` may be a word of a manual; marks of reasoning and of messages occur in replies without a call.
 _EVERYDAY = frozenset({"body_open", "list_close", "reasoning_open", "reasoning_close", "text_open", "message_close", "special"})
 
 
 def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Callable[[str], list[int]]:
-    """Return what finds the place of each character that may begin a tag: `<`, `&` of `&lt;`, or what else a format has.
+    """Return a function that finds each character that may begin a tag: `<`, the `&` of `&lt;`, or another one of a format.
 
-    To make a text inert, replace these characters, for example by their entities. Calls as JSON alone begin with what any JSON
-    begins with; no place of them is told.
+    To make a text inert, replace these characters, for example by their entities. Bare JSON calls are not found, because they
+    begin like any JSON.
 
     Args:
-        names: of the tools, for formats in which a tool's name is a tag.
+        names: names of the tools, for formats in which a tool's name is a tag.
     """
     rows, known = tuple(dialects), tuple(names)
     fragments = dict.fromkeys(_fragments(rows, known))
-    # Apart, since the many that hold no name of a tool need to be looked into once, and not for each list of tools.
+    # Separate, because the many fragments without a tool's name are then analysed once instead of for each list of tools.
     fixed = tuple(each for each in dict.fromkeys(_fragments(rows, ())) if each in fragments)
     named = tuple(each for each in fragments if each not in frozenset(fixed))
     openers = [_openers(part) for part in (fixed, named) if part]
@@ -52,14 +53,14 @@ def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Ca
 
 
 def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] = ()) -> bool:
-    """Say whether a text holds a fragment of a call, whole or broken: looser than the parser, nothing may run because of it.
+    """Say whether a text contains a fragment of a call, whole or broken; it is too loose to run anything because of it.
 
     Args:
-        names: of the tools, for formats in which a tool's name is a tag.
+        names: names of the tools, for formats in which a tool's name is a tag.
     """
     rows = tuple(dialects)
     fragments = dict.fromkeys(_fragments(rows, tuple(names), without=_EVERYDAY))
-    # Apart, since the many that hold no name of a tool need to be compiled once, and not for each list of tools.
+    # Separate, because the many fragments without a tool's name are then compiled once instead of for each list of tools.
     fixed = tuple(each for each in _fragments(rows, (), without=_EVERYDAY) if each in fragments)
     named = tuple(each for each in fragments if each not in frozenset(fixed))
     if any(_compiled(part).search(text) for part in (fixed, named) if part):
@@ -70,16 +71,16 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
 
 
 def call_marks(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> str:
-    """Return a pattern of the marks of formats that mean a call for certain.
+    """Return a pattern for the marks of formats that certainly mean a call.
 
     Args:
-        names: of the tools, for formats in which a tool's name is a tag.
+        names: names of the tools, for formats in which a tool's name is a tag.
     """
     return "|".join(dict.fromkeys(_fragments(dialects, tuple(names), without=_EVERYDAY)))
 
 
 def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: frozenset[str] = frozenset()) -> Iterator[str]:
-    """Yield patterns: first the beginnings of tags, which are found fast, then whole tags."""
+    """Yield patterns: first the beginnings of tags, which are fast to find, then whole tags."""
     rows = tuple(with_tools(row, names) for row in dialects)
     heads = {
         match[0]
@@ -91,7 +92,7 @@ def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: fro
     yield from map(regex.escape, _FOREIGN)
     yield from (tag for row in rows for kind, tag in row.tags.items() if kind not in without | _NO_SIGN)
     lost = (row.lost_mark for row in rows if row.lost_mark and "call_open" not in row.tags)
-    # A name before the mark is left out: any word may be one, and the mark alone is as certain.
+    # A name before the mark is omitted, because any word may be one and the mark alone is as certain.
     yield from (mark.removeprefix("{tools}").replace("{tools}", _ANY_NAME) for mark in lost)
 
 
@@ -102,13 +103,13 @@ def _compiled(fragments: tuple[str, ...]) -> "regex.Pattern[str]":
 
 # -- openers -----------------------------------------------------------------------------------------------------------------
 
-# A text of nothing but `<` is tried against each fragment at each place, and there are hundreds. So they are told apart by their
-# first three characters, and only the few that are left are tried.
+# In a text of nothing but `<`, each of the hundreds of fragments would be tried at each place. So their first three characters
+# distinguish them, and only the few that remain are tried.
 
 
 @dataclass(frozen=True)
 class _Branch:
-    """Fragments with the same first characters, by the next one where there are many; `others` where that is named by none."""
+    """Fragments with the same first characters, split by the next one if there are many; `others` if no fragment names it."""
 
     fragments: tuple[str, ...]
     following: Mapping[str, "_Branch"]
@@ -116,13 +117,13 @@ class _Branch:
 
     @functools.cached_property
     def pattern(self) -> "regex.Pattern[str]":
-        """Of any of the fragments; compiled only for what stands in a text."""
+        """A pattern for any of the fragments, compiled on first use."""
         return _compiled(self.fragments)
 
 
 @dataclass(frozen=True, slots=True)
 class _Openers:
-    """Fragments by their first character, and where any can stand."""
+    """Fragments by their first character, and a pattern for the places where one may begin."""
 
     branches: Mapping[str, _Branch]
     candidates: re.Pattern[str]
@@ -139,7 +140,7 @@ def _openers(fragments: tuple[str, ...]) -> _Openers:
 
 
 def _branch(fragments: tuple[str, ...], start: str) -> _Branch:
-    """Part fragments by what may follow their first characters; one that may end there goes on with anything."""
+    """Split fragments by what may follow their first characters; anything may follow a fragment that may end there."""
     if len(start) > 1 and (len(fragments) <= _FEW or len(start) >= _DEEPEST):
         return _Branch(fragments, {})
     seconds = {each: second_characters(each, start) for each in fragments}
@@ -153,7 +154,7 @@ def _branch(fragments: tuple[str, ...], start: str) -> _Branch:
 
 
 def _ahead(branch: _Branch) -> str:
-    """Return a pattern that looks ahead to what may follow, as far as the fragments are told apart; "" if anything may."""
+    """Return a lookahead for the distinguishing characters that may follow; "" if anything may."""
     if branch.others or not branch.following:
         return ""
     alike: dict[str, str] = {}
@@ -169,7 +170,7 @@ def _places(openers: _Openers, text: str) -> Iterator[int]:
 
 
 def _stands_at(at: int, text: str, branch: _Branch) -> bool:
-    """Say whether a fragment stands at a place."""
+    """Say whether a fragment begins at this place."""
     depth = 1
     while branch.following:
         below = branch.following.get(text[at + depth : at + depth + 1], branch.others)

@@ -1,13 +1,13 @@
 """A wire format as a row of data.
 
-A row that could not be read is refused when it is made: otherwise a reply in that format would be text, in silence.
+A row that could not be read is refused when it is created; else a reply in that format would silently stay text.
 
-Of a parameter whose name the pattern of a format's tags does not read, each tag is known as a whole text (`OddTag`): a property
-may be called `StartTime<` or `a"b`. In a call of its tool the tag with that name, as it is written, means it and nothing else, so
-the prompt shows the name as it is, and a model may copy it. Known are only the tags of declared names, which are few and of one
-length each: a reader waits for no more than that.
+A property may have a name such as `StartTime<` or `a"b`, which the pattern of a format's tags does not match. Each tag of such a
+parameter is then known as a whole text (`OddTag`). In a call of its tool, exactly that text means this parameter and nothing
+else. So the prompt shows the name unchanged, and a model may copy it. Only declared names have such tags, which are few and of
+fixed length, so that a reader never waits for more than that.
 
-A name has no tag where a part of its tag is one of another declared parameter: nothing could tell the two apart.
+A name has no such tag if a part of its tag is the tag of another declared parameter, because the two could not be distinguished.
 """
 
 import enum
@@ -25,14 +25,14 @@ from .tag_patterns import EXOTIC, WHITE, ZERO_WIDTH, alternation, attributes_of,
 
 __all__ = ["Body", "Dialect", "OddTag", "TypeMark", "element_tags", "length_of_tag", "odd_tags", "with_tools"]
 
-_ORDINARY_NAME = regex.compile(r"[\w.\-]{1,64}")  # of these every format can read the tag
+_ORDINARY_NAME = regex.compile(r"[\w.\-]{1,64}")  # every format can read the tags of these
 _LONGEST_NAME = 256
 _MOST_ODD = 64  # of one tool
 _LINE_END = regex.escape("\n")
 
 
 class Body(enum.StrEnum):
-    """In which notation the inside of a wrapper, or of a call, is written."""
+    """The notation of the content of a wrapper or a call."""
 
     TAGS = "a tag for each call and parameter"
     JSON = "calls as JSON objects with name and arguments, one or a list, in a wrapper"
@@ -45,7 +45,7 @@ class Body(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypeMark:
-    """How the opener of a parameter says the type of its value."""
+    """How a parameter's opener states the type of its value."""
 
     written: str
     attribute: str
@@ -59,56 +59,56 @@ class TypeMark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """A wire format: a wrapper, and in it calls with parameters as tags, or calls as JSON.
+    """A wire format: a wrapper, and in it calls with parameters as tags, or calls in another notation.
 
     Args:
-        name: what people type, as in `--dialect`.
-        tags: token kind -> regular expression of the whole tag, without groups; the kinds are below.
-        written: token kind -> how the tag is written; `{name}` stands for the tool's or the parameter's.
-        name_in_tag: regular expression whose group is the name in an opener; empty if it is the attribute `name`.
-        json_mark: how a value is marked that is JSON although the schema admits a string; None if nothing marks that.
-        string_mark: how a string is marked that would be read as another type; None if nothing marks that.
+        name: the name that people type, as in `--dialect`.
+        tags: token kind -> regular expression for the whole tag, without groups; the kinds are below.
+        written: token kind -> the tag as it is written; `{name}` is the name of the tool or parameter.
+        name_in_tag: regular expression whose group is the name in an opener; empty if the attribute `name` has it.
+        json_mark: how a value is marked as JSON although the schema admits a string; None if the format has no such mark.
+        string_mark: how a string is marked that would be read as another type; None if the format has no such mark.
         fence: the language of the Markdown fence that is the wrapper.
-        is_exact: every character of a value is data, of a marked one where there is a mark; else one newline at either end is
-            markup.
-        one_block: all calls of a reply stand in one wrapper, so that a second one holds none that were meant.
-        name_after: regular expression of the opener after which the tool's name stands as text; such calls have no wrapper.
-        lost_mark: the pattern of `lost_open` where that begins with the tool's name; `{tools}` stands for the offered ones.
-        body: in which notation the inside is written.
-        keys: how name and arguments are called in calls as JSON.
-        one_list: all calls are one list, in one wrapper if there is one.
-        joint: what stands between the tags where they are written.
-        json_body: the arguments of a call are one JSON object between its tags.
-        tool_elements: a call is an element with the tool's name.
-        parameter_elements: a parameter is an element with its name.
-        before_tags: what stands before every tag, those of elements in values included.
-        entities: the markup and the values are written with `&lt;` and the like.
-        open_entities: readers of the format disagree whether `&lt;` in a value is `<`. So a value that holds entities, and none
-            of the characters that they stand for, has two readings; in a CDATA section it has one.
-        results: how the results of calls go back.
+        is_exact: whether every character of a value is data (of a marked value, if there is a mark); else one newline at either
+            end is markup.
+        one_block: whether all calls of a reply are in one wrapper, so that calls in a second one are not meant.
+        name_after: regular expression for the opener that the tool's name follows as text; such calls have no wrapper.
+        lost_mark: the pattern of `lost_open` that contains the tool's name; `{tools}` is replaced by the offered names.
+        body: the notation of the content.
+        keys: the keys for name and arguments in JSON calls.
+        one_list: whether all calls are one list, in one wrapper if there is one.
+        joint: the text between written tags.
+        json_body: whether the arguments of a call are one JSON object between its tags.
+        tool_elements: whether a call is an element with the tool's name.
+        parameter_elements: whether a parameter is an element with its name.
+        before_tags: the text before every tag, including tags of elements in values.
+        entities: whether markup and values are written with entities such as `&lt;`.
+        open_entities: whether readers of the format disagree if `&lt;` in a value is `<`. If so, a value that contains entities,
+            but none of the characters that they mean, has two readings; in a CDATA section it has one.
+        results: how the results of calls are returned.
 
     The kinds of tags:
 
-    | kind | stands |
+    | kind | place or meaning |
     |---|---|
     | `block_open`, `block_close` | around the calls |
     | `call_open`, `call_close` | around a call |
-    | `name_end` | behind the tool's name, where that is text |
+    | `name_end` | after the tool's name, if that is text |
     | `parameter_open`, `parameter_close` | around a value |
     | `list_close` | after the last parameter |
     | `body_open` | before all arguments as one JSON object |
-    | `json_open` | for the first of a call without any tag |
-    | `lost_open` | for the first of a call whose mark a server took out; for offered tools only |
+    | `json_open` | the beginning of a call without any tag |
+    | `lost_open` | the beginning of a call whose mark a server removed; for offered tools only |
     | `quote` | at both ends of a string in a body |
-    | `fence_close` | for back-ticks at the end of a body |
+    | `fence_close` | back-ticks at the end of a body |
     | `reasoning_open`, `reasoning_close` | around reasoning |
     | `text_open` | where text for the person begins |
     | `message_close` | where reasoning, text or a call ends |
-    | `mark` | for nothing that is said; left out once markup of the row was read |
-    | `special` | the same, left out everywhere |
+    | `mark` | a mark without meaning; left out once markup of the row was read |
+    | `special` | the same, but left out everywhere |
 
     Raises:
-        UsageError: a format of this row could not be read, or not be written so that it is read.
+        UsageError: the row's tags could not be read, or what it writes could not be read back.
     """
 
     name: str
@@ -141,22 +141,22 @@ class Dialect:
 
     @property
     def is_python(self) -> bool:
-        """Whether calls are those of Python."""
+        """Whether calls are Python calls."""
         return self.body in (Body.PYTHON, Body.LINES)
 
     @property
     def names_in_body(self) -> bool:
-        """Whether the tool's name stands in the body, so that a call is known when that has ended."""
+        """Whether the tool's name is in the body, so that a call is certain only when the body has ended."""
         return self.is_json or self.is_python
 
     @property
     def has_object(self) -> bool:
-        """Whether the arguments are one object behind the tag that names the tool."""
+        """Whether the arguments are one object after the tag that names the tool."""
         return self.body in (Body.OBJECT, Body.GEMMA)
 
     @property
     def nests_elements(self) -> bool:
-        """Whether lists and objects are elements, too: each tag has a mark, so that no text of a value is taken for one."""
+        """Whether lists and objects are elements, too; each tag has a mark, so text of a value is never treated as one."""
         return bool(self.before_tags)
 
     def __post_init__(self) -> None:
@@ -165,7 +165,7 @@ class Dialect:
             raise UsageError(f"the format {self.name!r} cannot be read: {problem}")
 
 
-# Never an element for a tool or parameter of that name: tags of their own, and for tools the HTML of every day.
+# Names that are never elements of a tool or parameter: structural tags, and for tools also common HTML.
 _STRUCTURE = frozenset(
     """think thinking reasoning invoke parameter param parameters function function_calls function_call
     tool_calls tool_call tool_use""".split()  # noqa: SIM905
@@ -176,7 +176,7 @@ _HTML = frozenset(
 
 
 def element_tags(names: Iterable[str], before: str = "") -> tuple[tuple[str, str], ...]:
-    """Return token kinds and patterns of parameters as elements."""
+    """Return the token kinds and patterns for parameters that are elements."""
     pattern = alternation(_usable(names, _STRUCTURE))
     if not pattern:
         return ()
@@ -185,11 +185,11 @@ def element_tags(names: Iterable[str], before: str = "") -> tuple[tuple[str, str
 
 
 def with_tools(dialect: Dialect, names: Iterable[str]) -> Dialect:
-    """Return the dialect with the tags in which the names of these tools stand.
+    """Return the dialect with the tags that contain the names of these tools.
 
-    The scanner tries elements of names first: a finished `<name>` is taken at once, whatever longer tag begins like it.
+    The scanner tries elements with names first: a finished `<name>` is read at once, even if a longer tag begins like it.
     """
-    is_first = dialect.lost_mark.startswith("{tools}")  # its first letter is looked for in all of a text, an ASCII one fast
+    is_first = dialect.lost_mark.startswith("{tools}")  # all text is searched for its first letter, which is fast for ASCII
     if dialect.lost_mark and (named := alternation(name for name in names if not is_first or name[:1].isascii())):
         return replace(dialect, tags={**dialect.tags, "lost_open": dialect.lost_mark.replace("{tools}", f"(?:{named})")})
     if not dialect.tool_elements:
@@ -204,8 +204,7 @@ def _usable(names: Iterable[str], reserved: frozenset[str]) -> list[str]:
     return [name for name in names if name.lower() not in reserved and 0 < len(name) <= 128 and not set(name) & set("<>/")]
 
 
-# What a row must fulfil. Each check yields what was expected, what came and what to do; the first problem is told, and nothing
-# after it is looked at.
+# Requirements for a row. Each check yields what was expected, what was found and what to do. Only the first problem is reported.
 
 _KINDS = frozenset(
     """block_open block_close call_open call_close parameter_open parameter_close list_close body_open json_open lost_open
@@ -213,7 +212,7 @@ _KINDS = frozenset(
 )
 _NAMED = ("call_open", "parameter_open")
 _SAMPLE = "read_file"  # a name that any format should be able to carry
-# What repeats without a bound, outside of escapes and classes; and a pattern that calls itself.
+# Unbounded repetitions, outside escapes and classes; and patterns that call themselves.
 _UNBOUNDED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(?P<found>[*+]|\{\d*,\}|\(\?[R0]\))", re.DOTALL)
 
 
@@ -235,7 +234,7 @@ _VERBS = {"tags": "read", "written": "written"}
 
 
 def _needed(row: Dialect, part: str) -> set[str]:
-    """Return the kinds without which a format is not complete."""
+    """Return the kinds that a complete format needs."""
     if row.names_in_body:
         given = row.tags if part == "tags" else row.written
         is_fenced = row.fence and part == "tags"
@@ -260,9 +259,9 @@ def _pattern_problems(row: Dialect) -> Iterator[str]:
         yield f"{problem} in name_in_tag: {row.name_in_tag}"
 
 
-@functools.lru_cache(maxsize=1024)  # a row is made anew for each set of tools
+@functools.lru_cache(maxsize=1024)  # a row is created again for each set of tools
 def _problems_of(source: str) -> tuple[str, ...]:
-    first = next(_found_problems(source), "")  # after the first nothing more can be asked of the pattern
+    first = next(_found_problems(source), "")  # only the first is reported: later checks need a sound pattern
     return (first,) if first else ()
 
 
@@ -289,7 +288,7 @@ def _compile_problem(source: str, groups: int) -> str:
 
 
 def _written_problems(row: Dialect) -> Iterator[str]:
-    """Yield what is wrong with tags as they are written: each has to be read as what it is, with its name."""
+    """Yield problems of the written tags: each must be read back as its own kind, with its name."""
     for kind, text in row.written.items():
         if kind in _NAMED and "{name}" not in text:
             yield f"expected {{name}} in what is written for {kind!r}, got {text!r}; put it where the name stands"
@@ -327,10 +326,10 @@ def _result_problems(row: Dialect) -> Iterator[str]:
 
 
 def length_of_tag(pattern: str, text: str) -> int:
-    """Return how much of the beginning of a text is a tag, whatever may follow the text; 0 if it is none.
+    """Return the length of the tag at the beginning of a text, whatever may follow the text; 0 if there is none.
 
     Args:
-        pattern: of the tag; it may look ahead at the value that follows.
+        pattern: the tag's pattern, which may look ahead at the value that follows.
     """
     matches = (regex.match(pattern, text + after) for after in ("", "{", "[", "<"))
     return next((match.end() for match in matches if match and 0 < match.end() <= len(text)), 0)
@@ -341,7 +340,7 @@ def _filled(text: str) -> str:
 
 
 def _kinds_in(row: Dialect, text: str) -> set[str]:
-    """Return the kinds of the tags that a text consists of, read in the order of the row; none if it holds anything else."""
+    """Return the kinds of the tags in a text, read in the order of the row; none if the text contains anything else."""
     found = set()
     while text := text.lstrip():
         kind, end = next(((kind, end) for kind, tag in row.tags.items() if (end := length_of_tag(tag, text))), ("", 0))
@@ -357,7 +356,7 @@ _CHECKS = (_name_problems, _kind_problems, _pattern_problems, _written_problems,
 
 @dataclass(frozen=True, slots=True)
 class OddTag:
-    """A tag of a parameter with such a name: the pattern of its text, its kind, and what a reader has to know of it."""
+    """A tag of a parameter with an odd name: the pattern of its text, its kind, and the attributes and pair of its token."""
 
     pattern: str
     kind: str
@@ -366,7 +365,7 @@ class OddTag:
 
 
 def odd_tags(row: Dialect, names: Iterable[str]) -> tuple[OddTag, ...]:
-    """Return the tags of the names that a format's own patterns do not read."""
+    """Return tags for the names that a format's own patterns do not match."""
     if row.body is not Body.TAGS or row.json_body:
         return ()
     declared = frozenset(names)
@@ -396,12 +395,12 @@ def _pattern(written: str, name: str) -> str:
 
 
 def _loose(written: str) -> str:
-    """Return the pattern of what a row writes; where it begins a line, models may not."""
+    """Return a pattern for what a row writes; models may omit its line ends."""
     return regex.escape(written).replace(_LINE_END, r"\s{0,16}")
 
 
 def _reads(row: Dialect, name: str) -> bool:
-    """Say whether the format's own pattern reads the tag of a name."""
+    """Say whether the format's own pattern matches the tag of a name."""
     if set(name) & set(ZERO_WIDTH):
         return False
     if row.parameter_elements:

@@ -1,17 +1,17 @@
-"""A text in which nothing opens a call, in any wire format: what may open one follows from the rows.
+"""Makes a text inert, so that nothing in it opens a call in any wire format; the rows define what may open one.
 
 Text from tools and servers is untrusted. The marks of results are made inert in it, too, so that a result cannot close its own
-frame, and so are our own tags, and those of reasoning and of chat templates, which servers read anywhere in a prompt.
+frame; so are our own tags and those of reasoning and of chat templates, which servers interpret anywhere in a prompt.
 
-Strategy: only the first character of what may be markup of a call is written as an entity: `<` as `&lt;`, the `&` of a tag that
-is written with entities itself as `&amp;`, and the bracket of what may be a call without any mark as `&#123;` or `&#91;`.
-All else stays as it is, so that a model can read the text and quote from it.
+Strategy: replace only the first character of possible call markup by an entity: `<` by `&lt;`, the `&` of a tag that is itself
+written with entities by `&amp;`, and the bracket of a possible call without any mark by `&#123;` or `&#91;`. Everything else
+stays unchanged, so that a model can read the text and quote from it.
 
-The order counts, because an entity can complete a tag of the format that is written with entities: `<invoke name="f"&gt;` is one
-once its `<` was replaced. So these tags are looked for again, then JSON.
+The order matters, because an entity can complete a tag of the format that is written with entities: `<invoke name="f"&gt;` is
+one once its `<` is replaced. So these tags are searched again afterwards, and then JSON.
 
-Cost: linear. Each place where markup can begin is looked at a few times, and every pattern of a row has a greatest length. Most
-places are refused by the next characters, which are compared before any pattern of a row is tried.
+Cost: linear. Each place where markup can begin is checked a few times, and every pattern of a row has a maximum length. The next
+characters rule most places out before any pattern of a row is tried.
 """
 
 import functools
@@ -38,7 +38,7 @@ INERT_WORDS: Final = frozenset(
     {*(word for form in _FORMS for word in form.tag_words("<")), *tag_names(DIALECTS["function_calls"])}
     | {"think", "thinking", "reasoning"}
 )
-"""Names of the tags that are made inert in somebody else's words; those of chat templates are, too."""
+"""Names of the tags that are made inert in untrusted text, besides those of chat templates."""
 
 CONTROL_TAGS: Final = (
     *("s>", "bos>", "eos>", "pad>", "unk>", "bos_token>", "eos_token>"),
@@ -64,14 +64,14 @@ CONTROL_WORDS: Final = (
     *("[|system|]", "[|user|]", "[|assistant|]", "[|tool|]", "[|endofturn|]"),  # EXAONE
     *("]~b]", "]~!b[", "[e~[", "]<]"),  # MiniMax
 )
-"""Other control words of chat templates, as they are written."""
+"""Other control words of chat templates, as written."""
 
 _GAP: Final = rf"[\s{ZERO_WIDTH}]{{0,8}}"
-_END: Final = r"(?:\s{0,8}>|\s{1,8}\w{1,32}\s{0,8}=\s{0,8}[\"'])"  # of an opener: `if (a < result)` is none
+_END: Final = r"(?:\s{0,8}>|\s{1,8}\w{1,32}\s{0,8}=\s{0,8}[\"'])"  # the end of an opener, which `if (a < result)` lacks
 
 
 def _one_of(words: Iterable[str]) -> str:
-    """Return a pattern of words by their first character: of hundreds only a few are tried at one place."""
+    """Return a pattern for words, grouped by first character, so that only a few of hundreds are tried at one place."""
     rests: dict[str, list[str]] = {}
     for word in sorted({*words}):
         rests.setdefault(re.escape(word[0]), []).append(re.escape(word[1:]))
@@ -89,19 +89,20 @@ _NAME_AT_END: Final = regex.compile(rf"(?:[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*
 
 
 def inert_frame(text: str, form: ResultForm = OWN_RESULTS) -> str:
-    """Make the tags of our own prompt inert in somebody else's words, the marks of results, and those of chat templates.
+    """Make the tags of our own prompt, the marks of results and those of chat templates inert in untrusted text.
 
     Args:
-        form: in which results go back, if that is of no wire format known here.
+        form: the form of results, if it does not belong to a registered wire format.
     """
     return _frames(form).sub(_entity, _CONTROL.sub(_entity, text))
 
 
 def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, is_whole: bool = False) -> str:
-    """Make everything inert that could be read as a call, in any wire format, and what `inert_frame` does.
+    """Make everything inert that could be read as a call in any wire format, and what `inert_frame` makes inert.
 
     Args:
-        is_whole: nobody else's words follow, in which a call could go on: a JSON schema of `arguments` stays as it is.
+        is_whole: whether no other untrusted text follows in which a call could continue; a JSON schema of `arguments` then
+            stays unchanged.
     """
     text = _completed().sub("&amp;lt;", _written(text, _openers(tuple(DIALECTS), _names_for_others(catalog))(text)))
     text = _TOOL_TAG.sub(lambda found: "&lt;" if found[1] in catalog else "<", text)
@@ -114,7 +115,7 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, i
 
 @functools.lru_cache(maxsize=64)
 def _frames(form: ResultForm) -> re.Pattern[str]:
-    """Return the pattern of what may be a tag of a frame, in any case and with gaps: a model may take it for one, too."""
+    """Return a pattern for possible tags of a frame, in any letter case and with gaps, because a model may accept these, too."""
     words = {*INERT_WORDS, *form.tag_words("<")}
     tags = _one_of(words)
     marks = _one_of(word for each in (*_FORMS, form) for word in each.tag_words("["))
@@ -130,15 +131,16 @@ def _openers(_: tuple[str, ...], names: tuple[str, ...]) -> Callable[[str], list
 
 
 def _names_for_others(catalog: Catalog) -> tuple[str, ...]:
-    """Return the names of the tools if formats of other packages are read, which may have them in any mark.
+    """Return the names of the tools if formats of other packages are installed, which may use them in any mark.
 
-    Of our own formats tags have them, which `_TOOL_TAG` finds however many tools there are, and marks that are inert anyway.
+    Our own formats use them only in tags, which `_TOOL_TAG` finds however many tools there are, and in marks that are inert
+    anyway.
     """
     return catalog.names() if DIALECTS.keys() > BUILT_IN else ()
 
 
 def _written(text: str, places: Iterable[int]) -> str:
-    """Write the characters at some places as entities."""
+    """Write the characters at these places as entities."""
     parts, done = [], 0
     for at in places:
         parts += [text[done:at], _ENTITIES.get(text[at], f"&#{ord(text[at])};")]
@@ -152,13 +154,13 @@ def _entity(found: re.Match[str]) -> str:
 
 @functools.cache
 def _completed() -> "regex.Pattern[str]":
-    """Return the pattern of the entity in which a whole tag begins, of the formats that are written with entities."""
+    """Return a pattern for the entity that begins a whole tag, in the formats that are written with entities."""
     tags = [tag for row in DIALECTS.values() if row.entities for tag in row.tags.values()]
     return regex.compile(rf"(?=(?:{'|'.join(tags)}))&lt;")
 
 
 def _without_bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> str:
-    """Write the bracket of what may be a call as an entity; where arguments come first, its name is not known yet."""
+    """Write the bracket of each possible call without a mark as an entity; if arguments come first, its name is unknown."""
     return _written(text, _bare_calls(text, declared, is_whole=is_whole))
 
 
@@ -179,20 +181,20 @@ def _bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -
 
 
 def _last_name(text: str, declared: Callable[[str], bool]) -> int:
-    """Return where the last value begins that may be a tool's name; -1 if there is none."""
+    """Return the offset of the last value that may be a tool's name; -1 if there is none."""
     values = ((found.start(), found[2]) for found in _VALUE.finditer(text))
     return max((start for start, value in values if "\\" in value or declared(value)), default=-1)
 
 
 @functools.cache
 def _bare_openers() -> tuple[re.Pattern[str], "regex.Pattern[str]"]:
-    """Return the patterns of a bracket with what may follow it, and of the beginning of a call without any mark."""
+    """Return patterns for a bracket with a possible next character, and for the beginning of a call without any mark."""
     openers = "|".join(row.tags["json_open"] for row in DIALECTS.values() if "json_open" in row.tags)
     brackets = "|".join(rf"{re.escape(each)}(?![{_never_behind(each, openers)}])" for each in "{[")
     return re.compile(brackets), regex.compile(openers)
 
 
 def _never_behind(bracket: str, openers: str) -> str:
-    """Return the characters of ASCII that no call has behind its bracket, escaped."""
+    """Return the ASCII characters that never follow the bracket of a call, escaped."""
     following = second_characters(openers, bracket)
     return re.escape("".join(char for char in map(chr, range(128)) if char not in following))

@@ -1,8 +1,8 @@
-"""In which wire format a model was trained to write calls, from its chat template or, without one, from its name.
+"""Guesses the wire format that a model was trained on, from its chat template or, without one, from its name.
 
-The template is the surer sign: it holds the tags that it teaches. A format fits if all tags that open its calls stand there; of
-several that fit, the one with most text of tags, since `<tool_call>` alone is a part of three formats. What is found is a hint
-for people and for the choice of a prompt; reading never depends on it, because models write other formats, too.
+The template is more reliable, because it contains the tags that it teaches. A format fits if the template contains all tags that
+open its calls. If several fit, the one with the most tag text wins, because `<tool_call>` alone belongs to three formats. The
+result is a hint for people and for the choice of a prompt; reading never depends on it, because models write other formats, too.
 """
 
 import functools
@@ -16,11 +16,11 @@ from . import DIALECTS, Dialect
 __all__ = ["family_of"]
 
 _OPENERS: Final = ("block_open", "call_open", "parameter_open", "name_end", "quote")
-# Formats of prompts and clients, which no model was trained on.
+# Formats of prompts and clients that no model was trained on.
 _OWN: Final = frozenset({"function_calls", "prefixed", "escaped", "invoke_tool_name", "tool_name", "cherry"})
-_SHORTEST: Final = 4  # characters of a tag that tells anything
+_SHORTEST: Final = 4  # characters; a shorter tag is no evidence
 
-# Parts of models' names, in lower case, the more special ones first.
+# Parts of models' names, in lower case, the more specific ones first.
 _NAMES: Final[Mapping[str, str]] = {
     "qwen-?3-?coder|qwen3\\.5|step-?3\\.5": "qwen",
     "qwen|hermes|qwq": "hermes",
@@ -62,10 +62,10 @@ _NAMES: Final[Mapping[str, str]] = {
 
 @functools.lru_cache(maxsize=64)
 def family_of(template: str, name: str) -> str:
-    """Return the name of the wire format that a model was most likely trained on; "" if nothing tells.
+    """Return the name of the wire format that a model was most likely trained on; "" if unknown.
 
     Args:
-        template: the text of its chat template; "" if it is not known.
+        template: the text of its chat template; "" if unknown.
     """
     fitting = [(length, row.name) for row in DIALECTS.values() if (length := _length_of_tags(row, template))]
     if fitting:
@@ -75,7 +75,7 @@ def family_of(template: str, name: str) -> str:
 
 
 def _length_of_tags(row: Dialect, template: str) -> int:
-    """Return how much text of a row's tags stands in a template; 0 if one of them does not."""
+    """Return the total length of a row's tags if a template contains all of them, else 0."""
     if row.name in _OWN or not template:
         return 0
     parts = [part.strip() for kind in _OPENERS if kind in row.written for part in row.written[kind].split("{name}")]

@@ -1,7 +1,7 @@
-"""Wire formats from outside: rows in TOML files, and those that installed packages declare as entry points.
+"""Wire formats from outside: rows in TOML files, and rows that installed packages declare as entry points.
 
-A row is data, so a file is read strictly and nothing in it is run. A row that could not be read, or that takes the calls of
-another, is refused with the reason: otherwise a reply would be text, or another format's call, in silence.
+A row is data, so a file is read strictly and nothing in it is executed. A row that could not be read, or that would capture
+another format's calls, is refused with the reason; else a reply would silently become text or another format's call.
 """
 
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ def read_row(file: Path) -> Dialect:
             `gemma`.
 
     Raises:
-        UsageError: it cannot be read, or is no row; says the file, and what was expected.
+        UsageError: the file cannot be read or is not a row; the message names the file and what was expected.
     """
     data = read_toml(file, "a wire format")
     try:
@@ -106,13 +106,13 @@ _READERS: Final = {
     str(TypeMark | None): _mark,
     str(ResultForm): _results,
 }
-"""The type of an argument -> what reads its value; all others are texts."""
+"""The type of an argument -> the function that reads its value; all other values are texts."""
 
 
 def shadowed(row: Dialect, rows: Iterable[Dialect]) -> str:
-    """Say why a row must not stand beside others: it has a name of theirs, or reads their calls. "" if it may.
+    """Say why a row conflicts with others: it has the name of one, or reads its calls. Return "" if it does not.
 
-    Several rows may share a wrapper, if what follows it tells them apart; so a wrapper is shared only in another notation.
+    Rows may share a wrapper if the text after it distinguishes them, so only rows of different notations may share one.
     """
     for other in rows:
         if other.name == row.name:
@@ -132,7 +132,7 @@ def _takes(row: Dialect, other: Dialect, kind: str) -> bool:
 
 
 def installed_rows(points: Iterable[EntryPoint] | None = None) -> tuple[list[Dialect], list[str]]:
-    """Return the rows that installed packages declare, and why others are refused."""
+    """Return the rows that installed packages declare, and the reasons why others are refused."""
     rows, problems = list[Dialect](), list[str]()
     for point in entry_points(group=GROUP) if points is None else points:
         try:

@@ -1,7 +1,7 @@
-"""What came of calls in a message: as it was written, else as its text says.
+"""Finds the results of calls in a message: from what the message was written from, else from its text.
 
-Messages that were not written here have only their text: dicts of a caller, rows of an old database, the chat of another program.
-This is the one place that looks for our own words in a text. What it takes for a result is never a person's words.
+Messages that xmlcall did not write have only their text: dicts of a caller, rows of an old database, the chat of another program.
+This is the only place that searches a text for our own words. It never treats a person's words as a result.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -14,7 +14,7 @@ __all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom
 
 
 def as_message(told: Message | Mapping[str, Any]) -> Message:
-    """Return a message, also of a dict with `role` and `content`; what is no text in it is left out."""
+    """Return a message, converting a dict with `role` and `content`; fields that are not text are dropped."""
     if isinstance(told, Message):
         return told
     content = told.get("content")
@@ -23,7 +23,7 @@ def as_message(told: Message | Mapping[str, Any]) -> Message:
 
 
 def replies_of(message: Message) -> tuple[ToolReply, ...]:
-    """Return what came of calls in a message; a person's words have nothing of that."""
+    """Return the results of calls in a message; none if it has a person's words."""
     content, written = message.content, message.written
     if message.role == "tool":
         return (ToolReply(name=message.name or "", start=0, end=len(content)),)
@@ -40,11 +40,13 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
 def said_by_whom(
     messages: Iterable[Message], called: dict[str, str] | None = None
 ) -> Iterator[tuple[int, Role, str | None, str]]:
-    """Yield what is said in a conversation, without our words around results: place and role of the message, tool, text.
+    """Yield what is said in a conversation, without our words around results: the message's index and role, the tool, the text.
+
+    The tool is None for text other than a result, and "" if unknown.
 
     Args:
-        messages: from its beginning. The tool is None for what is no result, and "" where it is not known.
-        called: ids of earlier calls and the names of their tools, to which those in these messages are added.
+        messages: the conversation from its beginning.
+        called: ids of earlier calls -> names of their tools; the calls in these messages are added to it.
     """
     called = {} if called is None else called
     for place, message in enumerate(messages):
@@ -58,30 +60,30 @@ def said_by_whom(
 
 
 def named_results(message: Message) -> list[tuple[str, str]]:
-    """Return what each tool told in a message, errors too, with its name if the message says it."""
+    """Return each tool's result in a message, including errors, with the tool's name if the message states it."""
     ended = (reply for reply in replies_of(message) if reply.is_ended)
     return [(reply.name if reply.is_named else "", reply.text_in(message.content)) for reply in ended]
 
 
 def told_together(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield the results of messages that hold several, with our words between them: they may be read as one text."""
+    """Yield, for messages with several results, the text from first to last with our words between, which may read as one."""
     for message in messages:
         if len(replies := replies_of(message)) > 1:
             yield message.content[replies[0].start : replies[-1].end]
 
 
 def ends_in(message: Message, ours: str) -> bool:
-    """Say whether words of ours stand at the end of a message, behind a blank line."""
+    """Say whether a message ends in these words of ours, after a blank line."""
     return message.content.endswith(f"\n\n{ours}")
 
 
 def says(message: Message, words: str, role: Role = "user") -> bool:
-    """Say whether a message has somebody's words, behind which words of ours may stand."""
+    """Say whether a message begins with somebody's words, which words of ours may follow."""
     return message.role == role and message.content.startswith(words)
 
 
 def start_in(message: Message, said: Message) -> int:
-    """Return where words stand in the message in which they were sent; -1 if they do not."""
+    """Return the offset of a message's words in the message that was sent; -1 if it does not contain them."""
     if message.role != said.role or not said.content:
         return -1
     return message.content.rfind(said.content) if said.role == "system" else message.content.find(said.content)

@@ -1,4 +1,4 @@
-"""The form in which results go back to a model, as data: a frame around all of them, and marks around each.
+"""The form in which a model receives results, as data: a frame around all of them, and marks around each.
 
     <function_results>
     <result name="add">
@@ -6,9 +6,9 @@
     </result>
     </function_results>
 
-is ours; families that were trained with a form of their own have it in their row. Only forms are taken that have an end of their
-own and whose marks are not words of every day: a result must not pass for another, nor a person's text for a result. So the
-families whose results are a turn with a role of its own, a heading without an end or one JSON list get our form.
+is ours; families that were trained with a form of their own have it in their row. A form is only used if it has an end mark and
+its marks are not everyday words, because one result must not pass for another, nor a person's text for a result. So families
+whose results are a turn with a role of its own, a heading without an end, or one JSON list get our form.
 
 Cost: reading a message is linear.
 """
@@ -29,7 +29,7 @@ _TAG: Final = regex.compile(r"([<\[])/?+([/|\uff5c]*+)(\w[\w:\-]*+)")
 _LONGEST_NAME: Final = 200  # characters
 
 ERROR_WORDS: Final = {"en": "Error:", "zh": "错误："}
-"""What the text of a call that failed begins with, in forms that have no mark for that; by language."""
+"""The word that begins a failed call's text in forms without a mark for errors, by language."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class ResultForm:
     """How results are written.
 
     Args:
-        error_open: before the text of a call that failed; "" where a word in the text says it.
+        error_open: the mark before the text of a failed call; "" if a word in the text marks it.
     """
 
     result_open: str
@@ -48,24 +48,24 @@ class ResultForm:
 
     @property
     def opener(self) -> str:
-        """What a message of results begins with."""
+        """The text that begins a message of results."""
         return self.frame_open.strip() or self.result_opener
 
     @property
     def result_opener(self) -> str:
-        """What each result begins with, whatever the name of its tool."""
+        """The text that begins each result, whatever the name of its tool."""
         return self.result_open.partition("{name}")[0].strip()
 
     @property
     def closer(self) -> str:
-        """What ends a message of results; of the first result, where nothing stands around all of them."""
+        """The text that ends a message of results; without a frame, the text that ends the first result."""
         return self.frame_close.strip() or self.result_close.strip()
 
     def write(self, items: Iterable[tuple[str, str, bool]]) -> Written:
         """Write results.
 
         Args:
-            items: name of the tool, text, and whether the call failed; no text holds a mark of the form.
+            items: name of the tool, text, and whether the call failed; no text may contain a mark of the form.
         """
         parts, replies, is_named = [self.frame_open.lstrip()], list[ToolReply](), "{name}" in self.result_open
         size = len(parts[0])
@@ -82,10 +82,10 @@ class ResultForm:
         return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
 
     def places(self, text: str) -> Iterator[ToolReply]:
-        """Yield where the results of a message stand, in order.
+        """Yield the places of the results in a text, in order.
 
         Args:
-            text: of a message that was not written here, or of a frame that a model wrote.
+            text: a message that xmlcall did not write, or a frame that a model wrote.
         """
         openers = list(_opening(self).finditer(text))
         for found, following in zip_longest(openers, openers[1:]):
@@ -104,20 +104,20 @@ class ResultForm:
         """Return the names of the marks.
 
         Args:
-            bracket: `<` or `[`, for the names that stand right behind it or its slash; "" for all.
+            bracket: `<` or `[`, for names directly after it or its slash; "" for all.
         """
         written = f"{self.frame_open} {self.result_open} {self.error_open} {self.result_close} {self.frame_close}"
         return frozenset(name for begin, bar, name in _TAG.findall(written) if not bracket or (begin == bracket and not bar))
 
 
 def _trimmed(text: str, start: int, end: int) -> int:
-    """Return the end without the newline before a closing mark, which is markup."""
+    """Return the end offset before the newline that precedes a closing mark, which is markup."""
     return end - 1 if end > start and text[end - 1] == "\n" else end
 
 
 @functools.cache
 def _opening(form: ResultForm) -> "regex.Pattern[str]":
-    """Return the pattern of what opens a result; quotation marks around the name may be missing where a model wrote it."""
+    """Return a pattern for the opener of a result; models may omit the quotation marks around the name."""
     error = _pattern(form.error_open, "failed_name") if form.error_open else "(?!)(?P<failed_name>)"
     return regex.compile(rf"(?:(?P<failed>{error})|{_pattern(form.result_open, 'name')})\n?")
 
@@ -139,7 +139,7 @@ OWN_RESULTS: Final = ResultForm(
 )
 
 TOOL_RESPONSES: Final = ResultForm(result_open="<tool_response>\n", result_close="\n</tool_response>\n")
-"""Of Hermes and Qwen, in a turn of role `user`, and of GLM."""
+"""The form of Hermes and Qwen, in a turn of role `user`, and of GLM."""
 
 BRACKETS: Final = ResultForm(result_open="[TOOL_RESULTS]", result_close="[/TOOL_RESULTS]")
-"""Of Mistral."""
+"""The form of Mistral."""

@@ -1,4 +1,4 @@
-"""The tag family: calls and parameters are tags."""
+"""The tag family: formats whose calls and parameters are tags."""
 
 from .dialect import Dialect, TypeMark
 from .result_form import OWN_RESULTS, TOOL_RESPONSES, ResultForm
@@ -8,7 +8,7 @@ __all__ = ["TAGS"]
 
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
-    """Return the patterns of a format that names things by the attribute `name`."""
+    """Return the patterns of a format that states names in the attribute `name`."""
     return {
         "block_open": tag(f"<{block}"),
         "block_close": tag(f"</{block}"),
@@ -47,7 +47,7 @@ _PREFIXED = Dialect(
     name="prefixed",
     tags={
         **_attribute_tags(f"(?:{_PREFIX}function_calls|steptml:toolcalls?)", _PREFIX),
-        # In such a call a parameter without the prefix is one of its own.
+        # In such a call, a parameter without the prefix counts, too.
         "parameter_open": tag(f"<(?:{_PREFIX})?param(?:eter)?", ATTRIBUTES, "/?>"),
         "parameter_close": tag(f"</(?:{_PREFIX})?param(?:eter)?"),
     },
@@ -93,7 +93,7 @@ _FUNCTION_NAME = Dialect(
 
 
 def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_block: str = "") -> Dialect:
-    """Return a format in which the name stands in the tag, without an attribute; of its wrapper other names may be read."""
+    """Return a format with the name in the tag, without an attribute; `read_block` may accept other names of the wrapper."""
     return Dialect(
         name=name,
         tags={
@@ -134,7 +134,7 @@ _GLM = Dialect(
         "block_open": tag("<(?:iquest(?:coder)?_)?tool_call"),
         "call_close": tag("</(?:iquest(?:coder)?_)?tool_call"),
         "name_end": "<tool_sep>",  # Hunyuan 3
-        # A tag may be lost or doubled: a key is certain by its opener and one of the other two.
+        # A tag may be missing or doubled: the opener and one of the other two identify a key.
         "parameter_open": r"(?:<arg_key>){1,2}[^<>]{1,128}"
         rf"(?:(?:</arg_key>{SPACE}){{1,2}}(?:<arg_value>|(?=[^<\s]))|<arg_value>)",
         "parameter_close": tag("</arg_value"),

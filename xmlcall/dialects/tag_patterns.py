@@ -1,8 +1,8 @@
-"""Pieces of the patterns by which tags are recognised.
+"""Pieces of the patterns that recognize tags.
 
-Every quantifier is bounded, so that a tag has one greatest length: a finished tag and an unfinished one are refused by the same
-rule, and the answer does not depend on how the stream was cut. Patterns have no groups. What a pattern may begin with is asked of
-the pattern itself, by partial matching, so that nothing has to say it a second time.
+Every quantifier is bounded, so that a tag has a maximum length: the same rule rejects finished and unfinished tags, and the
+result does not depend on how the stream was cut. Patterns have no groups. The characters that may begin a match are found by
+partial matching with the pattern itself, so that they need not be stated a second time.
 """
 
 import functools
@@ -56,7 +56,7 @@ def tag(pattern: str, rest: str = SPACE, end: str = ">") -> str:
     """Return the pattern of a tag: any case, zero-width characters allowed around its parts.
 
     Args:
-        pattern: everything up to the attributes, for example `</invoke`; a slash is kept apart from what follows.
+        pattern: everything up to the attributes, for example `</invoke`; a zero-width character may follow the slash.
     """
     start = "</" if pattern.startswith("</") else "<"
     name = pattern[len(start) :]
@@ -64,15 +64,15 @@ def tag(pattern: str, rest: str = SPACE, end: str = ">") -> str:
 
 
 def element(names: str, closing: bool = False) -> str:
-    """Return the pattern of an element of one of these names, an alternation, without attributes."""
+    """Return the pattern of an element without attributes; `names` is an alternation of its names."""
     return f"</{SPACE}(?:{names}){SPACE}>" if closing else f"<(?:{names}){SPACE}/?>"
 
 
 def bare_json(wrappers: tuple[str, ...]) -> str:
-    """Return the pattern of the first of a JSON object, or array of them, that is a call: up to its name, which is checked next.
+    """Return the pattern for the beginning of a JSON call, or an array of them, up to its name, which is checked next.
 
-    The name comes first, or after `id` and `type`, or in `function` (OpenAI's form); arguments may come first, too, and then the
-    name is known at the end only.
+    The name comes first, or after `id` and `type`, or in `function` (OpenAI's form). Arguments may come first, too; the name is
+    then known only at the end.
     """
     quote = r"[\"']"
     string = r"(?:\"[^\"\\<>]{1,128}\"|'[^'\\<>]{1,128}')"
@@ -86,7 +86,7 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
 
 
 def python_list() -> str:
-    """Return the pattern of the first of a list of Python calls: up to the bracket behind the first name."""
+    """Return the pattern for the beginning of a list of Python calls, up to the bracket after the first name."""
     return r"\[\s{0,8}[^\W\d][\w.\-]{0,127}\("
 
 
@@ -95,7 +95,7 @@ _ESCAPED = regex.compile(rf"[^&<>]*+(?:{_ENTITY}[^&<>]*+)++")
 
 
 def is_escaped(text: str) -> bool:
-    """Say whether a text holds entities and none of the characters for which they stand."""
+    """Say whether a text contains entities but none of the characters that they mean."""
     return _ESCAPED.fullmatch(text) is not None
 
 
@@ -106,7 +106,7 @@ _READ_ATTRIBUTE = regex.compile(
 
 
 def attributes_of(tag: str, name_in_tag: str) -> dict[str, str]:
-    """Return the attributes of an opener, in lower case; of a repeated one the first."""
+    """Return the attributes of an opener, with keys in lower case; of a repeated attribute, the first value."""
     found: dict[str, str] = {}
     if name_in_tag:
         name = regex.search(name_in_tag, tag)
@@ -118,7 +118,7 @@ def attributes_of(tag: str, name_in_tag: str) -> dict[str, str]:
     return found
 
 
-OTHER = ""  # in `beginnings`: characters beyond ASCII that the pattern does not name
+OTHER = ""  # in sets of characters: those beyond ASCII that the pattern does not name
 EXOTIC = ("\u00e9", "\u0416", "\u4e2d", "\ue000", "\U0001f600")  # samples of these
 WHITE = "".join(each for each in map(chr, range(0x3001)) if each.isspace())
 _ASCII = "".join(map(chr, range(128)))
@@ -127,19 +127,19 @@ _CODE = regex.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8
 
 @functools.lru_cache(maxsize=512)
 def first_characters(source: str) -> list[str]:
-    """Return the characters with which a match of a pattern may begin, in their order.
+    """Return the characters that may begin a match of a pattern, sorted.
 
-    Characters beyond ASCII are found if the pattern names them.
+    Characters beyond ASCII are found only if the pattern names them.
     """
     pattern = regex.compile(source)
     return [each for each in _known(source) if pattern.match(each, partial=True)]
 
 
 def second_characters(source: str, first: str) -> frozenset[str]:
-    """Return the characters that may follow the first of a match; if the pattern admits any others, `OTHER` stands for them.
+    """Return the characters that may follow the first one of a match; `OTHER` stands for characters the pattern does not name.
 
     Args:
-        first: one of its first characters, or several that a match begins with.
+        first: one or several characters that begin a match.
     """
     pattern = regex.compile(source)
     found = {each for each in _known(source) if pattern.match(first + each, partial=True)}
@@ -157,12 +157,12 @@ _SAMPLES = (" ", "\n", "\x1f", "0", "a", "Z", "_", "-", "~", *EXOTIC)  # of the 
 
 @functools.lru_cache(maxsize=2048)
 def going_on(source: str, start: str, more: int) -> str:
-    """Return a pattern of what follows the first letters of a word in a pattern's match, or the end of what has come so far.
+    """Return a pattern for what may follow the first letters of a match, or the end of the text so far.
 
-    Words of every day begin with such letters, too, so that more than one of them has to be looked at.
+    Everyday words begin with such letters, too, so more than one letter has to be checked.
 
     Args:
-        more: how many letters to look ahead; fewer where any character may follow.
+        more: how many letters to look ahead; fewer if any character may follow.
     """
     pattern = regex.compile(source)
     known = {*source, *source.swapcase()}
@@ -174,7 +174,7 @@ def going_on(source: str, start: str, more: int) -> str:
 
 
 def certain_part(source: str) -> str:
-    """Return the longest text that stands in every match of a pattern, as far as its outermost level tells; "" if it has none."""
+    """Return the longest text that every match contains, judging by the pattern's outermost level; "" if there is none."""
     parts, depth = [""], 0
     for token in _TOKEN.findall(source):
         depth += (token == "(") - (token == ")")
@@ -188,5 +188,5 @@ def certain_part(source: str) -> str:
 
 
 def alternation(names: Iterable[str]) -> str:
-    """Return an alternation of names as they stand."""
+    """Return an alternation of literal names, the longest first."""
     return "|".join(regex.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))

@@ -1,9 +1,9 @@
-"""Calls -> text in a format: what a model should write, and the beginning of it for a model that is to go on from there.
+"""Writes calls as text in a format: what a model should write, and the beginning of a call for a model to continue.
 
-Strings are raw; everything else is JSON. What could be read as structure inside a value goes into a CDATA section or is escaped,
-and where a format has marks of types, a value that would be read as another type carries one.
+Strings are raw; everything else is JSON. Text in a value that could be read as structure goes into a CDATA section or is escaped.
+If a format has type marks, a value that would be read as another type carries one.
 
-Texts that speak of a call without writing one take the names of tags from here, too.
+Texts that mention a call without writing one also take the names of tags from here.
 """
 
 import functools
@@ -22,7 +22,7 @@ from .tag_patterns import is_escaped
 
 __all__ = ["beginning", "block_closer", "ends_with_calls", "example_tag", "first_tag", "tag_names", "write"]
 
-_ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, with which that format's tags begin
+_ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, which begins that format's tags
 
 _TAG_NAME: Final = regex.compile(r"<[^\s=>{]+")
 _NAME: Final = regex.compile(r"(?:<|&lt;)/?(?:[A-Za-z]+:|\uff5c\w+\uff5c)?(\w+)")
@@ -31,7 +31,7 @@ _CALL: Final = ("block_open", "call_open", "parameter_open")
 
 
 def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dialect: Dialect) -> str:
-    """Write calls without the proof of `render`: for examples, whose values need not satisfy their schemas."""
+    """Write calls without the check of `render`, for examples, whose values need not satisfy their schemas."""
     texts = [_WRITERS[dialect.body](name, arguments, catalog, dialect) for name, arguments in calls]
     opener, closer = dialect.written.get("block_open", ""), dialect.written.get("block_close", "")
     if dialect.one_list:
@@ -44,13 +44,13 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
 
 
 def beginning(dialect: Dialect, name: str = "") -> str:
-    """Write how a reply with a call begins, up to the tool's name: for a model that is to go on from there.
+    """Write the beginning of a reply with a call, up to the tool's name, for a model to continue.
 
     Args:
-        name: of the tool that is to be called, if that is settled.
+        name: the tool to call, if that is decided.
     """
     block = dialect.written.get("block_open", "") + "[" * dialect.one_list
-    # A model goes on best where its own tokens end: behind a bare `"X"` small ones write ` ,`, which no training text has.
+    # A model continues best where its own tokens end: after a bare `"X"`, small ones write ` ,`, which no training text has.
     call = _BEGINNINGS[dialect.body](dialect)
     begun = _filled(call, name) if name else call.partition("{name}")[0]
     return f"{block}{'' if dialect.names_in_body or not block else dialect.joint}{begun}"
@@ -83,7 +83,7 @@ def _as_object(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialec
 
 
 def _as_python(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
-    """Write a call in Python, in which the strings of JSON mean the same."""
+    """Write a Python call; JSON strings mean the same in Python."""
 
     def text(value: Any) -> str:
         return _PYTHON.sub(lambda found: _WORDS.get(found[0], found[0]), _json(value, dialect))
@@ -95,7 +95,7 @@ def _as_python(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialec
 
 
 def _as_gemma(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
-    """Write JSON with strings between marks; one that holds markup stays a string of JSON."""
+    """Write JSON with strings between marks; a string that contains markup stays a JSON string."""
     mark = dialect.written["quote"]
 
     def string(found: "regex.Match[str]") -> str:
@@ -111,7 +111,7 @@ def _as_gemma(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect
 
 @functools.cache
 def _string_marks() -> frozenset[str]:
-    """Return what ends a string of Gemma's; each of the two formats reads the other's, too."""
+    """Return the marks that end a string in Gemma's formats; each of the two formats reads the other's mark, too."""
     return frozenset(row.written["quote"] for row in DIALECTS.values() if row.body is Body.GEMMA)
 
 
@@ -141,7 +141,7 @@ _BEGINNINGS: Final[Mapping[Body, Callable[[Dialect], str]]] = {
 
 
 def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
-    """Write a parameter of a format with a tag for each."""
+    """Write a parameter, in a format with a tag for each."""
     is_string = isinstance(value, str)
     plain = value if is_string else _json(value, dialect)
     mark = dialect.string_mark if is_string else dialect.json_mark
@@ -153,7 +153,7 @@ def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, diale
 
 
 def _marks_all(dialect: Dialect) -> bool:
-    """Say whether every parameter of a format carries a mark of its type, as in DSML."""
+    """Say whether every parameter of a format carries a type mark, as in DSML."""
     return dialect.string_mark is not None and dialect.string_mark.written == dialect.written["parameter_open"]
 
 
@@ -162,12 +162,12 @@ def _entities(text: str, dialect: Dialect) -> str:
 
 
 def _filled(tag: str, name: str) -> str:
-    """Write a tag of a row; `{name}` in it stands for a name."""
+    """Write a tag of a row with this name for `{name}`."""
     return tag.replace("{name}", name)
 
 
 def _json(value: Any, dialect: Dialect, separators: tuple[str, str] = (", ", ": ")) -> str:
-    """Write JSON, with `<` escaped where it could be markup, and `&` where it could be an entity."""
+    """Write JSON, with `<` escaped if it could be markup, and `&` if it could be an entity."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=separators)
     except (TypeError, ValueError, RecursionError) as error:
@@ -177,7 +177,7 @@ def _json(value: Any, dialect: Dialect, separators: tuple[str, str] = (", ", ": 
 
 
 def _has_structure(text: str, dialect: Dialect) -> bool:
-    """Say whether a value holds what may be a tag; where parameters are elements, anything in `<` may be one."""
+    """Say whether a value contains a possible tag; if parameters are elements, any `<` may begin one."""
     return "<" in text if dialect.parameter_elements else _is_structure(text, dialect)
 
 
@@ -186,7 +186,7 @@ def _is_structure(text: str, dialect: Dialect) -> bool:
 
 
 def _beginnings(dialect: Dialect) -> Iterator[str]:
-    """Yield how the tags of parameters begin: a name may hold what no pattern of a tag reads."""
+    """Yield the beginning of parameter tags, because a name may contain characters that no tag pattern matches."""
     head = dialect.written.get("parameter_open", "").partition("{name}")[0].strip()
     if any(map(str.isalnum, head)):
         yield regex.escape(head)
@@ -196,18 +196,18 @@ def _tags(dialect: Dialect) -> tuple[str, ...]:
     return tuple(tag for kind, tag in dialect.tags.items() if kind not in _HARMLESS)
 
 
-_HARMLESS: Final = frozenset({"json_open", "quote", "fence_close", "mark"})  # no markup, or in a body of their own format only
+_HARMLESS: Final = frozenset({"json_open", "quote", "fence_close", "mark"})  # no markup, or only in a body of their own format
 
 
 @functools.lru_cache(maxsize=64)
 def _structure(own: tuple[str, ...]) -> "regex.Pattern[str]":
-    """Return the pattern of what could be read as structure inside a value, in this format or in any other."""
+    """Return a pattern for text in a value that could be read as structure, in this format or any other."""
     known = (tag for dialect in DIALECTS.values() for tag in _tags(dialect))
     return regex.compile("|".join([r"<!\[CDATA\[|</?param(?:eter)?>", *dict.fromkeys((*known, *own))]))
 
 
 def _string(value: str, dialect: Dialect) -> str:
-    """Write a string: raw, or as one CDATA section where it could be markup, if only for another dialect."""
+    """Write a string: raw, or as one CDATA section if it could be markup in any dialect."""
     in_doubt = dialect.open_entities and is_escaped(value)
     if (_has_structure(value, dialect) or in_doubt) and not dialect.entities:
         return f"<![CDATA[{value.replace(']]>', ']]]]><![CDATA[>')}]]>"
@@ -219,25 +219,25 @@ def _string(value: str, dialect: Dialect) -> str:
 
 
 def first_tag(row: Dialect) -> str:
-    """Return the tag with which a call begins; "" where it begins with no tag of fixed text."""
+    """Return the tag that begins a call; "" if that is not a tag of fixed text."""
     first = next(iter(row.written.values()), "").partition("{name}")[0].partition("\n")[0]
     return first if first.endswith((">", ";")) else ""
 
 
 def example_tag(row: Dialect) -> str:
-    """Return a tag that is markup of a format, as an example of what a value may hold."""
+    """Return a tag that is markup of a format, as an example of what a value may contain."""
     tag = _TAG_NAME.match(row.written.get("parameter_open", ""))
     return f"{tag[0]}>" if tag else "<b>"
 
 
 def block_closer(dialect: str, opener: str) -> str:
-    """Return what closes a wrapper of calls, behind the last of them.
+    """Return the text that closes a wrapper after its last call.
 
     Args:
-        opener: the tag that opened it, as the model wrote it; a format may have wrappers of several names.
+        opener: the tag that opened it, as the model wrote it, because a format may have wrappers with several names.
 
     Returns:
-        "" where the format has no wrapper, and for a name that is no wire format, such as `native`.
+        "" if the format has no wrapper, or if the name is not a wire format, such as `native`.
     """
     row = DIALECTS.get(dialect)
     if row is None or "block_close" not in row.written:
@@ -253,6 +253,6 @@ def ends_with_calls(row: Dialect) -> bool:
 
 
 def tag_names(row: Dialect) -> frozenset[str]:
-    """Return the names of a format's wrapper, calls and parameters, without prefix; those of declared names are none."""
+    """Return the tag names of a format's wrapper, calls and parameters, without prefix and without declared names."""
     found = (_NAME.match(row.written.get(kind, "")) for kind in _CALL)
     return frozenset(name[1] for name in found if name)

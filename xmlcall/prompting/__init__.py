@@ -1,1 +1,1 @@
-"""What a model is told: the tool prompt, reminders, results and feedback."""
+"""Texts that a model receives: the tool prompt, reminders, results and feedback."""

@@ -1,19 +1,19 @@
-"""A chat template that offers tools: what servers render themselves (vLLM, SGLang), so that no proxy is needed.
+"""Writes a chat template that offers tools, which servers such as vLLM and SGLang render themselves, so that no proxy is needed.
 
 A server renders a request's messages and tools with one Jinja template, in a sandbox without our functions. So the template has
-three parts: what differs between formats and languages, as data, rendered here once from `prompts/`; `chat_template.jinja`, which
-turns tools, calls and results into plain messages; and the model family's plain template, which those messages go through.
+three parts: data for everything that differs between formats and languages, rendered once from `prompts/`; `chat_template.jinja`,
+which turns tools, calls and results into plain messages; and the model family's plain template, which renders those messages.
 
-It writes what `system_prompt` and the proxy's history write, and differs where Jinja alone cannot do the same:
+Its output equals that of `system_prompt` and of the proxy's history, except where Jinja alone cannot do the same:
 
 | what | in the template |
 |---|---|
 | `$ref` | followed inside the schema by its path; no `$anchor` |
-| odd schemas | shown as they are, not mended |
+| odd schemas | shown unchanged, not repaired |
 | a string that may be markup | goes into CDATA, or its `<` is escaped, as soon as it holds the beginning of a tag |
-| a string that reads as another type | is marked by how it looks; its schema's other limits are not looked at |
+| a string that reads as another type | is marked by its form alone; its schema's other limits are not checked |
 | words that may be read as a call | tags and JSON calls of offered tools become inert; Python calls and odd spellings do not |
-| what the proxy's own tools did, resources, many tools | not there: the template sees only the request |
+| calls of the proxy's own tools, resources, large catalogs | unsupported: the template sees only the request |
 """
 
 import itertools
@@ -45,7 +45,7 @@ CHATML: Final = (
 )
 """The plain template of many model families."""
 
-_HERE: Final = "\ue000"  # stands where the template puts something in; in no prompt of ours
+_HERE: Final = "\ue000"  # marks where the template inserts something; occurs in no prompt of ours
 _BODIES: Final = frozenset({Body.TAGS, Body.JSON, Body.KEYED, Body.OBJECT})
 _HEAD: Final = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
 _WORD: Final = regex.compile(r"</?([\w:|\uff5c.\-]+)")
@@ -60,10 +60,10 @@ def chat_template(format: PromptFormat, base: str = CHATML, *, with_reminder: bo
     """Write a chat template that offers tools.
 
     Args:
-        with_reminder: whether each message of the person's ends in a reminder of the tools.
+        with_reminder: whether each of the person's messages ends in a reminder of the tools.
 
     Raises:
-        UsageError: the format cannot be written by a template, or tools are to be shown in another way than as a list.
+        UsageError: a template cannot write the format, or cannot show tools in the requested way (other than `list`).
     """
     row = format.row
     if row.body not in _BODIES or row.nests_elements:
@@ -77,7 +77,7 @@ def chat_template(format: PromptFormat, base: str = CHATML, *, with_reminder: bo
 
 
 def _literal(value: Any) -> str:
-    """Write a value as Jinja does: JSON is the same, for what is no null. Tuples of texts are for `startswith`."""
+    """Write a value as a Jinja literal, which is JSON for everything except null. Tuples of texts are for `startswith`."""
     if isinstance(value, dict):
         return f"{{{', '.join(f'{json.dumps(key)}: {_literal(each)}' for key, each in value.items())}}}"
     if isinstance(value, tuple):
@@ -86,7 +86,7 @@ def _literal(value: Any) -> str:
 
 
 def _texts(format: PromptFormat, *, with_reminder: bool) -> dict[str, Any]:
-    """Return the sentences of the prompts, cut where the template puts something in."""
+    """Return the sentences of the prompts, split where the template inserts something."""
     tool = Tool(name=_HERE)
     shown = {"tool": tool, "parameters": (), "rules": ()}
     system = format.render("system", grade="whole", tools=[shown], example=_HERE, instructions={})
@@ -120,7 +120,7 @@ def _words(format: PromptFormat) -> dict[str, Any]:
 
 
 def _tags(row: Dialect) -> dict[str, Any]:
-    """Return how a format is written."""
+    """Return a format's tags and properties as data for the template."""
     kinds = "block_open block_close call_open call_close parameter_open parameter_close body_open".split()  # noqa: SIM905
     marks = {"string_mark": row.string_mark, "json_mark": row.json_mark}
     return {
@@ -144,7 +144,7 @@ def _tags(row: Dialect) -> dict[str, Any]:
 
 
 def _marks(row: Dialect) -> dict[str, Any]:
-    """Return what may not stand in values and results: beginnings of tags, of every format."""
+    """Return what values and results must not contain: the beginnings of tags of every format."""
     rows = {**DIALECTS, row.name: row}.values()
     heads = {found[0] for each in rows for tag in each.written.values() if (found := _HEAD.match(tag))}
     heads = {head for head in heads if any(map(str.isalnum, head))}
@@ -162,7 +162,7 @@ def _marks(row: Dialect) -> dict[str, Any]:
 
 
 def _by_first(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Put words by their first character."""
+    """Group words by their first character."""
     return {first: tuple(group) for first, group in itertools.groupby(sorted(words), key=lambda word: word[0])}
 
 

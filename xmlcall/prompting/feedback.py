@@ -1,9 +1,9 @@
-"""What came of a reply's calls, told to the model: results, and what is wrong with calls that cannot run.
+"""Reports the outcome of a reply's calls to the model: results, and what is wrong with calls that cannot run.
 
-A call that cannot run is answered with its issues, the parameters of the tool that was meant, the person's request once more,
-and the call as it should look: what was right is kept, and dots stand where a value is missing or wrong. A small model copies
-what it sees: given example values in place of the dots, it called with those, and without the request before its eyes it made
-values up (measured, benchmarks/results/repair.md).
+The answer to a call that cannot run has its issues, the parameters of the tool that was meant, the person's request once more,
+and the call as it should look: correct parts are kept, and dots replace missing or wrong values. A small model copies what it
+sees. With example values in place of the dots, it called with those; without the request in view, it made values up (measured,
+benchmarks/results/repair.md).
 """
 
 import difflib
@@ -26,11 +26,11 @@ from .results import result_text
 __all__ = ["Answered", "feedback", "native_results", "results"]
 
 Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
-"""The calls of a reply in order, each with its result; what cannot run has none."""
+"""The calls of a reply in order, each with its result; a call that cannot run has none."""
 
 _DOTS = "..."
-_LONGEST_REQUEST = 2000  # characters; a longer one is not said again
-_LIKENESS = 0.6  # of names, by difflib; less is another tool
+_LONGEST_REQUEST = 2000  # characters; a longer one is not repeated
+_LIKENESS = 0.6  # of names, by difflib; below this, another tool is meant
 
 _MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
 
@@ -45,14 +45,14 @@ def results(
     request: str = "",
     waiting: tuple[ToolCall, Sequence[str]] | None = None,
 ) -> Message:
-    """Write what came of a reply's calls, as a message of role `user`.
+    """Write the outcome of a reply's calls as a message of role `user`.
 
     Args:
         answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
-        tools: the catalog, for feedback, and to know what in a result could be read as a call.
-        again: ids of calls that the model had written before, although it was told what is wrong with them.
+        tools: the catalog, used for feedback and to find text in results that could be read as a call.
+        again: ids of calls that the model wrote again after feedback about the same mistake.
         repeated: ids of calls that the model wrote more than once and that ran once.
-        waiting: a call that waited for these results, and the JSON paths of the values that it has to take from them.
+        waiting: a call that waited for these results, and the JSON paths of the values that it must take from them.
     """
     catalog, answered = Catalog.of(tools), list(answered)
     items = [
@@ -77,7 +77,7 @@ def native_results(
     again: Collection[str] = (),
     request: str = "",
 ) -> list[Message]:
-    """Write what came of calls that stand beside a reply's text, as a message of role `tool` for each; see `results`."""
+    """Write the outcome of native calls, as one message of role `tool` for each; see `results`."""
 
     def text(call: ToolCall | InvalidCall, result: ToolResult | None) -> str:
         if isinstance(call, InvalidCall):
@@ -88,7 +88,7 @@ def native_results(
 
 
 def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, failed: bool) -> tuple[str, str, bool]:
-    """Return a result as it is written; a form without a mark for errors gets a word."""
+    """Return a result as it is written; if the form has no mark for errors, a word marks them."""
     if failed and not format.row.results.error_open:
         text = f"{ERROR_WORDS[format.lang]} {text}"
     return inert_frame(call.name, format.row.results), text, failed
@@ -114,8 +114,8 @@ def feedback(
     """Render what is wrong with a call, and how it should be written.
 
     Args:
-        again: whether the model wrote the same call before; then the tool's description is shown, too.
-        is_native: the server writes calls as the model knows them, so that nothing of a wire format of ours is shown.
+        again: whether the model wrote the same call before; if so, the tool's description is shown, too.
+        is_native: whether the server writes calls in the model's own format, so that no wire format of ours is shown.
     """
     catalog = Catalog.of(tools)
     retry = _retry([call], catalog, format, request, is_native=is_native)
@@ -135,14 +135,14 @@ def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again:
 
 
 def _sentence(issue: Issue, call: InvalidCall, names: Sequence[str], format: PromptFormat) -> str:
-    """Say what is wrong, from the issue's code and fields; in English its message is the sentence that people read, too."""
+    """Describe an issue from its code and fields; in English this is its message, which people read, too."""
     place = "" if issue.path == "$" else f"{issue.path}: "
     is_of_text, is_declared = issue in call.raw.issues, issue.path.removeprefix("$.") in names
     return place + format.render("issue", issue=issue, is_of_text=is_of_text, is_declared=is_declared).strip()
 
 
 def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat, request: str, *, is_native: bool = False) -> str:
-    """Render the request to write calls once more, or to leave one that stood in a text of somebody else."""
+    """Render the request to write calls again, or to drop a call that was copied from somebody else's text."""
     calls = list(calls)
     copied = any(map(_is_copied, calls))
     unsaid = _unsaid(calls)
@@ -155,21 +155,21 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat,
 
 
 def _example(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, format: PromptFormat) -> str:
-    """Write calls as they should look; the values are the model's own, but the names of parameters are a server's words."""
+    """Write calls as they should look; values are the model's own, but parameter names come from a server and are made inert."""
     form = format.row.results
     shown = [(name, {inert_text(key, catalog, form): value for key, value in arguments.items()}) for name, arguments in calls]
     return write(shown, catalog, format.row)
 
 
 def _unsaid(calls: Iterable[InvalidCall]) -> list[str]:
-    """Return the parameters whose values nobody said, if that is all that is wrong."""
+    """Return the parameters whose values appear nowhere in the conversation, if there are no other issues."""
     issues = [issue for call in calls for issue in call.issues]
     names = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues)
     return list(names) if all(issue.code == "not-said" for issue in issues) else []
 
 
 def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: PromptFormat) -> str:
-    """Render the request to write a call that waited for results."""
+    """Render the request to write a call again that waited for results."""
     found = (_MEMBER.match(path) for path in paths)
     open_names = {match[1] or match[2] for match in found if match}
     arguments = {name: _DOTS if name in open_names else value for name, value in call.arguments.items()}
@@ -178,24 +178,24 @@ def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: Promp
 
 
 def _shown(request: str) -> str:
-    """Return the person's words if they are short enough to be said again."""
+    """Return the person's words if they are short enough to be repeated, else ""."""
     return request.strip() if len(request) <= _LONGEST_REQUEST else ""
 
 
 def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:
-    """Return the tool that a call is about, also if its name is not quite one of them: the model is asked, nothing runs."""
+    """Return the tool that a call probably means; a similar name is enough, because this only asks the model and runs nothing."""
     names = catalog.names()
     near = difflib.get_close_matches(call.name, names, n=1, cutoff=_LIKENESS) if len(names) > 1 else list(names)
     return catalog.get(catalog.meant_by(call.name) or (near[0] if near else ""))
 
 
 def _is_copied(call: InvalidCall) -> bool:
-    """Say whether a call was copied whole; what asks for it once more asks for what somebody else wants."""
+    """Say whether a call was copied whole: asking for it again would ask for what somebody else wants."""
     return any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
 
 
 def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, Any]] | None:
-    """Return the call as it should look; None if that cannot be said."""
+    """Return the call as it should look; None if that is unknown."""
     codes = {issue.code for issue in call.issues}
     if tool is None or _is_copied(call):
         return None
@@ -218,7 +218,7 @@ def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, 
 
 
 def _settled(kept: dict[str, Any], alternatives: Sequence[frozenset[str]]) -> frozenset[str]:
-    """Return what is still needed of the alternative that is nearest to a call; of two that are there, one goes."""
+    """Return the missing parameters of the alternative nearest to a call; remove from `kept` those of other complete ones."""
     if not alternatives:
         return frozenset()
     nearest = max(alternatives, key=lambda each: (each <= kept.keys(), len(each & kept.keys()), -len(each)))

@@ -1,24 +1,24 @@
-"""A conversation made to fit into the model's context, as little of it lost as can be.
+"""Fits a conversation into the model's context while losing as little of it as possible.
 
-Only what is sent is cut; the conversation itself stays whole. A conversation that is too large is cut down to `KEPT` of the room,
-in this order, until it is that small:
+Only the messages that are sent are cut; the conversation itself stays whole. If it is too large, it is cut down to `KEPT` of the
+room. These steps are taken in order, until it is small enough:
 
-1. results of earlier turns are shortened hard, the longest first, the oldest of these first: what they said is mostly in the
-   answer that followed;
-2. results of this turn are shortened to what is left, each to the same length at most; earlier turns leave them half of the room
-   at least: those tools have run, so nobody may have to run them again;
-3. the oldest turns are told in a line each, all in one block; no model is asked for it;
-4. the oldest calls of this turn are left out with their results;
-5. the oldest lines of that block go, those with the person's standing instructions last.
+1. Results of earlier turns are shortened strongly, the longest first, and of these the oldest first. Their content is mostly in
+   the answer that followed.
+2. Results of this turn are shortened as far as needed, all to the same maximum length. Earlier turns leave them at least half of
+   the room, because these tools have run and should not have to run again.
+3. The oldest turns are summarized in a line each, all in one block, without asking a model.
+4. The oldest calls of this turn are left out, with their results.
+5. The oldest lines of that block are dropped, those with the person's standing instructions last.
 
 System messages at the head, the person's last message and the newest results always stay. A shortened result keeps its beginning
-and its end, at line ends where they are near, its frame, and the instruction behind the frame, and says how much is missing, and
-how to read on where the model can (`read_more`).
+and end (cut at line ends if they are near), its frame, and the instruction after the frame. A note says how much is missing, and
+how to read on if the model can (`read_more`).
 
-A server reads anew what differs from the request before. So a cut makes room for many turns, and what was cut stays as it is
-until the next cut: the requests between two cuts begin with the same text. Nothing is remembered for that. Which cuts were made
-before follows from the conversation alone: it is gone through from its beginning, as if each of its requests were made again. So
-it is in a proxy, too, whose callers send the whole conversation each time. The cost is linear in the conversation.
+A server has to reprocess everything after the first difference from the previous request. So one cut makes room for many turns,
+and the result stays the same until the next cut: all requests between two cuts begin with the same text. No state is stored for
+that. The conversation alone determines the earlier cuts: it is replayed from its beginning, as if each of its requests were made
+again. This also works in a proxy, whose callers send the whole conversation each time. The cost is linear in the conversation.
 
 Tokens are estimated (`tokens`).
 
@@ -29,12 +29,12 @@ The block of earlier turns:
     - Asked: "Thanks! From now on, use Fahrenheit." Answered: "All right."
     ]
 
-A line has the beginning of what the person said, the tools that were called with the beginning of what they returned, and without
-a call the beginning of the answer. Sentences in which a person says how things are to be from then on are kept word for word,
-wherever they stand: `STANDING` has the words by which they are known.
+A line has the beginning of the person's words and the called tools with the beginning of their results, or, if no tool was
+called, the beginning of the answer. Sentences with standing instructions ("from now on") are kept word for word, wherever they
+are; `STANDING` has the words that identify them.
 
-The lines stand in a message of the person's, outside the frame of results. So what tools and others said is quoted, stands in one
-line, and holds no tag of ours or of a chat template.
+The lines are in one of the person's messages, outside the frame of results. So text from tools and others is quoted, kept on one
+line, and stripped of tags of ours and of chat templates.
 """
 
 import bisect
@@ -73,29 +73,29 @@ __all__ = [
 ]
 
 LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))
-"""To which a result may be shortened, in characters."""
+"""Lengths to which a result may be shortened, in characters."""
 
 OLD_RESULT: Final = 1024
 """Characters that a result of an earlier turn keeps."""
 
 KEPT: Final = 0.7
-"""Of the room beside the system messages: how much of it a cut leaves filled."""
+"""Share of the room beside the system messages that a cut leaves filled."""
 
 EARLIER: Final = 0.2
-"""Of the same room: what the lines of earlier turns may take. If they take more, half of that stays."""
+"""Share of the same room that the lines of earlier turns may take. If they take more, they are reduced to half of it."""
 
 TOKENS_A_MESSAGE: Final = 5
 TOKENS_A_PICTURE: Final = 768
 TOKENS_A_NOTE: Final = 60
 
 ASKED: Final = 160
-"""Characters of the person's words that a line has, beside standing instructions."""
+"""Characters of the person's words in a line, besides standing instructions."""
 
 RETURNED: Final = 80
-"""Characters of a result, or of an answer."""
+"""Characters of a result or an answer in a line."""
 
 CALLS: Final = 3
-"""Calls of a turn that a line tells one by one."""
+"""Calls of a turn that a line lists one by one."""
 
 STANDING: Final = regex.compile(
     r"\b(?:always|never|every time|whenever|from now on|from here on|in future|in the future|going forward|for the rest of|"
@@ -103,10 +103,10 @@ STANDING: Final = regex.compile(
     r"|从现在|从今以后|以后|今后|始终|总是|一律|永远|每次|每当|记住|牢记|不要再|别再|绝不",
     regex.IGNORECASE,
 )
-"""Words of sentences that say how things are to be from then on."""
+"""Words that mark a standing instruction."""
 
 _SENTENCE: Final = regex.compile(r"[^.!?。！？；\n]*+[.!?。！？；\n]*+")
-_PASTED: Final = 2000  # characters from which on a message is somebody's text, in which such words mean nothing
+_PASTED: Final = 2000  # characters; a longer message is probably pasted text, in which such words mean nothing
 _LONGEST_STANDING: Final = 300  # characters
 _QUOTES: Final = str.maketrans({'"': "'", "“": "'", "”": "'"})
 
@@ -125,7 +125,7 @@ class Fitted:
     """A conversation as it is sent.
 
     Args:
-        left_out: messages that are missing, or told in a line for their turn.
+        left_out: number of messages that are missing or replaced by their turn's line.
     """
 
     messages: tuple[Message, ...]
@@ -139,7 +139,7 @@ class Fitted:
 
 def estimate(messages: Iterable[Message]) -> int:
     """Estimate how many tokens messages have."""
-    return sum(map(_size, messages))  # of whole numbers: sums are the same in any order
+    return sum(map(_size, messages))  # integers, so the sum does not depend on the order
 
 
 def _size(message: Message) -> int:
@@ -148,7 +148,7 @@ def _size(message: Message) -> int:
 
 
 def estimate_tools(tools: Iterable[Tool]) -> float:
-    """Estimate how many tokens tools have that a server's own function calling is given."""
+    """Estimate how many tokens tools take that are sent to a server's own function calling."""
     return sum(tokens_of(tool.name + tool.description + _json(tool.input_schema)) for tool in tools)
 
 
@@ -160,18 +160,18 @@ def _json(value: object) -> str:
 
 
 def fit(messages: Sequence[Message], limit: float, *, lang: str = "en", more: str = "") -> Fitted:
-    """Return the conversation as it fits.
+    """Return the conversation cut so that it fits.
 
     Args:
-        lang: of the notes in the places of what is missing, `en` or `zh`.
-        more: name of the tool that gives the rest of a result; "" for none.
+        lang: language of the notes that replace missing parts, `en` or `zh`.
+        more: name of the tool that returns the rest of a result; "" for none.
     """
     if estimate(messages) <= limit:
         return Fitted(messages=tuple(messages))
     head = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))
     view = _View(limit - estimate(messages[:head]), lang, more)
     for message in messages[head:]:
-        if message.role == "assistant":  # it was asked for with what stands before it
+        if message.role == "assistant":  # a request was made with everything before it
             view.fit()
         view.add(message)
     view.fit()
@@ -181,7 +181,7 @@ def fit(messages: Sequence[Message], limit: float, *, lang: str = "en", more: st
 
 @dataclass(slots=True)
 class _Part:
-    """A message, and how it is sent: its results are shortened to `length` characters."""
+    """A message, and the form in which it is sent, with results shortened to `length` characters."""
 
     whole: Message
     sent: Message
@@ -192,7 +192,7 @@ class _Part:
 
 @dataclass(slots=True)
 class _TurnPart:
-    """A person's message and what follows it, without the calls that are left out."""
+    """A person's message and those that follow it; `parts` lacks the calls that are left out."""
 
     messages: list[Message] = field(default_factory=list)
     parts: list[_Part] = field(default_factory=list)
@@ -204,12 +204,12 @@ class _TurnPart:
 
 
 class _View:
-    """What is sent of a conversation that grows; sizes are kept up to date as parts change."""
+    """What is sent of a growing conversation; sizes are updated as parts change."""
 
     def __init__(self, room: float, lang: str, more: str) -> None:
         self._room, self._lang, self._shorter = room, lang, _Shorter(lang, more)
         self._turns: deque[_TurnPart] = deque()
-        self._lines: deque[tuple[Line, int]] = deque()  # of the turns before, with their sizes
+        self._lines: deque[tuple[Line, int]] = deque()  # lines of earlier turns, with their sizes
         self._told = 0  # size of all lines
         self._gone = 0  # messages before the first turn
         self._size = 0
@@ -224,7 +224,7 @@ class _View:
         self._grow(turn, size)
 
     def fit(self) -> None:
-        """Cut, if there is more than room for."""
+        """Cut if the conversation is larger than the room."""
         if self._size <= self._room or not self._turns:
             return
         now = self._turns[-1]
@@ -258,7 +258,7 @@ class _View:
         self._size += size
 
     def _shorten_old(self, goal: float) -> None:
-        """Shorten results of earlier turns: by powers of two the longest first, the oldest of these first."""
+        """Shorten results of earlier turns, the longest first (by powers of two), and of these the oldest first."""
         parts = [(turn, part) for turn in itertools.islice(self._turns, len(self._turns) - 1) for part in turn.parts]
         long = [each for each in parts if each[1].length > OLD_RESULT and replies_of(each[1].whole)]
         for turn, part in sorted(long, key=lambda each: -each[1].length.bit_length()):
@@ -267,7 +267,7 @@ class _View:
             self._shorten(turn, part, OLD_RESULT)
 
     def _shorten_now(self, room: float) -> None:
-        """Shorten results of this turn as little as needed, to the same length at most."""
+        """Shorten results of this turn as little as needed, all to the same maximum length."""
         turn = self._turns[-1]
         if turn.size <= room:
             return
@@ -284,7 +284,7 @@ class _View:
         self._grow(turn, part.size - before)
 
     def _leave_turn_out(self) -> None:
-        """Tell the oldest turn in a line; if the lines take too much, leave out some of them."""
+        """Replace the oldest turn by a line; if the lines take too much room, drop some of them."""
         turn = self._turns.popleft()
         if not self._gone:
             self._size += TOKENS_A_NOTE
@@ -330,7 +330,7 @@ def _is_person(message: Message) -> bool:
 
 
 def _noted(turn: _TurnPart, lang: str) -> list[Message]:
-    """Return the messages of a turn as they are sent, with a note behind the first if calls are left out."""
+    """Return the messages of a turn as they are sent, with a note after the first if calls are left out."""
     first, *rest = [part.sent for part in turn.parts]
     if turn.left_out:
         note = _note(lang, "left_out").format(count=turn.left_out)
@@ -340,7 +340,7 @@ def _noted(turn: _TurnPart, lang: str) -> list[Message]:
 
 @functools.cache
 def _note(lang: str, name: str) -> str:
-    """Return what stands in the place of what is missing, with a place for its count."""
+    """Return the note that replaces missing parts, with a placeholder for their count."""
     return render(lang, name, count="{count:,}", more="")
 
 
@@ -352,7 +352,7 @@ class _Shorter:
     """Shortens results.
 
     Args:
-        more: name of the tool that gives the rest of a result; "" for none.
+        more: name of the tool that returns the rest of a result; "" for none.
     """
 
     lang: str
@@ -363,7 +363,7 @@ class _Shorter:
         return sum(self.part(part, length).size for part in parts)
 
     def part(self, part: _Part, length: int) -> _Part:
-        """Shorten each result in a message to `length` characters; what is shorter stays as it is."""
+        """Shorten each result in a message to `length` characters; shorter ones stay unchanged."""
         if length >= part.length:
             return part
         cuts: list[Cut] = []
@@ -386,7 +386,7 @@ class _Shorter:
         return replace(message, content=text, written=Written(text=text, replies=tuple(sent)))
 
     def _head_and_tail(self, text: str, name: str, length: int, cuts: list[Cut]) -> str:
-        """Keep two thirds of `length` from the beginning and one from the end; a text that is hardly longer stays."""
+        """Keep two thirds of `length` from the beginning and one third from the end; a text that is hardly longer stays."""
         tail = length // 3
         if len(text) <= length:
             return text
@@ -410,14 +410,14 @@ def _note_of_more(lang: str, more: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Line:
-    """A turn in a line."""
+    """A turn, summarized in one line."""
 
     text: str
     is_standing: bool
 
 
 def line_of(turn: Sequence[Message], lang: str) -> Line:
-    """Tell a turn in a line."""
+    """Summarize a turn in one line."""
     asked = "" if turn[0].role == "assistant" else turn[0].content
     standing = _standing(asked)
     parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked.strip() else ["-"]
@@ -432,19 +432,19 @@ def line_of(turn: Sequence[Message], lang: str) -> Line:
 
 
 def block(lines: Sequence[Line], count: int, lang: str) -> str:
-    """Write what stands in the place of messages that are left out."""
+    """Write the block that replaces messages that are left out."""
     begin = _part(lang, "begin").format(count=f"{count:,}")
     return "\n".join([begin, *(line.text for line in lines), _part(lang, "end")])
 
 
 @functools.cache
 def _part(lang: str, kind: str) -> str:
-    """Return the words of a part, with places for what is filled in: templates are slow for thousands of lines."""
+    """Return the words of a part with placeholders; cached, because rendering templates for thousands of lines is slow."""
     return render(lang, "earlier", kind=kind, count="{count}", name="{name}", text="{text}").strip()
 
 
 def _asked(text: str, standing: Sequence[str]) -> str:
-    """Return the beginning of a person's first paragraph, and the standing instructions that do not stand in it."""
+    """Return the beginning of a person's first paragraph, and the standing instructions that are not in it."""
     begin = _begin(text.strip().partition("\n\n")[0], ASKED)
     return " ".join([begin, *(sentence for sentence in standing if sentence not in begin)])
 
@@ -465,6 +465,6 @@ def _returned(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
 
 
 def _begin(text: str, length: int) -> str:
-    """Return how a text begins, in one line and with nothing in it that could end the quotation or be read as a tag."""
+    """Return the beginning of a text on one line, without anything that could end the quotation or be read as a tag."""
     words = " ".join(text[: 4 * length].split()).translate(_QUOTES)
     return inert_frame(words if len(words) <= length else f"{words[:length].rstrip()}…")

@@ -1,11 +1,12 @@
-"""How a model is spoken to: the wire format of its calls, the language, the family of prompts, one call in a reply or several.
+"""How prompts are written for a model: the wire format of calls, the language, the prompt family, one or several calls a reply.
 
-One object goes through loop, proxy and harness, and every text for a model is rendered with it. Templates are shared by all wire
-formats: what differs (how a call begins, whether its values are JSON) is a property here and follows from the format's row.
+Loop, proxy and harness pass one object along, and every text for a model is rendered with it. All wire formats share the same
+templates: everything that differs (how a call begins, whether its values are JSON) is a property here and follows from the
+format's row.
 
-A family says how a system prompt shows tools. Models answer differently to the same tools shown differently, and no family is
-best for all of them; `xmlcall probe` finds the one that a model answers best. A family changes only the system prompt and what is
-read for "the request says nothing of this".
+A family defines how a system prompt shows tools. Models answer differently to the same tools shown differently, and no family is
+best for all models; `xmlcall probe` finds the best one for a model. A family changes only the system prompt and the word that
+means "the request does not mention this".
 """
 
 from dataclasses import dataclass, replace
@@ -24,9 +25,9 @@ class Family:
     """How a system prompt shows tools.
 
     Args:
-        parameters: of a tool: as a `list` in words, or as its JSON `schema`.
-        unsaid: the word that stands for an optional parameter of which the request says nothing, so that a call has every
-            parameter; "" if such parameters are left out.
+        parameters: how a tool's parameters are shown: as a `list` in words, or as its JSON `schema`.
+        unsaid: the value of an optional parameter that the request does not mention, so that a call has every parameter; "" if
+            such parameters are omitted.
     """
 
     name: str
@@ -48,7 +49,7 @@ FAMILIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptFormat:
-    """What all texts for one model have in common.
+    """The settings that all texts for one model share.
 
     Raises:
         UsageError: unknown dialect, language or family; or `auto`, which can be read but not written.
@@ -60,8 +61,8 @@ class PromptFormat:
     family: str = "list"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be rendered."""
-        if len(known(self.dialect)) != 1:  # a profile may come from anybody, and must not make us read files
+        """Refuse settings that cannot be rendered."""
+        if len(known(self.dialect)) != 1:  # a profile is untrusted, and must not make us read files
             raise UsageError(f"expected one wire format to ask a model for, got {self.dialect!r}")
         if self.lang not in LANGUAGES:
             raise UsageError(f"unknown language {self.lang!r}; known: {', '.join(LANGUAGES)}")
@@ -75,32 +76,32 @@ class PromptFormat:
 
     @property
     def shows(self) -> Family:
-        """What the system prompt shows of a tool, and in which order."""
+        """The prompt family: how the system prompt shows tools."""
         return FAMILIES[self.family]
 
     @property
     def block(self) -> str:
-        """What a call begins with, in words for the model."""
+        """The beginning of a call, in words for the model."""
         return first_tag(self.row) or ("JSON" if self.notation == "JSON" else "call")
 
     @property
     def results(self) -> str:
-        """What a message of results begins with."""
+        """The text that begins a message of results."""
         return self.row.results.opener
 
     @property
     def tag(self) -> str:
-        """A tag that a value may hold although it is markup of the format."""
+        """A tag that is markup of the format, as an example of what a value may contain."""
         return example_tag(self.row)
 
     @property
     def notation(self) -> str:
-        """In which notation the arguments of a call are written; "" where each has tags of its own."""
+        """The notation of a call's arguments; "" if each has tags of its own."""
         return "JSON" if self.row.json_body else _NOTATIONS.get(self.row.body, "JSON")
 
     @property
     def quote(self) -> str:
-        """What stands at both ends of a text in Gemma's notation."""
+        """The mark at both ends of a string in Gemma's notation; "" in others."""
         return self.row.written.get("quote", "")
 
     @property
@@ -110,15 +111,15 @@ class PromptFormat:
 
     @property
     def has_cdata(self) -> bool:
-        """Whether values that hold tags stand in a CDATA section."""
+        """Whether values that contain tags are written in a CDATA section."""
         return not (self.notation or self.row.entities)
 
     def speaking(self, lang: str) -> Self:
-        """Return the same in another language."""
+        """Return the same settings with another language."""
         return self if lang == self.lang else replace(self, lang=lang)
 
     def render(self, name: str, /, **values: Any) -> str:
-        """Render a template, which knows this object as `form`."""
+        """Render a template; it can use this object as `form`."""
         return render(self.lang, name, form=self, **values)
 
 

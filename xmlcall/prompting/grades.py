@@ -1,22 +1,22 @@
-"""A catalog in grades: as much of each tool as a budget of tokens allows, the same for all, and the rest on demand.
+"""Shows a catalog in grades: as much of each tool as a token budget allows, the same for all tools, and the rest on demand.
 
 | grade | of each tool the prompt has |
 |---|---|
 | `whole` | everything |
 | `signatures` | its name, its parameters and their types |
 | `lines` | its name and the first sentence of its description |
-| `names` | its name; of more than the budget allows, how many there are |
+| `names` | its name; the number of further tools if the budget does not allow all names |
 
-The tool prompt has the best grade that fits. It is the beginning of every request and does not depend on what is asked, so that a
-server's prompt cache holds it. What depends on it stands at the end, behind the person's last words: the tools that fit these
-best (`Ranking`), described whole. A model may call every tool, shown whole or not. If it does not know how, it asks for the
-description with a tool of ours, which is offered only where something is missing and is called by a name that no other tool has.
+The tool prompt has the best grade that fits. It begins every request and does not depend on the question, so that a server's
+prompt cache holds it. Everything that depends on the question comes last, after the person's last words: the tools that fit these
+words best (`Ranking`), described whole. A model may call every tool, shown whole or not. If it does not know how, it can request
+the description with a tool of ours, which is offered only if something is missing and has a name that no other tool has.
 
-Behind a message of earlier turns nothing is described any more: a conversation does not grow by it, and a server reads only what
-was said since that message anew.
+Earlier messages lose these descriptions again. So a conversation does not grow by them, and a server reprocesses only the text
+since that message.
 
-Tokens are estimated (`tokens`). Cost: linear in the tools and, for those that cannot be shown whole, in the budget; the
-index of the ranking is made when it is first needed.
+Tokens are estimated (`tokens`). Cost: linear in the tools and, for those that cannot be shown whole, in the budget; the ranking's
+index is built when it is first needed.
 """
 
 import functools
@@ -40,13 +40,13 @@ __all__ = ["FITTING", "Budget", "Grade", "ToolPrompt", "budget_for", "free_name"
 Grade = Literal["whole", "signatures", "lines", "names"]
 
 WHOLE: Final = 12_000
-"""Tokens up to which all tools are shown whole where nobody says: what coding agents offer, and some 80 tools of MCP servers."""
+"""Tokens up to which all tools are shown whole by default: enough for a coding agent's tools, or some 80 tools of MCP servers."""
 
 USUAL: Final = 4000
-"""Tokens for tools that are more than that."""
+"""Default tokens for a catalog that is larger than that."""
 
 FITTING: Final = 3
-"""How many tools are described behind a person's words; how often the right one is among them: benchmarks/results/ranking.md."""
+"""Number of tools described after the person's words; benchmarks/results/ranking.md has how often the right one is among them."""
 
 SHARE: Final = 8  # one part in so many of the budget is for those descriptions
 DESCRIBED: Final = 5  # tools in one answer of the tool that describes them
@@ -60,7 +60,7 @@ _SENTENCE = regex.compile(r"(?<=[.!?])\s|(?<=[。！？])|\n")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """How many tokens the description of tools may take, with what is added to it for one request."""
+    """How many tokens the description of tools may take, including what is added for one request."""
 
     whole: int
     parts: int
@@ -78,12 +78,12 @@ def budget_for(context_length: int | None, asked: int | None = None) -> Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolPrompt:
-    """How tools are offered: what stands first in every request, and what is added for one.
+    """How tools are offered: the prompt that begins every request, and the text that is added for one.
 
     Args:
-        catalog: what may be called; our own tool is the last one, if there is one.
+        catalog: the tools that may be called; our own tool, if there is one, comes last.
         own: name of the tool that describes tools; "" if all are shown whole.
-        listed: what the prompt shows of tools and of their servers' words, without our example; "" where `f()` names a tool.
+        listed: the part of the prompt with tools and their servers' words, without our example; "" unless all are shown whole.
     """
 
     catalog: Catalog
@@ -100,10 +100,10 @@ class ToolPrompt:
         return tuple(tool for tool in self.catalog if tool.name == self.own)
 
     def fitting(self, request: str, first: Iterable[str] = ()) -> str:
-        """Render what stands behind a person's words: the tools that fit them best; "" if all are shown whole, or none fits.
+        """Render the text after the person's words: the tools that fit them best; "" if all are shown whole, or none fits.
 
         Args:
-            first: names of tools that are described before others, such as one that has to be called.
+            first: names of tools to describe first, such as one that has to be called.
         """
         if not self.own:
             return ""
@@ -122,7 +122,7 @@ class ToolPrompt:
         return self._rendered("fitting", whole, lines=brief).strip() if whole or brief else ""
 
     def describe(self, arguments: Mapping[str, Any]) -> str:
-        """Answer a call of our own tool: whole descriptions of tools by their names, or of those that words fit best."""
+        """Answer a call of our own tool: describe the named tools whole, and for unknown names those that fit them best."""
         wanted = list(dict.fromkeys(arguments["names"]))[:DESCRIBED]
         known = [self.catalog.get(name) or self.catalog.get(self.catalog.meant_by(name) or "") for name in wanted]
         unknown = [name for name, tool in zip(wanted, known, strict=True) if tool is None]
@@ -147,7 +147,7 @@ def tool_prompt_within(
     """Render the tool prompt in the best grade that fits a budget.
 
     Args:
-        budget: by our estimate. The frame of the prompt and the servers' instructions are always whole.
+        budget: in estimated tokens. The frame of the prompt and the servers' instructions are always shown whole.
     """
     if not _is_too_long(catalog, budget.whole):
         system = tool_prompt(catalog, format, instructions=instructions)
@@ -186,7 +186,7 @@ def tool_prompt_within(
 
 
 def _is_too_long(catalog: Catalog, budget: int) -> bool:
-    """Say whether tools are so much too long that it need not be tried: an estimate is never lower than this."""
+    """Say whether tools certainly exceed the budget, by a lower bound of the estimate, so that rendering can be skipped."""
     length = 0
     for tool in catalog:
         length += len(tool.name) + len(tool.description.strip())
@@ -196,7 +196,7 @@ def _is_too_long(catalog: Catalog, budget: int) -> bool:
 
 
 def _listed(lines: Iterable[str], room: float) -> str | None:
-    """Return lines as one text; None if they have more tokens than there is room for."""
+    """Return lines as one text; None if they take more tokens than there is room for."""
     listed = []
     for line in lines:
         listed.append(line)
@@ -253,17 +253,17 @@ _LINES: Final[Mapping[Grade, Callable[[Tool], str]]] = {
 
 
 def free_name(name: str, catalog: Catalog) -> str:
-    """Return a name for a tool of our own that no other tool is called by.
+    """Return a name for a tool of our own that means no other tool.
 
     Args:
-        name: as it is called where it is free; else it gets a number.
+        name: the preferred name; if it is taken, a number is appended.
     """
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain([name], numbered) if catalog.meant_by(each) is None)
 
 
 def _describing(catalog: Catalog, format: PromptFormat) -> Tool:
-    """Make the tool that describes tools, under a name that no other has."""
+    """Make the tool that describes tools, under a name that no other tool has."""
     name = free_name(_OWN_NAME, catalog)
     names = {
         "type": "array",

@@ -1,20 +1,20 @@
-"""What of a reply is not the model's to say: results that it invents, and lines of our own prompt.
+"""Removes from a reply what a model must not say: invented results, and lines of our own prompt.
 
-Small models go on as the prompt did. Some write the frame in which results come to them, and what stands in it is invented; some
-repeat an instruction. Neither is an answer. This stands above the parser: it takes the text of a reply, not the values of calls
-and not reasoning, and passes on what may be shown.
+Small models continue in the style of the prompt. Some write the frame in which they receive results, with invented content; some
+repeat an instruction. Neither is an answer. This filter follows the parser: it reads the text of a reply, but not the values of
+calls or the reasoning, and passes on what may be shown.
 
-* *A frame* (`<function_results>`, or a line that begins with `<result name=` or as results do in the form of any family) ends the
-  reply. One exception: if the conversation holds exactly these results, nothing is invented, and where the reply has no other
-  text they are the answer, without the frame.
-* *A line of ours*, alone on its line, is left out. It is known by the fixed words of the templates, whole sentences of at least
-  `_LEAST` columns; words from the catalog do not count, because a person may ask what a tool does.
+* *A frame* (`<function_results>`, or a line that begins with `<result name=` or with the result marks of any family) ends the
+  reply. One exception: if the conversation contains exactly these results, nothing is invented. If the reply has no other text,
+  they are then the answer, without the frame.
+* *A line of ours*, alone on its line, is left out. It is recognized by the fixed words of the templates, whole sentences of at
+  least `_LEAST` columns. Words from the catalog do not count, because a person may ask what a tool does.
 
-What the model quotes stays: a frame's tag behind a quotation mark or a back-tick, and all but `<function_results>` in a code
-fence, where it may be anybody's XML.
+Quotations stay: a frame's tag after a quotation mark or a back-tick, and in a code fence, which may contain any XML, everything
+except `<function_results>`.
 
-Text is held back only while it can still be one of these: the beginning of a tag, or of a line of ours, which is at most
-`_LONGEST` characters. All decisions come from the text to the left, so the chunks do not matter, and time is linear.
+Text is held back only while it may still become one of these: the beginning of a tag, or of a line of ours, which has at most
+`_LONGEST` characters. Decisions depend only on the text so far, so the chunks do not matter, and time is linear.
 """
 
 import functools
@@ -57,19 +57,19 @@ _MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, head
 _QUOTES: Final = tuple("`\"'“‘「")
 _FENCE: Final = "```"
 
-_RESULT: Final = "<result name="  # a model may leave the quotation mark out
+_RESULT: Final = "<result name="  # a model may omit the quotation mark
 _CODE = regex.compile(r"\{%.*?%\}", regex.DOTALL)
 _FORM = regex.compile(r"\{\{ form\.(block|tag|results) \}\}")
 _SENTENCE_END = regex.compile(r"(?<=[.:!?])\s+|(?<=[。：！？；])\s*")
 
 
 class Leaks:
-    """Takes out of a reply's text what is not to be shown.
+    """Removes from a reply's text what must not be shown.
 
     Attributes:
-        found: what was taken out, the gravest of it.
-        stopped: whether nothing more is wanted of this reply.
-        replaced: places in the reply that are not kept, in order, each with what is kept instead.
+        found: the most serious thing that was removed.
+        stopped: whether the rest of the reply is ignored.
+        replaced: the removed spans of the reply, in order, each with its replacement.
     """
 
     def __init__(self, results: Collection[str] = ()) -> None:
@@ -78,17 +78,17 @@ class Leaks:
         self.replaced: list[tuple[Span, str]] = []
         self._results = results
         self._held = ""
-        self._start = 0  # offset of what is held
-        self._frame: ResultForm | None = None  # what is held is a frame of this form
+        self._start = 0  # offset of the held text
+        self._frame: ResultForm | None = None  # the form of the frame that is held
         self._forms = {_RESULT: OWN_RESULTS, **result_openers()}
         self._at_line_start = True  # nothing of this line was passed on
         self._head = ""  # how this line begins, without white space
         self._last = ""  # the last character of this line that was passed on
         self._fenced = False
-        self._said = False  # something was passed on that is more than white space
+        self._said = False  # text other than white space was passed on
 
     def pass_on(self, event: Event) -> list[Event]:
-        """Take an event; return what may be shown by now."""
+        """Read an event; return the events that may be shown by now."""
         if self.stopped:
             return []
         if not isinstance(event, TextDelta):
@@ -100,7 +100,7 @@ class Leaks:
         return self._read()
 
     def close(self) -> list[Event]:
-        """Decide on what is held: nothing more follows it on its line."""
+        """Decide on the held text, because nothing more follows on its line."""
         if self._frame and not self.stopped:
             return self._end_frame(self._frame)
         return self._end_line(len(self._held)) if self._held else []
@@ -122,7 +122,7 @@ class Leaks:
     # -- lines -----------------------------------------------------------------------------------------------------------
 
     def _open_line(self) -> list[Event]:
-        """Pass on what no continuation of the line can make ours, nor the beginning of a frame."""
+        """Pass on the text that can no longer become a line of ours or the beginning of a frame."""
         at = max(self._held.rfind("<"), self._held.rfind("["))
         is_opener = at >= 0 and any(opener.startswith(self._held[at:]) for opener in self._forms)
         end = at if is_opener else len(self._held)
@@ -183,7 +183,7 @@ class Leaks:
         return self._end_frame(form)
 
     def _end_frame(self, form: ResultForm) -> list[Event]:
-        """End the reply: with the results, if they are what the model was given, and the reply says nothing else."""
+        """End the reply; if the results are true and the reply has no other text, they become the answer."""
         replies = [reply for reply in form.places(self._held) if not reply.is_error]
         told = [reply.text_in(self._held).strip() for reply in replies if reply.is_ended]
         is_true = 0 < len(replies) == len(told) and all(text and text in self._results for text in told)
@@ -198,7 +198,7 @@ class Leaks:
         return [Repaired(code="results-frame", span=span), *shown]
 
     def kept(self, text: str, end: int) -> str:
-        """Return a reply's text without what was taken out of it."""
+        """Return a reply's text with the removed spans replaced."""
         parts, at = [], 0
         for (start, stop), instead in self.replaced:
             if start >= end:
@@ -209,14 +209,14 @@ class Leaks:
 
 
 def refusal(kind: Refusal, format: PromptFormat = ENGLISH, values: Sequence[str] = ()) -> str:
-    """Say to a model why its last reply is no answer, and what to do."""
+    """Render why a model's last reply is not an answer, and what to do."""
     return format.render("no_answer", kind=kind, values=values).strip()
 
 
 def results_in(messages: Iterable[Message]) -> frozenset[str]:
-    """Return the texts of the results that a model was given, as it was given them; errors and feedback are none."""
-    told = ((message.content, reply) for message in messages if message.role == "user" for reply in replies_of(message))
-    return frozenset(reply.text_in(content).strip() for content, reply in told if reply.is_ended and not reply.is_error)
+    """Return the texts of the results that a model received, exactly as sent, without errors and feedback."""
+    found = ((message.content, reply) for message in messages if message.role == "user" for reply in replies_of(message))
+    return frozenset(reply.text_in(content).strip() for content, reply in found if reply.is_ended and not reply.is_error)
 
 
 @functools.lru_cache(maxsize=4)
@@ -232,7 +232,7 @@ def _is_ours(line: str) -> bool:
 
 
 def _may_be_ours(line: str) -> bool:
-    """Say whether a line that begins so can be ours."""
+    """Say whether a line with this beginning may be ours."""
     text, words = line.strip(_MARKERS), _own_words()[1]
     at = bisect_left(words, text)
     return at < len(words) and words[at].startswith(text)
@@ -240,7 +240,7 @@ def _may_be_ours(line: str) -> bool:
 
 @functools.cache
 def _own_words() -> tuple[frozenset[str], list[str]]:
-    """Return all runs of sentences that stand in one line of a template, as a set and in order."""
+    """Return all runs of sentences in single lines of templates, as a set and as a sorted list."""
     lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
     words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
     words |= {tag.strip(_MARKERS) for tag in (OWN_RESULTS.closer, OWN_RESULTS.result_close.strip())}
@@ -248,7 +248,7 @@ def _own_words() -> tuple[frozenset[str], list[str]]:
 
 
 def _fixed_lines(text: str) -> Iterable[str]:
-    """Yield a template's lines that hold nothing from outside; the names of a wire format's tags are ours, too, of any format."""
+    """Yield a template's lines that have no inserted values, except for the tags of wire formats, which are filled in."""
     text = _CODE.sub("", text)
     for tags in _tags_in_prompts() if _FORM.search(text) else [{}]:
         lines = _FORM.sub(functools.partial(_tag_in_place, tags), text).splitlines()
@@ -260,14 +260,14 @@ def _tag_in_place(tags: Mapping[str, str], found: Any) -> str:
 
 
 def _tags_in_prompts() -> list[dict[str, str]]:
-    """Return what stands for the tags of a wire format in a template, of all formats."""
+    """Return, for each distinct set, the tags of wire formats that templates insert."""
     forms = (PromptFormat(dialect=name) for name in DIALECTS)
     tags = dict.fromkeys((form.block, form.tag, form.results) for form in forms)
     return [{"block": block, "tag": tag, "results": results} for block, tag, results in tags]
 
 
 def _runs(line: str) -> Iterable[str]:
-    """Yield the runs of whole sentences of a line, white space and list markers stripped."""
+    """Yield the runs of whole sentences in a line, without white space and list markers at their ends."""
     text = line.strip(_MARKERS)
     ends = [*(found.start() for found in _SENTENCE_END.finditer(text)), len(text)]
     starts = [0, *(found.end() for found in _SENTENCE_END.finditer(text))]

@@ -1,10 +1,10 @@
-"""A tool's result as text for a text model: what it cannot see is named, never dropped in silence.
+"""Writes a tool's result as text for a text model: content that it cannot see is named, never dropped silently.
 
-Of a long result a model is sent only the beginning and the end, and it asks for the rest, piece by piece. The conversation keeps
-every result whole, and only what is sent of it is cut (`fit_context`). So nothing is stored here: a handle is a digest of the
-result's text, and the text is found in the conversation, also in one that was saved and goes on elsewhere.
+The model receives only the beginning and the end of a long result, and requests the rest piece by piece. The conversation keeps
+every result whole; only the messages that are sent are cut (`fit_context`). So nothing is stored here: a handle is a digest of
+the result's text, and the text is found in the conversation, even in one that was saved and continues elsewhere.
 
-A picture goes to a model that sees only if its first bytes are those of its type.
+A picture is sent, to a model that can see, only if its first bytes match its declared type.
 """
 
 import base64
@@ -60,15 +60,15 @@ _LONGEST_DESCRIPTION = 200  # characters
 Reader = Literal["user", "assistant"]
 
 LONG: Final = 2000
-"""Characters of a result that may be sent in part only, and so be asked for."""
+"""Characters from which a result may be sent only in part, so that the model may request the rest."""
 
 _HANDLE_DIGITS: Final = 6
-_NEAR: Final = 4  # a line end counts in the last quarter of what is kept, no more than that is lost to it
+_NEAR: Final = 4  # cut at a line end only in the last quarter of the kept text, so that no more than that is lost
 
 LARGEST_PICTURE: Final = 5_000_000
 MOST_PICTURES: Final = 4
 
-# Type -> how its data begins, and the ending of a file. "\0" stands for any byte.
+# Type -> its first bytes and its file suffix. "\0" means any byte.
 PICTURES: Final = {
     "image/png": (b"\x89PNG\r\n\x1a\n", ".png"),
     "image/jpeg": (b"\xff\xd8\xff", ".jpg"),
@@ -81,12 +81,12 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: R
     """Write a result as text.
 
     Args:
-        reader: the model (`assistant`) or the person (`user`); what is for the other one alone is left out (MCP 2025-11-25,
+        reader: the model (`assistant`) or the person (`user`); content only for the other one is left out (MCP 2025-11-25,
             annotations).
 
     Returns:
-        Its blocks, a line or more each, and the structured content, unless a text says the same: servers should repeat it there
-        (MCP 2025-11-25, tools).
+        The blocks, each on lines of its own, and the structured content unless a text block repeats it, as servers should (MCP
+        2025-11-25, tools).
     """
     blocks = [block for block in result.content if not block.audience or reader in block.audience]
     parts = [_WRITERS[type(block)](block, format) for block in blocks]
@@ -96,10 +96,10 @@ def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: R
 
 
 def _is_said(structured: Any, blocks: Iterable[Content]) -> bool:
-    """Say whether texts are the JSON of a structured value.
+    """Say whether text blocks already contain a structured value as JSON.
 
-    FastMCP wraps what is no object in `{"result": ...}`, and server-filesystem a text in `{"content": ...}`; the text is the
-    value alone, and a list has a text for each item.
+    FastMCP wraps values other than objects in `{"result": ...}`, and server-filesystem wraps a text in `{"content": ...}`. The
+    text block then has the bare value, and a list has a text block for each item.
     """
     texts = [block.text for block in blocks if isinstance(block, TextContent)]
     bare = next(iter(structured.values())) if isinstance(structured, dict) and len(structured) == 1 else structured
@@ -115,7 +115,7 @@ def _is_said(structured: Any, blocks: Iterable[Content]) -> bool:
 
 
 def _json_of(text: str) -> Any:
-    """Return the JSON value that a text is; MISSING if it is none."""
+    """Parse a text as JSON; return MISSING if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -123,12 +123,12 @@ def _json_of(text: str) -> Any:
 
 
 def mismatch(problem: str, format: PromptFormat) -> str:
-    """Say that a structured result is not what its tool promises."""
+    """Render that a structured result violates its tool's output schema."""
     return _named("mismatch", format, problem=problem)
 
 
 def unchecked(format: PromptFormat) -> str:
-    """Say that nobody knows whether a structured result is what its tool promises, since its schema cannot be used."""
+    """Render that a structured result could not be checked, because its tool's output schema is unusable."""
     return _named("unchecked", format)
 
 
@@ -140,7 +140,7 @@ def resource_list(
     *,
     limit: int,
 ) -> str:
-    """List resources for a model, a line each."""
+    """List resources for a model, one on each line."""
 
     def words(part: str, **values: Any) -> str:
         return format.render("own_tools", part=part, **values).strip()
@@ -163,32 +163,33 @@ def _resource_line(uri: str, item: Resource | ResourceTemplate) -> str:
 
 
 def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") -> str:
-    """Say why a call did not run although it could.
+    """Render why a valid call did not run.
 
     Args:
-        kind: `not_allowed`, `said_no` (the person), `no_answer` (of the person), `nobody` (to ask), `nobody_rule` (a rule
-            asks), `unsaid` (values, and nobody to ask), `repeated` or `gone` (the tool).
-        why: the person's reason for a no, in their words; where nobody can be asked, the line that would allow it, the rule,
+        kind: `not_allowed`, `said_no` (by the person), `no_answer` (from the person), `nobody` (nobody can be asked),
+            `nobody_rule` (a rule requires asking, but nobody can be asked), `unsaid` (values that nobody can be asked for),
+            `repeated` or `gone` (the tool).
+        why: the person's reason for a no, in their words; if nobody can be asked, the line that would allow the call, the rule,
             or the parameters.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()
 
 
 def failure(kind: FailureReason, format: PromptFormat, *, said: str = "") -> str:
-    """Say in place of a result that a tool's server failed, in words that hold nothing of what it printed."""
+    """Render, in place of a result, that a tool's server failed, without anything that the server printed."""
     return format.render("failed_call", kind=kind, said=said).strip()
 
 
 def not_run(reason: str, format: PromptFormat) -> str:
-    """Say in place of a result that a call did not run."""
+    """Render, in place of a result, that a call did not run."""
     return format.render("not_run", reason=reason).strip()
 
 
 def stopped(kind: str, format: PromptFormat) -> str:
-    """Say what became of something when its turn was ended from outside.
+    """Render what happened to a call or an answer when its turn was ended from outside.
 
     Args:
-        kind: `running` (a call that had started), `cancelled` (one, by its server), `not_begun` (one) or `answer`.
+        kind: `running` (a call that had started), `cancelled` (a call, by its server), `not_begun` (a call) or `answer`.
     """
     return format.render("stopped", kind=kind).strip()
 
@@ -224,7 +225,7 @@ _WRITERS: dict[type[Content], Callable[[Any, PromptFormat], str]] = {
 
 
 def handle_of(text: str) -> str:
-    """Return the short name of a result."""
+    """Return the handle of a result: the beginning of its digest."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_DIGITS]
 
 
@@ -234,18 +235,18 @@ def texts_of(messages: Iterable[Message]) -> list[str]:
 
 
 def result_with(handle: str, messages: Sequence[Message]) -> str | None:
-    """Find a result by its handle, the newest first."""
+    """Return the newest result with this handle, or None."""
     texts = (text for text in reversed(texts_of(messages)) if len(text) > _HANDLE_DIGITS)
     return next((text for text in texts if handle_of(text) == handle.strip().lower()), None)
 
 
 def piece_tokens(context_length: int | None) -> int:
-    """Return how long a piece may be, in tokens: an eighth of the context."""
+    """Return the maximum length of a piece in tokens: an eighth of the context."""
     return 1024 if context_length is None else max(context_length // 8, 128)
 
 
 def piece(text: str, start: int, tokens: int) -> str:
-    """Return as much of a text as is allowed, up to a line end where one is near."""
+    """Return as much of a text as `tokens` allows, up to a line end if one is near."""
     found = text[start : start + round(tokens * CHARACTERS_A_TOKEN)]
     while (size := tokens_of(found)) > tokens and len(found) > 1:
         found = found[: max(int(len(found) * tokens / size), 1)]
@@ -254,19 +255,19 @@ def piece(text: str, start: int, tokens: int) -> str:
 
 
 def line_end(text: str, end: int) -> int:
-    """Return where to end a beginning of a text: behind the last line end before `end`, if one is near; else there."""
+    """Return where to end a text's beginning: after the last line end before `end` if one is near, else at `end`."""
     found = text.rfind("\n", end - end // _NEAR, end)
     return end if found < 0 else found + 1
 
 
 def line_start(text: str, start: int) -> int:
-    """Return where to begin an end of a text: behind the first line end from `start`, if one is near; else there."""
+    """Return where to begin a text's end: after the first line end from `start` if one is near, else at `start`."""
     found = text.find("\n", start, start + (len(text) - start) // _NEAR)
     return start if found < 0 else found + 1
 
 
 def pictures(results: Iterable[ToolResult]) -> tuple[str, ...]:
-    """Return the pictures of results for a model that sees, as `data:` URLs; those for the person alone are not among them."""
+    """Return the pictures in results for a model that can see, as `data:` URLs, except those only for the person."""
     blocks = [block for result in results for block in result.content if isinstance(block, ImageContent)]
     shown = (block for block in blocks if not block.audience or "assistant" in block.audience)
     urls = [f"data:{block.mime_type};base64,{block.data}" for block in shown if _is_picture(block)]
@@ -279,12 +280,12 @@ def _is_picture(block: ImageContent) -> bool:
 
 
 def begins(data: bytes, begin: bytes) -> bool:
-    """Say whether data begins in a way; in that, a zero stands for any byte."""
+    """Say whether data has these first bytes; a zero in `begin` matches any byte."""
     return len(data) >= len(begin) and all(wanted in (0, byte) for wanted, byte in zip(begin, data, strict=False))
 
 
 def decoded(text: str, largest: int) -> bytes | None:
-    """Decode base64; None if it is none, or more than allowed."""
+    """Decode base64; return None if it is invalid or larger than allowed."""
     if not text or len(text) * 3 // 4 > largest + 2:
         return None
     try:

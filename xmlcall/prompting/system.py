@@ -1,4 +1,4 @@
-"""The prompt that offers tools, the reminder of it, and the short texts that ask for another reply."""
+"""Renders the prompt that offers tools, its reminder, and the short texts that request another reply."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,14 +27,14 @@ __all__ = [
     "tool_prompt",
 ]
 
-# Begins where a word does, and its first part gives nothing back: the time is linear in the text.
+# Begins where a word does, and its first part does not backtrack, so the time is linear in the text.
 _NAME = regex.compile(r"(?<!\S)[^\s/._\\@:]*+[/._\\@:]\S*[A-Za-z0-9/]")
 _CHINESE = regex.compile(r"\p{Han}")
 _KANA = regex.compile(r"[\p{Hiragana}\p{Katakana}]")
 _LATIN = regex.compile(r"\p{Latin}{2,}")
 
 Step = Literal["", "ask", "look_up"]
-"""What comes next where nobody said a value: the question, a tool that can tell it, or what the model thinks fit."""
+"""The next step if a value is missing: `ask` the person, `look_up` with a tool, or "" to let the model choose."""
 
 
 def system_prompt(
@@ -49,12 +49,12 @@ def system_prompt(
     """Render the system prompt that offers tools.
 
     Args:
-        tools: the catalog, in the order to show; it may be empty, and the prompt then says so.
+        tools: the catalog, in display order; if it is empty, the prompt says so.
         dialect: the wire format.
         lang: `en` or `zh`.
-        parallel: whether one block may hold several calls.
+        parallel: whether one block may contain several calls.
         family: how tools are shown, one of `FAMILIES`.
-        instructions: server name -> what that server says about its tools; shown as the server's words.
+        instructions: server name -> that server's instructions for its tools, shown as the server's words.
 
     Returns:
         The same text for the same arguments, so that a server's prompt cache can hold it.
@@ -67,12 +67,7 @@ def system_prompt(
 
 
 def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str, str] | None = None) -> str:
-    """Render the same for a format.
-
-    Args:
-        tools: the catalog, in the order to show; it may be empty, and the prompt then says so.
-        instructions: server name -> what that server says about its tools; shown as the server's words.
-    """
+    """Render the system prompt for a format; see `system_prompt`."""
     catalog = Catalog.of(tools)
     example = example_call(catalog, format)
     shown = {"tools": described(catalog), "catalog": catalog, "instructions": instructions or {}}
@@ -80,19 +75,19 @@ def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str
 
 
 def described(tools: Iterable[Tool]) -> list[dict[str, Any]]:
-    """Return what templates show of tools."""
+    """Return the data that templates show for tools."""
     return [{"tool": tool, "parameters": parameters_of(tool), "rules": rules_for(tool)} for tool in tools]
 
 
 def example_call(catalog: Catalog, format: PromptFormat) -> str:
-    """Write one call of the first tool: with a second call beside it small models write both, whatever is asked."""
+    """Write one call of the first tool; with a second call in the example, small models write both, whatever is asked."""
     unsaid = format.shows.unsaid
     calls = [(tool.name, _inert(example_arguments(tool, unsaid=unsaid), catalog)) for tool in list(catalog)[:1]]
     return write(calls, catalog, format.row)
 
 
 def _inert(value: Any, catalog: Catalog) -> Any:
-    """Make the words of a schema inert that stand in an example, of whatever shape."""
+    """Make a schema's words inert in an example value of any shape."""
     if isinstance(value, str):
         return inert_text(value, catalog)
     if isinstance(value, dict):
@@ -101,10 +96,10 @@ def _inert(value: Any, catalog: Catalog) -> Any:
 
 
 def language_of(text: str, otherwise: str) -> str:
-    """Return the language of what stands behind a person's words: theirs, if prompts are written in it.
+    """Return the language for text after a person's words: the person's, if there are prompts in it, else `otherwise`.
 
-    The model answers in the language that it reads last, whatever the person wrote. Names of files and addresses, which are
-    Latin in any language, do not count; Japanese, which shares its characters with Chinese, is none of ours.
+    The model answers in the language that it reads last, whatever the person wrote. File names and addresses do not count,
+    because they are Latin in any language. Japanese shares characters with Chinese, but has no prompts.
     """
     words = _NAME.sub(" ", text)
     chinese, latin = len(_CHINESE.findall(words)), len(_LATIN.findall(words))
@@ -122,12 +117,13 @@ def reminder(
     step: Step = "",
     has_failed: bool = False,
 ) -> str:
-    """Render the short text that stands last in the prompt, after the person's words; empty without tools.
+    """Render the short text that ends the prompt, after the person's words; empty without tools.
 
     Args:
-        needs_tool: False where it was decided that the words need no tool: the text then asks for plain words.
-        unsaid: parameters of a call that was taken back because nobody said their values: the person may have to be asked.
-        has_failed: whether calls could not run, however often the model was told why.
+        needs_tool: False if the request was found to need no tool; the text then asks for plain words.
+        unsaid: parameters of a call that was withdrawn because their values appear nowhere in the conversation, so that the
+            person may have to be asked.
+        has_failed: whether there was no valid call after all retries.
     """
     told = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
     catalog = Catalog.of(tools)
@@ -135,27 +131,27 @@ def reminder(
 
 
 def question(format: PromptFormat) -> str:
-    """Render how a question for what nobody said begins: left to itself, a small model repeats the request, or answers it."""
+    """Render the beginning of a question for missing values; without it, a small model repeats the request or answers it."""
     return format.render("question").strip()
 
 
 def demand(format: PromptFormat, name: str = "") -> str:
-    """Render what a model is told that has to call a tool and did not."""
+    """Render the message to a model that had to call a tool and did not."""
     return format.render("must_call", name=name).strip()
 
 
 def after_empty(format: PromptFormat = ENGLISH) -> str:
-    """Render what a model is told whose reply had neither text nor a call."""
+    """Render the message to a model whose reply had neither text nor a call."""
     return format.render("empty").strip()
 
 
 def json_answer(schema: Mapping[str, Any], format: PromptFormat = ENGLISH) -> str:
-    """Render what asks for an answer in JSON, where tools are on offer, too."""
+    """Render the request for an answer in JSON, used when tools are offered, too."""
     return format.render("json_answer", schema=json.dumps(schema, ensure_ascii=False)).strip()
 
 
 def begin(begun: str, format: PromptFormat = ENGLISH) -> str:
-    """Render what asks for a reply that begins with words of the caller's."""
+    """Render the request for a reply that begins with the caller's words."""
     return format.render("prefill", begun=begun).strip()
 
 

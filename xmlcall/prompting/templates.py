@@ -1,7 +1,7 @@
-"""The environment of all templates in `prompts/`: every sentence that a model reads stands there, in each language.
+"""The environment of all templates in `prompts/`, which has every sentence that a model reads, in each language.
 
-One environment, strict about undefined names. Templates lay out and word; what they show (parameter trees, example calls,
-result texts) is prepared by the functions that render them.
+There is one environment, and it is strict about undefined names. Templates have only layout and wording; the functions that
+render them prepare the data (parameter trees, example calls, result texts).
 """
 
 import functools
@@ -27,7 +27,7 @@ def render(lang: str, name: str, /, **values: Any) -> str:
 
 
 def source(lang: str, name: str) -> str:
-    """Return the text of a template as it is written."""
+    """Return the source of a template."""
     return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
 
 
@@ -38,7 +38,7 @@ def words_of(lang: str) -> dict[str, Any]:
 
 
 def plain_source(name: str) -> str:
-    """Return the text of a file in `prompts/` that is the same in every language."""
+    """Return the source of a file in `prompts/` that all languages share."""
     return (_prompts() / name).read_text(encoding="utf-8")
 
 
@@ -62,7 +62,7 @@ def _prompts() -> Path:
 
 
 def _inert(context: "Context", text: str) -> str:
-    """Make somebody else's words inert: all that opens a call, where the template is given the tools on offer."""
+    """Make untrusted words inert; if the template has the catalog, also everything that opens a call."""
     catalog = context.get("catalog")
     return inert_frame(text) if catalog is None else inert_text(text, catalog, is_whole=True)
 
@@ -72,5 +72,5 @@ def _json(value: Any) -> str:
 
 
 def _quote(text: str) -> str:
-    """Mark each line as somebody else's words."""
+    """Mark each line as a quotation."""
     return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())

@@ -1,14 +1,14 @@
-"""How many tokens a text has, estimated from its characters, and by what a server's own count corrects that.
+"""Estimates how many tokens a text has from its characters, and corrects the estimate by a server's own counts.
 
-No server's tokenizer is at hand here. `Scale` keeps what a server told in a conversation. `RequestScale` is for proxies: many
-replicas of the proxy stand before one model server, and each turn of a conversation may reach another of them. Where a prompt is
-cut must then follow from the request alone: a replica that had learned from other requests would cut elsewhere, and the server
-would read all behind that place anew. So nothing is learned from replies here, unlike in `Scale`. Each request begins with the
-same facts (`ServerFacts`): how many tokens the server counts in a text that is always the same, and what its context holds. A
-refusal corrects the rate within its own request, in steps of `STEP`: a conversation that has grown by a turn, and is refused
+No server's tokenizer is available here. `Scale` keeps what a server reports during a conversation. `RequestScale` is for proxies:
+many replicas of the proxy may serve one model server, and each turn of a conversation may reach another replica. The request
+alone must then determine where a prompt is cut: a replica that had learned from other requests would cut elsewhere, and the
+server would have to reprocess everything after that place. So, unlike `Scale`, it learns nothing from replies. Each request
+begins with the same facts (`ServerFacts`): how many tokens the server counts in a constant text, and how many its context holds.
+A refusal corrects the rate within its own request, in steps of `STEP`. So a conversation that has grown by a turn, and is refused
 again, is cut at the same places.
 
-What a refusal tells of the context is a fact, too. The prompt is then cut as by a replica that has known it from the beginning.
+The context length that a refusal reports is a fact, too. The prompt is then cut as by a replica that knew it from the beginning.
 """
 
 import math
@@ -19,20 +19,20 @@ from typing import Final
 __all__ = ["CHARACTERS_A_TOKEN", "RequestScale", "Scale", "ServerFacts", "tokens_of"]
 
 CHARACTERS_A_TOKEN: Final = 3.2
-"""Of ASCII without digits; fewer than of plain English, since code and markup have fewer."""
+"""For ASCII without digits; lower than for plain English, because code and markup have fewer."""
 
 _DIGITS: Final = b"0123456789"
 _NOT_ASCII: Final = bytes(range(128, 256))
 
 STEP: Final = 1.125
-MARGIN: Final = 1.05  # more than a refusal told is left free
-MOST: Final = 8.0  # a server may say anything
-UNTOLD: Final = 1.2  # by how much the rate grows where a refusal tells no count
-SMALLER: Final = 0.75  # of what was refused: what a context is taken to hold where nobody says
+MARGIN: Final = 1.05  # reserve on top of the rate that a refusal implies
+MOST: Final = 8.0  # a server's count is untrusted
+UNTOLD: Final = 1.2  # factor by which the rate grows if a refusal reports no count
+SMALLER: Final = 0.75  # assumed context length, as a share of the refused prompt, if the refusal reports none
 
 
 def tokens_of(text: str) -> float:
-    """Estimate: a digit is a token with most tokenizers, three bytes of anything beyond ASCII (one Han character) are one."""
+    """Estimate the tokens of a text: most tokenizers make one token of a digit, or of three non-ASCII bytes (a Han character)."""
     data = text.encode("utf-8", "surrogatepass")
     ascii_length = len(data.translate(None, _NOT_ASCII))
     digits = len(data) - len(data.translate(None, _DIGITS))
@@ -41,11 +41,11 @@ def tokens_of(text: str) -> float:
 
 @dataclass(slots=True)
 class Scale:
-    """What a model server told of lengths.
+    """What a model server has reported about lengths.
 
     Args:
-        rate: tokens of the server's for one that is estimated, a little more than was measured; None before any.
-        context_length: tokens that prompt and reply share, as a refusal told or let guess; None before any.
+        rate: the server's tokens for each estimated one, a little above the measured ratio; None before the first report.
+        context_length: tokens that prompt and reply share, as a refusal reported it or as guessed from one; None before that.
     """
 
     rate: float | None = None
@@ -53,23 +53,24 @@ class Scale:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the most that the rate may be.
+        """The lower and the upper bound of the rate.
 
-        By the least it is decided whether a prompt is cut, since words that are cut in vain are lost and a server refuses at once
-        what is too long; by the most how far, since then some have to go anyhow and the reply needs its room.
+        The lower bound decides whether a prompt is cut, because needlessly cut words are lost, while a server refuses a prompt
+        that is too long at once. The upper bound decides how far it is cut, because then some words are lost anyway and the reply
+        needs room.
         """
         return (0.8, 1.1) if self.rate is None else (self.rate, self.rate)
 
     def learn(self, told: int, estimated: float) -> None:
-        """Take a server's count of a prompt; the rate stays as it is if it is about right, since a new one moves all cuts."""
-        if estimated < 256 or told < estimated / 2:  # the template's words count too much; or what was cached is not counted
+        """Learn from a server's count of a prompt; an approximately right rate is kept, because a new one moves all cuts."""
+        if estimated < 256 or told < estimated / 2:  # the template's words weigh too much, or the cached part is not counted
             return
-        measured = min(told / estimated, 8.0)  # a server may say anything
+        measured = min(told / estimated, 8.0)  # a server's count is untrusted
         if self.rate is None or not self.rate / 1.5 < measured <= self.rate:
             self.rate = measured * 1.1
 
     def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
-        """Take a refusal; what it does not tell is guessed so that less is sent the next time."""
+        """Learn from a refusal; values that it does not report are guessed so that less is sent next time."""
         if told:
             self.learn(told, estimated)
         least = self.bounds[0]
@@ -81,12 +82,12 @@ class Scale:
 
 @dataclass(slots=True)
 class ServerFacts:
-    """What is the same whoever asks the model server.
+    """Facts about the model server that are the same for all callers.
 
     Args:
-        rate: tokens of the server's for one that is estimated, of a text that is always the same, and a little more; None if it
-            was not measured, or cannot be.
-        context_length: tokens that prompt and reply share, as a refusal told; None before any.
+        rate: the server's tokens for each estimated one in a constant text, rounded up a little; None if it was not, or cannot
+            be, measured.
+        context_length: tokens that prompt and reply share, as a refusal reported it; None before that.
     """
 
     rate: float | None = None
@@ -103,27 +104,27 @@ class RequestScale:
 
     @property
     def rate(self) -> float | None:
-        """Tokens of the server's for one that is estimated; None where that is not known."""
+        """The server's tokens for each estimated one; None if unknown."""
         return self._corrected or self.facts.rate
 
     @property
     def context_length(self) -> int | None:
-        """Tokens that prompt and reply share; None if no refusal told."""
+        """Tokens that prompt and reply share; None before a refusal reported or implied it."""
         return self.facts.context_length or self._guessed
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The least and the most that the rate may be (see `Scale.bounds`)."""
+        """The lower and the upper bound of the rate (see `Scale.bounds`)."""
         return Scale(rate=self.rate).bounds
 
     def learn(self, told: int, estimated: float) -> None:
-        """Take a server's count of a prompt that it has answered: nothing follows from it for another."""
+        """Ignore a server's count of a prompt, because it must not affect other requests."""
 
     def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
-        """Take a refusal.
+        """Learn from a refusal.
 
         Returns:
-            Whether it told what the context holds, which was not known, and so corrects nothing yet.
+            Whether it reported a new context length; if so, the rate is not corrected yet.
         """
         if context_length and context_length != self.context_length:
             self.facts.context_length = context_length
@@ -134,7 +135,7 @@ class RequestScale:
             length = self._guessed = round(_step(estimated * least * SMALLER, math.floor))
         least_told = UNTOLD * max(least, length / max(estimated, 1.0))
         measured = min(told / max(estimated, 1.0), MOST) if told else least_told
-        if not told or self.rate is None or measured > self.rate:  # else it is the reply that there was no room for
+        if not told or self.rate is None or measured > self.rate:  # else there was no room for the reply
             self._corrected = _step(measured * MARGIN, math.ceil)
         return False
 

@@ -1,22 +1,22 @@
-"""The messages of a request: the one place where a conversation is written for a model, and where words of ours are put into it.
+"""Writes the messages of a request: the only place that writes a conversation for a model and adds our words to it.
 
 The tool prompt comes first and is the same in every request; the caller's own system message follows in the same message, because
-models expect one. Descriptions that a request brings up stand behind the person's last words. The reminder ends the person's
-message, since small models follow what stands last.
+models expect only one. Descriptions of tools for this request follow the person's last words. The reminder ends the person's
+message, because small models follow what comes last.
 
-The same conversation gives the same messages each time, and one that has grown gives the same messages with more behind them,
-so that the model server's prompt cache holds: every message is written from itself and those before it. The one exception is a
-reminder that asks for plain words (`tool_need`): it stands only in the request that it was decided for.
+The same conversation always gives the same messages, and a conversation that has grown gives the same messages with more after
+them, so that the model server's prompt cache stays valid: each message depends only on itself and those before it. The one
+exception is a reminder that asks for plain words (`tool_need`), which is only in the request that it was decided for.
 
-A conversation of ours has the model's own words. One that a caller keeps has calls and results as data (`in_text`), and is
-written from that alone, so that every replica of the proxy writes the same bytes. The model server has the model's own words
-cached; so the form is the one that models write most (`said`): then most of them are the same. Only rounds of tools that the
-caller does not know come from elsewhere (`OwnRounds`).
+A conversation of ours has the model's own words. A conversation that a caller keeps has calls and results as data (`in_text`) and
+is written from that alone, so that every replica of the proxy writes the same bytes. The model server has the model's own words
+cached, so calls are written in the form that models use most (`said`), which keeps most of them identical. Only rounds of tools
+that the caller does not know come from elsewhere (`OwnRounds`).
 
-A caller's system messages at the head become one. Those that come later become the person's, where they stand: many
-chat templates raise when one is not the first message (Qwen 3.5, Gemma, Mistral), and no server tells for certain what its
-template does. At the head a later one would change the beginning of the prompt, so that nothing of it is cached any more.
-Neighbours of role `user` become one, because some templates refuse two.
+A caller's system messages at the head become one. Later ones become the person's, in their place, because many chat templates
+raise if a system message is not the first message (Qwen 3.5, Gemma, Mistral), and no server reports reliably what its template
+does. Moving a later one to the head would change the beginning of the prompt, which would invalidate the whole cache. Adjacent
+messages of role `user` become one, because some templates refuse two.
 """
 
 import itertools
@@ -65,13 +65,13 @@ _NO_RESULT = "No result of this call came back."
 
 
 def put_around(message: Message, *, before: str = "", behind: str = "") -> Message:
-    """Put words of ours, with what parts them from it, before or after what a message says."""
+    """Add our words, with their separators, before or after a message's content."""
     content, replies = before + message.content + behind, tuple(reply.moved(len(before)) for reply in replies_of(message))
     return replace(message, content=content, written=Written(text=content, replies=replies))
 
 
 def joined(messages: Sequence[Message]) -> Message:
-    """Make one message of neighbours of one role; what the first holds, results or a person's words, it is."""
+    """Join adjacent messages of one role; the first one decides whether the result counts as results or as a person's words."""
     content, start, replies = "\n\n".join(message.content for message in messages), 0, list[ToolReply]()
     for message in messages if replies_of(messages[0]) else ():
         replies += [reply.moved(start) for reply in replies_of(message)]
@@ -81,7 +81,7 @@ def joined(messages: Sequence[Message]) -> Message:
 
 
 def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with the tool prompt in front; without one nothing changes."""
+    """Return the conversation with the tool prompt in front; unchanged if there is none."""
     if not system:
         return tuple(messages)
     if messages[0].role == "system":
@@ -90,7 +90,7 @@ def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 
 def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with what describes tools for the person's last words (`ToolPrompt.fitting`) behind those."""
+    """Return the conversation with descriptions of tools that fit the person's last words (`ToolPrompt.fitting`) after these."""
     places = [at for at, message in enumerate(messages) if message.role == "user" and not replies_of(message)]
     at = places[-1] if places else None
     if at is None or not (text := describe(messages[at].content)):
@@ -99,7 +99,7 @@ def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) ->
 
 
 def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with a reminder at the end of the person's message, if that comes last and has none yet."""
+    """Return the conversation with a reminder at the end of the last message, if it has role `user` and no reminder yet."""
     last = messages[-1]
     if not reminder or last.role != "user" or ends_in(last, reminder):
         return tuple(messages)
@@ -107,7 +107,7 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
 
 
 def _with_question_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with a reminder behind the person's last words, also if results stand behind those."""
+    """Return the conversation with a reminder after the person's last words, even if results follow them."""
     return with_fitting(lambda _: reminder, messages)
 
 
@@ -118,14 +118,14 @@ def with_each_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Mess
 
 
 def with_words(words: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with words of ours at its end: of the person's message, else as a message of their own."""
+    """Return the conversation with our words at its end: in a last message of role `user`, else as a new message."""
     if messages[-1].role == "user":
         return with_reminder(words, messages)
     return (*messages, Message(role="user", content=words))
 
 
 def with_note(note: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with words of ours for the next reply alone; a reply that is begun already has none."""
+    """Return the conversation with our words for the next reply only; unchanged if that reply has already begun."""
     return with_words(note, messages) if note and messages[-1].role in ("user", "tool") else tuple(messages)
 
 
@@ -138,12 +138,12 @@ def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Messag
 
 
 def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return a conversation as a model without tools gets it: of calls only what came of them, with the person's words.
+    """Return a conversation for a model without tools: calls are removed, and their results added to the person's words.
 
-    After calls in its history a small model goes on in their tone: short, and without what the person asked for.
+    After calls in its history, a small model continues in their tone: short, and without what the person asked for.
 
     Args:
-        messages: results have the role `tool`, or stand in messages of role `user` as after a tool prompt.
+        messages: results have the role `tool`, or are in messages of role `user` as after a tool prompt.
     """
     kept: list[Message] = []
     for message in messages:
@@ -162,11 +162,11 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRounds:
-    """What the model is shown with calls of the caller's tools, and the caller does not know.
+    """What the model sees besides calls of the caller's tools, but the caller does not know.
 
     Args:
         before: messages between the caller's last one and the reply: rounds in which the proxy ran tools itself.
-        calls: all calls of the reply in order, with the results of those that the proxy ran; the caller's have none yet.
+        calls: all calls of the reply in order, with results for those that the proxy ran; the caller's have none yet.
     """
 
     before: tuple[Message, ...]
@@ -176,11 +176,11 @@ class OwnRounds:
 
     @property
     def theirs(self) -> tuple[ToolCall, ...]:
-        """The calls that the caller was given."""
+        """The calls that the caller received."""
         return tuple(call for call, result in self.calls if result is None)
 
     def rest_of(self, content: str) -> str:
-        """Return the part of a message's text that belongs to the reply with the calls; some callers take white space off."""
+        """Return the part of a message's text that belongs to the reply with the calls; some callers strip white space."""
         for text, begun in ((content, self.shown), (content.strip(), self.shown.strip())):
             if text.startswith(begun):
                 return text[len(begun) :]
@@ -188,11 +188,11 @@ class OwnRounds:
 
 
 Known = Mapping[str, OwnRounds]
-"""Rounds by the id of the first call that the caller was given behind them."""
+"""Rounds by the id of the first call that the caller received after them."""
 
 
 def rounds_behind(message: Message, known: Known) -> OwnRounds | None:
-    """Return the rounds behind a caller's message of the model's; None if there are none, or the calls are not the same."""
+    """Return the hidden rounds that belong to a caller's assistant message; None if there are none, or its calls differ."""
     found = known.get(message.tool_calls[0].id) if message.tool_calls else None
     return found if found is not None and _told(found.theirs) == _told(message.tool_calls) else None
 
@@ -204,7 +204,7 @@ def _told(calls: Iterable[ToolCall]) -> list[tuple[str, str, dict[str, Any]]]:
 def callers_in_text(
     messages: Sequence[Message], catalog: Catalog, format: PromptFormat, known: Known | None = None
 ) -> list[Message]:
-    """Write a caller's conversation for a model that knows nothing of tools, with roles where templates want them."""
+    """Write a caller's conversation for a model without tool support, with roles in the order that templates accept."""
     return system_first(in_text(messages, catalog, format, known))
 
 
@@ -212,13 +212,13 @@ def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat,
     """Write the calls and the results of a conversation as text.
 
     Args:
-        catalog: what is offered; of calls whose tool is not among it, the arguments are written as their values are.
+        catalog: the offered tools; arguments of other tools are written by the types of their values.
     """
     written: list[Message] = []
     open_calls: Answered = []
     answered = frozenset(message.tool_call_id or "" for message in messages if message.role == "tool")
     numbered = itertools.groupby(enumerate(messages), key=lambda each: -1 if each[1].role == "tool" else each[0])
-    for group in ([message for _, message in run] for _, run in numbered):  # results that follow each other are one
+    for group in ([message for _, message in run] for _, run in numbered):  # consecutive results are one group
         if group[0].role == "tool":
             images = tuple(url for message in group for url in message.images)
             written.append(replace(results(_answered(open_calls, group, answered), catalog, format), images=images))
@@ -232,7 +232,7 @@ def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat,
 
 
 def system_first(messages: Sequence[Message]) -> list[Message]:
-    """Make one message of the system messages at the head, and the person's of later ones; join neighbours of the person's."""
+    """Join the system messages at the head, turn later ones into the person's, and join the person's adjacent messages."""
     head = list(itertools.takewhile(lambda message: message.role == "system", messages))
     rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
     told: list[Message] = [joined(head)] if head else []
@@ -243,7 +243,7 @@ def system_first(messages: Sequence[Message]) -> list[Message]:
 
 
 def _replies(message: Message, catalog: Catalog, known: Known, dialect: Dialect) -> tuple[list[Message], Answered]:
-    """Write a message of the model's, before it those that the caller does not know; with it come the calls to be answered."""
+    """Write an assistant message, preceded by those that the caller does not know; also return the calls that need answers."""
     if not message.tool_calls:
         return [message], []
     own = rounds_behind(message, known)
@@ -254,12 +254,12 @@ def _replies(message: Message, catalog: Catalog, known: Known, dialect: Dialect)
 
 
 def said(text: str, block: str) -> str:
-    """Write a reply with calls: text as it went out, then the calls, behind a blank line if the text does not end its line.
+    """Write a reply with calls: the text as it was sent, then the calls, after a blank line if the text does not end its line.
 
     Of 72 replies with words before a call in benchmarks/results/runs, 59 have a blank line there, 11 end a line, 2 neither. More
-    than a blank line is what is left of a fence around the calls.
+    than a blank line remains from a fence around the calls.
     """
-    if not text.strip():  # what is white space alone was behind the calls
+    if not text.strip():  # white space alone came after the calls
         return block
     words = text.rstrip()
     lines = text.count("\n", len(words))
@@ -267,11 +267,13 @@ def said(text: str, block: str) -> str:
 
 
 def _answered(calls: Answered, told: Sequence[Message], answered: Container[str]) -> Answered:
-    """Give each call its result: by id, else by name, else by position; a result without its call stands for itself.
+    """Match each call with its result: by id, else by name, else by position; a result without a call is kept alone.
 
-    Of a call that has none beside others that have one, it is said that none came: else the model takes theirs for its own.
+    If only some calls have a result, the others get a note that none came back; else the model would mistake another result for
+    theirs.
 
-    What is left over goes by position, too: some clients give a result an id that its call never had (LiteLLM, `ollama_chat`).
+    Left-over results are matched by position, too, because some clients give a result an id that its call never had (LiteLLM,
+    `ollama_chat`).
     """
     waiting: dict[tuple[str, str], deque[Message]] = {}
     for message in told:
@@ -315,12 +317,11 @@ _REMIND: Final = {"end": with_reminder, "question": _with_question_reminded, "ea
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """One conversation in the forms in which a model may get it, the person's words last.
+    """One conversation in the forms in which it may be sent to a model, with the person's words last.
 
     Args:
-        bare: after the tool prompt, without a reminder and without descriptions of tools at the end; None where nothing is to be
-            decided.
-        unoffered: without the tool prompt and without earlier calls; None where nothing is to be decided.
+        bare: with the tool prompt, but without a reminder or descriptions of tools at the end; None if no decision is needed.
+        unoffered: without the tool prompt and without earlier calls; None if no decision is needed.
     """
 
     reminded: CompletionRequest
@@ -331,12 +332,12 @@ class Forms:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptWriter:
-    """Writes the messages of requests, from a conversation, the tools on offer and how the model is asked.
+    """Writes the messages of requests from a conversation, the offered tools, and the prompt settings.
 
     Args:
-        stands: where it does: at the end of the conversation, behind the last question, or behind each.
-        first: names of tools that are described behind the person's words before others, such as one that has to be called.
-        in_text: writes what calls and results a conversation has as data; one of ours has none.
+        stands: where the reminder is placed: at the end of the conversation, after the last question, or after each.
+        first: names of tools to describe first after the person's words, such as one that has to be called.
+        in_text: writes calls and results that a conversation has as data; one of ours has none.
     """
 
     offered: ToolPrompt
@@ -349,7 +350,7 @@ class PromptWriter:
         """Write the messages of a request.
 
         Args:
-            fits: whether tools that fit the person's last words are described behind them, where tools are shown in part.
+            fits: whether to describe the tools that fit the person's last words after these, if tools are shown only in part.
         """
         if fits:
             conversation = with_fitting(partial(self.offered.fitting, first=self.first), conversation)
@@ -358,7 +359,7 @@ class PromptWriter:
         return with_system(self.offered.system, self.in_text(conversation))
 
     def forms(self, conversation: Sequence[Message], sampling: CompletionRequest, *, is_asked: bool = True) -> Forms:
-        """Write the forms of a request between which is decided."""
+        """Write the forms of a request that the tool decision compares."""
 
         def form(*, fits: bool, reminds: bool) -> CompletionRequest:
             return replace(sampling, messages=self.messages(conversation, fits=fits, reminds=reminds))
