@@ -1,1 +1,1 @@
-"""JSON as models write it."""
+"""Readers for JSON and similar notations as models write them."""

@@ -1,12 +1,12 @@
-"""Tolerant JSON: strict first, then named repairs, else a failure that says what was expected.
+"""Tolerant JSON: strict first, then named repairs, else a failure that states what was expected.
 
-Strategy: `json.loads` reads what is valid; the repaired reading (`machine`, `strings`) is used only where that fails.
+Strategy: `json` reads valid text; the repairing reader (`machine`, `strings`) is used only if that fails.
 
-Invariants: valid JSON comes back unchanged and without a repair. The exceptions would make a wrong call in silence: a key that is
-given twice with different values, NaN and Infinity, numbers beyond a double, more than `MAX_DEPTH` levels. No text raises.
-Where two repairs give different values and nothing decides, the text is refused. A text that may be cut is never completed.
+Invariants: valid JSON is returned unchanged and without a repair. The exceptions would silently make a wrong call: a key given
+twice with different values, NaN and Infinity, numbers beyond a double, more than `MAX_DEPTH` levels. No text raises. If two
+repairs give different values and nothing decides between them, the text is refused. A text that may be cut is never completed.
 
-Cost: linear in the text; nothing recurses over it (`json.loads` does, but only after the depth was counted).
+Cost: linear in the text; nothing recurses over it except `json`, and only after the depth was counted.
 """
 
 import json
@@ -48,9 +48,9 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
     """Read JSON as language models write it.
 
     Args:
-        kinds: the JSON Schema types that are wanted. A string that holds JSON of such a kind is read as that, unless `string`
-            is among them. None: strings stay as they are.
-        complete: the text is known not to be cut, so brackets that are missing at its end may be added.
+        kinds: the wanted JSON Schema types. A string that contains JSON of such a type is read as that, unless `string` is among
+            them. If None, strings stay unchanged.
+        complete: whether the text is known not to be cut, so that brackets missing at its end may be added.
     """
     value = strict(text)
     found = JsonReading(value=value) if value is not MISSING else _tolerant(text, complete)
@@ -60,12 +60,12 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
 
 
 def is_strict(text: str) -> bool:
-    """Say whether a text is JSON as it stands."""
+    """Say whether a text is valid JSON."""
     return strict(text) is not MISSING
 
 
 def strict(text: str) -> Any:
-    """Return the value of a text that is JSON as it stands; MISSING if it is none, has a key twice or is too deep."""
+    """Return the value of valid JSON; MISSING if the text is invalid, has a key twice, or is nested too deeply."""
     if _depth(text) > MAX_DEPTH:
         return MISSING
     try:

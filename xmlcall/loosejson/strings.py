@@ -1,7 +1,7 @@
-r"""Where a string of tolerant JSON ends, and what it says.
+r"""Finds the end of a string in tolerant JSON, and decodes the string.
 
-The first quote that is not escaped ends a string, as in JSON, unless what follows it cannot follow a string. Then the quote is
-literal: a model forgot to escape it. Only values are read like this; a key ends at its first quote.
+The first unescaped quote ends a string, as in JSON, unless the text after it cannot follow a string. Then the quote is literal,
+because a model forgot to escape it. Only values are read like this; a key ends at its first quote.
 
 What decides is the text ahead, white space and comments aside: `strong` (the enclosing value goes on or ends there), `weak` (a
 comma or a bracket, but nothing that fits comes after it), `member` (a key and a colon: a comma is missing), `colon`, `quote`, or

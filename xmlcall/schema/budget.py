@@ -1,8 +1,8 @@
-"""How much work a schema may cost, so that it is bounded by what is written and not by what references make of that.
+"""Bounds the work that a schema may cost by its written size, however much its references expand it.
 
-A part that is referred to from many places counts each time that a walk comes to it: forty alternatives that each lead to the
-next forty are sixty million parts after five levels, in a schema of seven kilobytes. So whoever walks through a schema says how
-deep, the steps are counted, and if they are too many the walk is done again less deep.
+A part with many references counts each time that a walk reaches it: forty alternatives that each lead to the next forty are sixty
+million parts after five levels, in a schema of seven kilobytes. So each walk through a schema has a depth, and its steps are
+counted. If there are too many, the walk is repeated with less depth.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,13 +1,13 @@
-"""A schema with what cannot be used translated or left out, so that one odd keyword does not make a tool uncallable.
+"""Repairs a schema by translating or dropping unusable parts, so that one odd keyword does not make a tool uncallable.
 
-Real servers and clients send `"type": "INTEGER"`, patterns of JavaScript, draft 3's `"required": true`, OpenAPI's `nullable`,
-references to elsewhere. Each keyword is read by a rule of a table (`mended_keywords.py`); what several keywords mean together is
-put right afterwards (`_TOGETHER`). The result is read as 2020-12, or as the later draft that `$schema` names.
+Real servers and clients send `"type": "INTEGER"`, JavaScript patterns, draft 3's `"required": true`, OpenAPI's `nullable`, and
+external references. A table has a rule for each keyword (`mended_keywords.py`); combinations of keywords are corrected afterwards
+(`_TOGETHER`). The result is read as 2020-12, or as the later draft that `$schema` names.
 
-Invariants: a schema with nothing odd in it stays the same object. A mended schema only ever admits more values. In some places a
-part that admits more makes the whole admit less (`not`, `if`, `oneOf`, `additionalProperties` beside `patternProperties`); there
-the whole keyword is left out, too.
-Nothing raises for any JSON value, and time is linear. What is too deep stays as it is, and `check_schema` refuses it.
+Invariants: a schema without oddities stays the same object. A repaired schema only ever admits more values. In some places a part
+that admits more makes the whole admit less (`not`, `if`, `oneOf`, `additionalProperties` beside `patternProperties`); there the
+whole keyword is dropped, too. No JSON value raises, and time is linear. A schema that is too deep stays unchanged, and
+`check_schema` refuses it.
 """
 
 import json

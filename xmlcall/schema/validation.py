@@ -1,13 +1,13 @@
-"""JSON Schema: is a schema usable, and is a value valid.
+"""Checks whether a JSON Schema is usable, and whether a value is valid under it.
 
-Validation is `jsonschema`'s: 2020-12, or draft-07 and the others when `$schema` says so. References are resolved inside the
-schema only; a `$ref` to the network is refused when the tool is listed and never fetched (MCP 2026-07-28, tools: hosts MUST NOT
-fetch). Size and depth of a schema are bounded, because both `jsonschema` and this module recurse over them.
+`jsonschema` validates: as 2020-12, or as draft-07 and others if `$schema` names them. References are resolved only inside the
+schema; a `$ref` to the network is refused when the tool is listed and never fetched (MCP 2026-07-28, tools: hosts MUST NOT
+fetch). Size and depth of a schema are bounded, because both `jsonschema` and this module recurse over it.
 
-How much work one value can be is bounded, too, so that a small schema cannot stop a program. Keywords such as `allOf` apply
-schemas to the same value, and references make a tree of doublings out of a few lines: 40 definitions, each of which refers to the
-next one twice, are 2^40 steps for `jsonschema`. So the steps for one value are counted before a schema is used. A shared part
-counts each time that it would run. The value itself bounds the steps into members and items.
+The work for one value is bounded, too, so that a small schema cannot stall a program. Keywords such as `allOf` apply schemas to
+the same value, and references turn a few lines into a tree of doublings: 40 definitions, each of which refers to the next one
+twice, are 2^40 steps for `jsonschema`. So the steps for one value are counted before a schema is used, and a shared part counts
+each time that it would run. The value itself bounds the steps into members and items.
 """
 
 import functools

@@ -1,8 +1,8 @@
-"""A schema in words: which values it admits, and what it asks of several parameters together.
+"""Describes a schema in words: which values it admits, and which rules concern several parameters together.
 
-The words are for prompts, and for what is told of a wrong value. A union of objects is shown as its alternatives, each as
-`(action: "get", id, limit?)`: what it needs, what it fixes, and with `?` what only some of the alternatives have. Which values a
-parameter admits stands in the list of parameters.
+The words are used in prompts and in issues of wrong values. A union of objects is shown as its alternatives, each as
+`(action: "get", id, limit?)`: required names, fixed values, and with `?` the names that only some alternatives have. The list of
+parameters states which values each one admits.
 
 Cost: branches, their parts and their depth are bounded. A schema that is larger is shown in part.
 """
