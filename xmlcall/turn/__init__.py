@@ -1,1 +1,1 @@
-"""A turn, from a person's message to the answer: what is done next and what that means, without any I/O."""
+"""A turn, from the user's message to the answer: decides what happens next, and does no I/O itself."""

@@ -1,17 +1,19 @@
-"""A person's message without its conversation: what is asked about it, and how the server's prompt cache outlives that.
+"""Asks the model about the user's last message alone, without losing the server's prompt cache for the conversation.
 
-Whether a message needs a tool is asked of the message behind the tool prompt alone (`tool_need`), and the reply is generated from
-the whole conversation. Both begin with the tool prompt, and llama.cpp's server chooses a cache by what two prompts have in
-common: the small one takes the place of the conversation, which is then read again from the end of the tool prompt on, at each
-question. (Its cache in memory does not help: it is looked into only where less than half of a slot would be kept, or nothing fits
-at all. Read in server-context.cpp and server-task.cpp of b11549, and seen with 1 and with 4 slots.)
+Whether a message needs a tool is decided from the tool prompt and the message alone (`tool_need`); the reply is generated from
+the whole conversation. Both prompts begin with the tool prompt, and llama.cpp's server picks a cache slot by the prefix that two
+prompts share. So the short prompt evicts the conversation, and each question makes the server read the conversation again from
+the end of the tool prompt. (Its in-memory cache does not help: the server consults it only if less than half of a slot would be
+kept, or nothing fits at all. Read in server-context.cpp and server-task.cpp of b11549, and observed with 1 and with 4 slots.)
 
-So once there is much to lose, what is asked alone begins in another way, with one line feed before the tool prompt. Then the two
-have nothing in common, and the server keeps both. That costs reading the tool prompt once more; it pays when the conversation
-behind the tool prompt is half as long as that, by what it would cost until then. A model in this process needs none of this
-(`backends.slots`), nor do servers that keep blocks by their contents (vLLM, SGLang). Those with one place (Ollama) would lose.
+So once there is much to lose, the short prompt begins differently, with one line feed before the tool prompt. The two prompts
+then share no prefix, and the server keeps both. This costs reading the tool prompt once more, which pays off once the
+conversation after the tool prompt is more than half as long as the tool prompt. A model in this process needs none of this
+(`backends.slots`), nor do servers that cache blocks by content (vLLM, SGLang). Servers with a single slot (Ollama) would lose by
+it.
 
-What is asked for is one token, greedy and without what a caller wants besides (a stop string, a schema): the model's own opinion.
+Each request asks for one token, greedily, and drops the caller's other options (a stop string, a schema), because the model's own
+opinion is wanted.
 """
 
 from collections.abc import Sequence
@@ -24,17 +26,17 @@ from .machine import FirstToken, Score, Script
 
 __all__ = ["alone", "ask_first_token", "in_place_of_last"]
 
-LONGEST: Final = 4000  # characters of a message that are asked about: of a longer one, its beginning and its end
+LONGEST: Final = 4000  # characters; a longer message is cut to its beginning and its end
 _APART: Final = "\n"  # before the tool prompt
-_EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # what may shape the first token
+_EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # may affect the first token
 _MUCH: Final = 0.5  # of the tool prompt's characters
 
 
 def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest:
-    """Leave the tool prompt and the last message of a conversation.
+    """Return the request with only the tool prompt and the last message.
 
     Args:
-        request: the conversation, a person's words last; a long message is cut in its middle.
+        request: the conversation, the user's message last; a long message is cut in the middle.
     """
     *before, last = request.messages
     if len(last.content) > LONGEST:
@@ -48,7 +50,7 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
 
 
 def in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest:
-    """Put other words of a person in the place of the last message."""
+    """Replace the last message by another user message."""
     return replace(request, messages=(*request.messages[:-1], Message(role="user", content=text)))
 
 
@@ -57,7 +59,7 @@ def _is_much(system: Message, said: Sequence[Message]) -> bool:
 
 
 def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
-    """Ask a model for the first token of its reply, or for the next one of a reply that was begun for it."""
+    """Ask a model for the first token of its reply, or for the next token if the reply's beginning is given."""
     extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
     asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=server.most_logprobs, extra=extra)
     answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)

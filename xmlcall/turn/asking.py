@@ -1,6 +1,6 @@
-"""How a model is asked: one value, with one default for each field.
+"""The settings with which a model is asked: one value, with one default for each field.
 
-Profiles, the command line, configuration and Python make one of these; a loop, a proxy and the harness take it.
+Profiles, the command line, configuration files and Python code create it; the loop, the proxy and the harness accept it.
 """
 
 from dataclasses import dataclass
@@ -35,23 +35,23 @@ class AskingFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How a model is asked.
+    """The settings with which a model is asked.
 
     Args:
-        mode: `xml` offers tools in the prompt and reads calls from the text; `native` uses the server's own function calling, and
-            reads calls that the server left in the text; `native-only` leaves those alone. `auto`, for the proxy only, is
-            `native` where a trial call works, and else `xml`.
+        mode: `xml` offers tools in the prompt and reads calls from the text. `native` uses the server's own function calling, and
+            also reads calls that the server left in the text; `native-only` ignores those. `auto`, for the proxy only, is
+            `native` if a trial call works, else `xml`.
         dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
         family: how the system prompt shows tools (see `prompting.format`).
         lang: language of the prompts, `en` or `zh`.
-        parallel: whether one reply may hold several calls.
-        reminder: whether the person's message ends in a reminder of the tools.
-        call_threshold: log-odds of a call above which the person's message is answered with a call, and below which in plain
-            words (see `tool_need`); `auto` finds the model's own; None leaves it to the model. Only in mode `xml`, with servers
-            that tell the probabilities of tokens.
-        tool_tokens: what the description of the tools may take of a prompt, by our estimate; where it is more, tools are shown in
-            part (see `grades`). None goes by the model's context.
-        max_tokens: of each reply; None leaves it to the server.
+        parallel: whether a reply may contain several calls.
+        reminder: whether a reminder of the tools is appended to the user's message.
+        call_threshold: log-odds of a call: above it, the user's message is answered with a call, below it in plain words (see
+            `tool_need`). `auto` determines the model's own threshold; None lets the model decide. Only in mode `xml`, with
+            servers that report token probabilities.
+        tool_tokens: how many tokens of the prompt, by our estimate, the tool descriptions may take; if they need more, some tools
+            are shown in part (see `grades`). None derives the limit from the model's context.
+        max_tokens: limit for each reply; None leaves it to the server.
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
 
@@ -72,7 +72,7 @@ class Asking:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what nobody can be asked by."""
+        """Check the settings."""
         if self.mode not in _MODES:
             raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {self.mode!r}")
         if self.call_threshold is not None:
@@ -81,12 +81,12 @@ class Asking:
 
     @property
     def format(self) -> PromptFormat:
-        """How prompts are written."""
+        """The format in which prompts are written."""
         return PromptFormat(dialect=self.dialect, lang=self.lang, parallel=self.parallel, family=self.family)
 
     @property
     def sampling(self) -> CompletionRequest:
-        """What each request asks of the server, without messages."""
+        """The sampling options of each request, as a request without messages."""
         return CompletionRequest(
             messages=(), max_tokens=self.max_tokens, temperature=self.temperature, seed=self.seed, progress=True
         )

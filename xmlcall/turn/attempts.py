@@ -1,13 +1,13 @@
-"""How often a model may try again, and what its conversation keeps of failed attempts.
+"""Counts how often a model may try again, and removes its failed attempts from the conversation.
 
-Two budgets that do not share: replies in a row whose calls cannot run as they were written, and results in a row that are errors.
-A good call refills them. The last retry after a call that came twice is made with the reply constrained to a call of that tool,
-where the server can. The same call with the same arguments may run only so often in a row with the same result: a model that
-repeats itself does not read its results, and nothing that it repeats is dropped in silence: a person is asked, or the run ends
-and says why. Where each result is another one, the model waits for something, and only the limits of the run end that.
+There are two separate budgets: consecutive replies whose calls cannot run as written, and consecutive results that are errors. A
+good call refills them. If the model wrote the same broken call twice, its last retry is constrained to a call of that tool, if
+the server can do that. The same call with the same arguments may run only a few times in a row with the same result, because a
+model that repeats itself does not read its results. No repeated call is dropped silently: either the user is asked, or the run
+ends and says why. If each result differs, the model is waiting for something, and only the limits of the run end that.
 
-Failed attempts are taken out of the conversation once a correct one follows, because a model that sees its own broken calls in
-its history writes more of them. A reply in which some calls ran stays: its results are needed.
+Failed attempts are removed from the conversation once a correct one follows, because a model that sees its own broken calls in
+its history writes more of them. A reply in which some calls ran stays, because its results are needed.
 """
 
 import json
@@ -27,14 +27,14 @@ class RepairPolicy:
     """Limits of a run.
 
     Args:
-        max_format_retries: how many replies in a row may be answered with feedback, because their calls cannot run or because
-            they are no answer (see `leaks`); and how often a reply that was cut inside a call is continued.
-        max_tool_errors: how many results in a row may be errors.
+        max_format_retries: how many consecutive replies may be answered with feedback, because their calls cannot run or because
+            they are no answer (see `leaks`); also how often a reply that was cut inside a call is continued.
+        max_tool_errors: how many consecutive results may be errors.
         max_repeats: how often the same call with the same arguments may run in a row, unless its results differ.
-        on_repeat: the policy that is asked about one that comes more often; None ends the run.
-        asks_for_unsaid: whether a call with values that nobody said does not run the first time (`binding.grounds`): the model
-            is told to look them up or to ask the person. And whether an answer is asked for again, once, that states what no
-            result says (`said_so_far`).
+        on_repeat: the policy to ask about a call that repeats more often than that; None ends the run.
+        asks_for_unsaid: whether a call is held back the first time if some of its values appear nowhere in the conversation
+            (`binding.grounds`): the model is asked to look them up or to ask the user. Likewise, whether an answer that states
+            what no result says is asked for again, once (`said_so_far`).
 
     Raises:
         UsageError: a limit is negative, or no call may run.
@@ -47,7 +47,7 @@ class RepairPolicy:
     asks_for_unsaid: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits under which nothing could run."""
+        """Refuse limits under which no call could run."""
         for name, least in (("max_format_retries", 0), ("max_tool_errors", 0), ("max_repeats", 1)):
             if (value := getattr(self, name)) < least:
                 raise UsageError(f"{name} must be at least {least}, got {value}")
@@ -59,7 +59,7 @@ class Attempts:
 
     Attributes:
         retries: replies in a row that were no answer, or whose calls could not run.
-        stuck: a call that could not run, came again as it was, and has one retry left; None otherwise.
+        stuck: a call that the model wrote twice although it could not run, if one retry is left; else None.
     """
 
     policy: RepairPolicy
@@ -74,7 +74,7 @@ class Attempts:
     _failed_texts: set[str] = field(default_factory=set)
 
     def count(self, call: ToolCall) -> int:
-        """Count a call that is about to run; return how often it came in a row, this time included."""
+        """Count a call that is about to run; return how often it was made in a row, including this time."""
         key = _key(call)
         if key != self._last:
             self._repeats, self._last, self._found = 0, key, None
@@ -82,7 +82,7 @@ class Attempts:
         return self._repeats
 
     def heard(self, call: ToolCall, text: str) -> None:
-        """Note what a call gave; another result than before says that it did not come in vain."""
+        """Note a call's result; if it differs from the last one, repeating the call was not in vain."""
         if _key(call) != self._last:
             return
         if self._found not in (None, text):
@@ -94,11 +94,11 @@ class Attempts:
         self._stopped = reason
 
     def came_before(self, call: InvalidCall) -> bool:
-        """Say whether the model wrote the same call before, although it could not run."""
+        """Say whether the model wrote this same invalid call before."""
         return call.raw.text in self._failed_texts
 
     def refuse(self) -> bool:
-        """Count a reply that is no answer and calls nothing; say whether the model may try again."""
+        """Count a reply that is no answer and has no calls; say whether the model may try again."""
         self.retries, self.stuck = self.retries + 1, None
         return self.retries <= self.policy.max_format_retries
 
@@ -119,11 +119,11 @@ class Attempts:
         return "tool_errors" if self._errors > self.policy.max_tool_errors else ""
 
     def begin_again(self) -> None:
-        """Forget where failed attempts stand: all of the turn was taken out of the conversation."""
+        """Forget where failed attempts begin, because the whole turn was removed from the conversation."""
         self._failed_from = None
 
     def forget(self, messages: list[Message], calls: Sequence[ToolCall | InvalidCall]) -> None:
-        """Take failed attempts out of the conversation, once a reply is none."""
+        """Remove failed attempts from the conversation once a reply succeeds."""
         if none_can_run(calls):
             self._failed_from = len(messages) - 1 if self._failed_from is None else self._failed_from
             return
@@ -137,5 +137,5 @@ def _key(call: ToolCall) -> str:
 
 
 def none_can_run(calls: Sequence[ToolCall | InvalidCall]) -> bool:
-    """Say whether there are calls and none of them can run, which is when a model is asked to write them again."""
+    """Say whether there are calls but none can run, in which case the model is asked to write them again."""
     return bool(calls) and all(isinstance(call, InvalidCall) for call in calls)

@@ -1,11 +1,11 @@
-"""Tools of our own that only tell what is known: the turn answers them itself, and nobody is asked.
+"""Built-in tools that only return information we already have: the turn answers them itself, without asking the policy.
 
 | tool | what it does |
 |---|---|
-| `describe_tools` | describes tools that are shown in part (`grades`) |
-| `read_more` | gives the rest of a result that was sent in part (`results`) |
+| `describe_tools` | describes tools that the prompt shows only in part (`grades`) |
+| `read_more` | returns the rest of a result that was sent only in part (`results`) |
 
-They are not described in the prompt until they are of use.
+The prompt describes each only once it is useful.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ from ..types.calls import Message, TextContent, Tool, ToolResult
 __all__ = ["OURS", "Answering", "describing", "more_tool", "said", "words_for"]
 
 OURS: Final = "xmlcall"
-"""Stands for a server's name where a tool is our own."""
+"""The server name that is given for a built-in tool."""
 
 Answering = Callable[[Mapping[str, Any], Sequence[Message]], ToolResult]
-"""Answers a call, by its arguments and the conversation before it."""
+"""Answers a call from its arguments and the conversation before it."""
 
 
 def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
-    """Return what describes tools, by its name; empty if all are shown whole."""
+    """Return the tool that describes others, by its name; empty if the prompt shows all tools in full."""
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         assert offered is not None
@@ -37,7 +37,7 @@ def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
 
 
 def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int]) -> tuple[Tool, Answering]:
-    """Return the tool that gives the rest of a result."""
+    """Return the tool that reads the rest of a result."""
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         text = result_with(arguments["handle"], conversation)
@@ -56,10 +56,10 @@ def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int])
 
 
 def words_for(part: str, format: PromptFormat, **values: Any) -> str:
-    """Return what a model reads of a tool of ours, by the part of the template."""
+    """Render a part of the template of the built-in tools: text that the model reads."""
     return format.render("own_tools", part=part, **values).strip()
 
 
 def said(text: str) -> ToolResult:
-    """Return a result that is a text."""
+    """Return a text as a result."""
     return ToolResult(content=(TextContent(text=text),))

@@ -1,4 +1,4 @@
-"""What a ToolLoop says while it runs: the parser's events, these, and at the end one Answer."""
+"""The events of a running ToolLoop: besides the parser's events these, and one Answer at the end."""
 
 from dataclasses import dataclass
 
@@ -46,10 +46,10 @@ class TurnEnded:
 
     Args:
         turn: its number.
-        reply: read and bound.
+        reply: the reply, parsed and bound.
         usage: its tokens.
-        raw: all that the model wrote as text, also what nobody is shown.
-        message: how it stands in the conversation; None if it is not kept, and asked for again.
+        raw: full output of the model, including filtered text.
+        message: the reply as the conversation keeps it; None if it was discarded and the model is asked again.
     """
 
     turn: int
@@ -61,11 +61,11 @@ class TurnEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepEnded:
-    """A reply and what came of its calls are in the conversation.
+    """A reply and the results of its calls have been added to the conversation.
 
     Args:
         turn: number of the reply.
-        messages: the conversation so far, as `Answer.messages` would have it; the model's words or results last.
+        messages: the conversation so far, in the form of `Answer.messages`; it ends with the reply or with results.
     """
 
     turn: int
@@ -77,11 +77,11 @@ class CallStarted:
     """A call was allowed and runs now.
 
     Args:
-        call: with its arguments.
+        call: the call.
         host: the server's name.
         host_tool: the tool's own name there.
         by: who or what allowed it, as in `Decision`.
-        reason: of that, if one was given.
+        reason: why it was allowed, if a reason was given.
     """
 
     call: ToolCall
@@ -93,13 +93,13 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallProgress:
-    """A running call told how far it is; only the latest word is passed on.
+    """A running call reported its progress; only the latest report is passed on.
 
     Args:
         call: the call.
-        done: how much.
-        total: of how much, if that is known.
-        message: what the tool says; hostile input.
+        done: how much is done.
+        total: how much there is to do, if known.
+        message: the tool's own words; untrusted input.
     """
 
     call: ToolCall
@@ -110,7 +110,7 @@ class CallProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallTask:
-    """The server has made a task of a running call: its result can be asked for after this program has ended."""
+    """The server runs a call as a task: its result can be fetched even after this program has ended."""
 
     call: ToolCall
     task: str
@@ -122,8 +122,8 @@ class CallFinished:
 
     Args:
         call: the call.
-        result: what the model is told.
-        failure: set if not the tool but its server failed: what happened, for a person.
+        result: what the model receives.
+        failure: what happened, in words for the user, if the server failed rather than the tool.
     """
 
     call: ToolCall
@@ -133,18 +133,18 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRejected:
-    """A call cannot run as the model wrote it; the model is told why."""
+    """A call cannot run as the model wrote it; the model receives the reason."""
 
     call: InvalidCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallDenied:
-    """The policy did not allow a call; the model is told.
+    """The policy did not allow a call; the model receives the reason.
 
     Args:
-        call: with its arguments.
-        reason: that the model is told.
+        call: the call.
+        reason: why, in words for the model.
         by: who or what decided, as in `Decision`.
     """
 
@@ -155,11 +155,11 @@ class CallDenied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallHeld:
-    """A call waits for the results of those before it in its reply; the model is asked to write it again behind them.
+    """A call needs the results of earlier calls in its reply; the model is asked to write it again after them.
 
     Args:
         call: as the model wrote it; it does not run.
-        paths: JSON paths of the values that were found neither in the conversation nor in the schema.
+        paths: JSON paths of the values that appear neither in the conversation nor in the schema.
     """
 
     call: ToolCall
@@ -168,14 +168,15 @@ class CallHeld:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryAsked:
-    """The model was told what is wrong with its calls, or that its reply is no answer, and is asked again.
+    """The model received feedback on invalid calls, or on a reply that is no answer, and is asked again.
 
     Args:
-        retry: which one in a row, from 1.
-        limit: how many are asked for.
-        constrained: the tool whose call the server will force, if the backend can and the model is stuck; else "".
-        refusal: why the reply was no answer: `invented_results`, `own_words`, `unfounded` (values after nothing but failures),
-            `undone` (a deed of no tool) or `repeated_answer` (an earlier one); "" if its calls could not run.
+        retry: number of the consecutive retry, from 1.
+        limit: how many retries there are at most.
+        constrained: the tool that the server will force the model to call, if the backend can and the model is stuck; else "".
+        refusal: why the reply was no answer: `invented_results`, `own_words`, `unfounded` (states values although every call
+            failed), `undone` (claims an action that no tool did) or `repeated_answer` (an earlier answer); "" if its calls could
+            not run.
     """
 
     retry: int
@@ -186,13 +187,13 @@ class RetryAsked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shortened:
-    """The model is not sent all of the conversation, because its context is smaller; `Answer.messages` has all of it.
+    """The model is sent only part of the conversation, because its context is too small; `Answer.messages` has all of it.
 
-    It is told once for each cut: until the next one, the requests of the turns that follow are cut at the same places.
+    The event comes once for each cut: until the next cut, later requests are cut at the same places.
 
     Args:
-        results: that are sent in part.
-        messages: how many, the oldest, are not sent themselves, but in a line for their turn.
+        results: the results that are sent in part.
+        messages: how many of the oldest messages are replaced by one line for each turn.
     """
 
     results: tuple[Cut, ...]
@@ -201,7 +202,7 @@ class Shortened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedAgain:
-    """A reply had neither text nor a call; the model is asked once more for one, and this does not stay in the conversation."""
+    """A reply had neither text nor a call; the model is asked once more. The conversation keeps no trace of this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,12 +211,12 @@ class Answer:
 
     Args:
         text: the last reply's visible text.
-        stop_reason: `end` (a reply without calls), `max_turns`, `invalid_calls` (none could run, however often asked for),
-            `tool_errors`, `repeated_call`, `invented_results` or `own_words` (no answer, however often asked for),
-            `repetition` (the reply repeated itself), or the server's word for a cut reply, such as `length`.
-        messages: the conversation to go on with, without the tool prompt.
+        stop_reason: `end` (a reply without calls), `max_turns`, `invalid_calls` (no valid call after all retries), `tool_errors`,
+            `repeated_call`, `invented_results` or `own_words` (no answer after all retries), `repetition` (the reply repeated
+            itself), or the server's word for a cut reply, such as `length`.
+        messages: the conversation to continue with, without the tool prompt.
         turns: how many replies were generated.
-        usage: the tokens of all of them; `cached_tokens` as far as the server told.
+        usage: the tokens of all replies; `cached_tokens` as far as the server reported them.
     """
 
     text: str

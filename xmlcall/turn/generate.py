@@ -1,18 +1,18 @@
-"""One reply: the backend's stream through the parser, stopped as soon as nothing useful can follow.
+"""Generates one reply: feeds the backend's stream to the parser, and stops it as soon as nothing useful can follow.
 
-Once a block is finished (or a call without wrapper), only white space or another opener may follow; in a format with one block a
-reply, no opener either. Anything else is the model inventing results, so the stream is closed, which ends the generation on the
-server, and that text is neither shown nor kept. A stop string would do this worse: it also fires inside values, in reasoning and
-between two blocks.
+Once a block is finished (or a call without wrapper), only white space or another opener may follow; if the format allows one
+block per reply, no opener either. Anything else means that the model invents results. The stream is then closed, which ends the
+generation on the server, and that text is neither shown nor kept. A stop string would do worse: it also fires inside values, in
+reasoning and between two blocks.
 
-Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and a repetition without end
-(`repetition.py`), of which the first time is kept: a model that reads its own repetitions goes on with them.
+Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and endless repetition
+(`repetition.py`). Of a repetition only the first occurrence is kept, because a model that reads its own repetitions continues
+them.
 
-The rest of the kept text is the model's own, character by character, so that the next prompt starts with what the server has
-cached.
+Otherwise the kept text is exactly what the model wrote, so that the next prompt begins with what the server has cached.
 
-A reply that the server cut inside a call is continued where it can be: what was written so far goes back as the beginning of the
-model's message, and what comes is read on by the same parser, as if there had been no cut.
+A reply that the server cut inside a call is continued if the server supports that: the text so far goes back as the beginning of
+the model's message, and the same parser reads on as if there had been no cut.
 """
 
 import itertools
@@ -59,7 +59,7 @@ REPETITION: Final = "repetition"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Continued:
-    """A reply was cut inside a call, and the model was asked to go on with it.
+    """A reply was cut inside a call, and the model was asked to continue it.
 
     Args:
         count: how often this reply was continued, from 1.
@@ -73,10 +73,10 @@ class Generated:
     """A finished reply.
 
     Args:
-        calls_in_text: the calls stand in `text`, and not in a field of their own.
-        refusal: why the reply is no answer, if it is none and calls nothing.
-        fell_back: the server refused the beginning that was written for the model, and the reply was asked for otherwise.
-        held: the call that ended the reply, because it waits for the result of one before it; it is not in the reply.
+        calls_in_text: whether the calls are in `text` rather than in a separate field.
+        refusal: why the reply is no answer, if it is none and has no calls.
+        fell_back: whether the server refused the given beginning of the reply, so that the reply was requested without it.
+        held: the call that ended the reply because it needs the result of an earlier call; it is not in the reply.
     """
 
     reply: Reply
@@ -95,11 +95,11 @@ class Binder:
     """Binds each call once, when it ends; the bound call travels in the event.
 
     Args:
-        sources: texts by others, from which a call must not be copied; None if copies count as calls.
-        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
-        waits: says for which values a call behind another has to wait; None if none has to.
-        unspoken: says which parameters of a call have values that nobody said; None if that does not matter.
-        new_id: makes the ids of calls; they have to be unique in a conversation.
+        sources: texts by others that a call must not be copied from; None if copies count as calls.
+        unsaid: the word that the prompt asks for if the request does not mention a parameter; "" if it asks for none.
+        waits: says for which values a later call has to wait; None if no call has to.
+        unspoken: says which parameters of a call have values that appear nowhere in the conversation; None to skip the check.
+        new_id: makes the ids of calls, which have to be unique in a conversation.
     """
 
     catalog: Catalog
@@ -110,11 +110,11 @@ class Binder:
     new_id: NewId = field(default_factory=lambda: numbered_ids())
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
-        """Return events with each call bound, under an id that is unique in the conversation."""
+        """Bind the call of each event, and give it an id that is unique in the conversation."""
         return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
 
     def anew(self, call: ToolCall) -> ToolCall | InvalidCall:
-        """Return a call as another catalog has its tool."""
+        """Bind a call anew, with this catalog's version of its tool."""
         return replace(self._fitted(call.raw), id=call.id)
 
     def _fitted(self, raw: RawCall) -> ToolCall | InvalidCall:
@@ -129,18 +129,18 @@ class Binder:
 
 
 def numbered_ids(prefix: str = "call") -> NewId:
-    """Return what makes ids `call_1`, `call_2` and so on, for whoever needs no others than these."""
+    """Return a function that makes the ids `call_1`, `call_2` and so on."""
     count = itertools.count(1)
     return lambda: f"{prefix}_{next(count)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """How a reply is asked for and read.
+    """How a reply is requested and read.
 
     Args:
-        parallel: whether a block may hold several calls; if not, the reply ends before the second.
-        continuations: how often a reply that was cut inside a call is continued, if the server can.
+        parallel: whether a block may contain several calls; if not, the reply ends before the second.
+        continuations: how often a reply that was cut inside a call is continued, if the server supports that.
     """
 
     server: Capabilities
@@ -155,11 +155,11 @@ def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, p
     """Generate a reply in which calls are text.
 
     Args:
-        prefix: how the reply begins, written for the model; only for a server that continues.
+        prefix: the given beginning of the reply; only for a server that can continue a message.
 
     Yields:
-        The progress of the prompt, where the server tells it, and the parser's events as they come; those of the prefix once the
-        server has taken it.
+        The progress of the prompt, if the server reports it, and the parser's events as they come; those of the prefix once the
+        server has accepted it.
     """
     reading = ReplyReader(binder, request, how.server, parallel=how.parallel, one_tool=how.one_tool)
     begun = reading.feed(prefix)
@@ -186,7 +186,7 @@ def _ask(request: CompletionRequest, text: str, how: ReplyOptions, count: int) -
 
 
 def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOptions) -> Script[tuple[Ended, str]]:
-    """Read a stream to its end, or until nothing useful can follow; return what it said of its end, and the thoughts in it."""
+    """Read a stream to its end, or until nothing useful can follow; return how it ended, and the reasoning in it."""
     finish_reason, used, thoughts, has_come = None, UsageCount(), "", False
     try:
         while not isinstance(came := (yield ask), Ended):
@@ -204,7 +204,7 @@ def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOpti
             if reading.done:
                 yield ENOUGH
     except BackendStatusError as error:
-        if ask.kind == "rest":  # it refuses to go on, the context may be full: the reply is as cut as it was
+        if ask.kind == "rest":  # the server refuses to continue, perhaps because the context is full: the reply stays cut
             return Ended(finish_reason="length", usage=used.usage), thoughts
         if how.falls_back and not has_come and (ask.kind == "forced" or is_refused_beginning(error)):
             raise NotTaken(str(error)) from error
@@ -214,21 +214,21 @@ def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOpti
 
 
 class NotTaken(Exception):
-    """The server did not take a request that asks for more than a reply; nothing has come, and it can be made without that."""
+    """The server refused a request with an extra (a beginning, a constraint) before any output; it can be repeated without it."""
 
 
 def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallInReasoning | None:
-    """Return that a model called a tool in its thinking alone, which a server keeps in a field of its own.
+    """Return an event if a model called a tool only in its reasoning, which the server keeps in a separate field.
 
     Args:
-        reply: its text and calls; with any of them, the thinking has ended.
+        reply: if it has text or calls, the reasoning has ended.
     """
     name = "" if reply.calls or reply.text.strip() or not reasoning else call_meant(reasoning, catalog)
     return CallInReasoning(name=name, span=(end, end)) if name else None
 
 
 class ReplyReader:
-    """A reply while it is read."""
+    """Reads a reply piece by piece."""
 
     def __init__(
         self,
@@ -240,7 +240,7 @@ class ReplyReader:
         one_tool: bool = False,
         dialect: str = "auto",
     ) -> None:
-        self._pieces = [""]  # joined when all is asked for: to add each to a text is quadratic in its length
+        self._pieces = [""]  # joined on demand: appending each to a string would take quadratic time
         self._binder = binder
         self._parser = Parser(binder.catalog, dialect=dialect, reasoning_open=server.reasoning_open)
         leaks = Leaks(results_in(request.messages))
@@ -251,7 +251,7 @@ class ReplyReader:
 
     @property
     def text(self) -> str:
-        """All that came, but reasoning in the server's own field."""
+        """The output so far, except reasoning in the server's separate field."""
         if len(self._pieces) > 1:
             self._pieces = ["".join(self._pieces)]
         return self._pieces[0]
@@ -271,7 +271,7 @@ class ReplyReader:
         return self._repeats.end is not None or self._thinks_again.end is not None
 
     def feed(self, text: str, reasoning: str = "") -> list[Event]:
-        """Read more; what follows a repetition is not read, so that it is the same in whatever chunks it comes."""
+        """Read more; ignore what follows a repetition, so that the result does not depend on the chunks."""
         self._thinks_again.feed(reasoning)
         self._repeats.feed(text)
         end = self._repeats.end
@@ -280,21 +280,21 @@ class ReplyReader:
         return self._watch.pass_on(self._binder.bound(self._parser.feed(read)))
 
     def close(self, finish_reason: str) -> list[Event]:
-        """Read the end: why there is none is told by the parser's last events, and by the reply."""
+        """Read the end; the parser's last events and the reply say why it ended."""
         watch = self._watch
         if self._repeats.end is not None and self._repeats.start + self._repeats.period <= (watch.end or 0):
-            watch.done = True  # whole calls came again and again; the one that is open is one more of them
+            watch.done = True  # whole calls were repeated; the call that is open is one more repetition
         if watch.done:
             finish_reason = "stop"
         elif self._is_runaway:
             finish_reason = REPETITION
         elif finish_reason == "stop" and self._may_cut_calls and watch.calling:
-            finish_reason = "length"  # one of the strings may have cut the call
+            finish_reason = "length"  # a stop string may have cut the call
         self._finish_reason = finish_reason
         return watch.close(self._binder.bound(self._parser.close(finish_reason)))
 
     def finished(self, reasoning: str, usage: Usage) -> tuple[CallInReasoning | None, Generated]:
-        """Return a call that was lost in its thinking, and what came of it; to be called at its end."""
+        """Return an event if a call was lost in the reasoning, and the finished reply; to be called after `close`."""
         generated = self._generated()
         lost = lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text))
         reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
@@ -314,7 +314,7 @@ class ReplyReader:
         )
 
     def _open_wrapper(self, events: list[Event], end: int) -> str:
-        """Return what closes the wrapper which is open where the kept text ends; "" if none is."""
+        """Return the text that closes the wrapper left open at the end of the kept text; "" if none is open."""
         markup = (event for event in events if isinstance(event, Markup) and event.span[1] <= end)
         blocks = [event for event in markup if event.kind in ("block_open", "block_close")]
         calls = [event.raw.dialect for event in events if isinstance(event, ToolCallEnd)]
@@ -323,17 +323,17 @@ class ReplyReader:
         return block_closer(calls[-1], self.text[slice(*blocks[-1].span)])
 
     def _cut(self) -> tuple[int, list[Event]]:
-        """Return where the kept text ends and the events until there: nothing follows the last call."""
+        """Return where the kept text ends, and the events up to there: nothing follows the last call."""
         end = self._watch.end
         return (len(self.text), self._watch.kept) if end is None else (end, text_until(self._watch.kept, end))
 
     def _repeats_cut(self) -> tuple[int, list[Event]]:
-        """Return the same for a text that repeats itself: a call that came again and again is kept once, and so is text."""
+        """Return the same for a text that repeats itself: a repeated call is kept once, and so is repeated text."""
         events, once = self._watch.kept, self._repeats.start + self._repeats.period
         ends = [event.span[1] for event in events if isinstance(event, ToolCallEnd) and event.span[1] >= once]
         if self._watch.done and ends:
             return ends[0], [event for event in events if event.span[1] <= ends[0]]
-        line_end = self.text.find("\n", once - 1, once + self._repeats.period)  # a unit may end a line
+        line_end = self.text.find("\n", once - 1, once + self._repeats.period)  # the repeated unit may end in a line break
         end = min(once if line_end < 0 else line_end, self._watch.end or len(self.text))
         return end, text_until(events, end)
 
@@ -341,11 +341,11 @@ class ReplyReader:
 def generate_begun(
     request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, how: ReplyOptions
 ) -> Script[Generated]:
-    """Generate a reply whose beginning is written for the model; as asked for otherwise where the server refuses that.
+    """Generate a reply with a given beginning; without it if the server refuses.
 
     Args:
-        request: the conversation, for a server that continues a last message of the model's own.
-        otherwise: the conversation for a server that refuses: some templates allow no such message.
+        request: the conversation, for a server that continues a last message of role `assistant`.
+        otherwise: the conversation to use if the server refuses, because some templates allow no such message.
     """
     try:
         return (yield from generate(request, binder, replace(how, falls_back=True), prefix=begun))
@@ -358,6 +358,6 @@ def is_refused_beginning(error: BackendError) -> bool:
     """Say whether a server may have refused the beginning of a reply.
 
     Args:
-        error: with which a request failed that had one. Where a template raises, some servers say 500.
+        error: the error of a request with such a beginning. If the template raises, some servers answer 500.
     """
     return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code <= 500

@@ -1,14 +1,14 @@
-"""A machine: it says what is to be done, and is told what came of it. It does nothing itself.
+"""A state machine without I/O: it says which action comes next, and its driver reports the outcome.
 
-What it does is written as a script, a generator that reads from top to bottom:
+Its logic is written as a script, a generator that reads from top to bottom:
 
-    generated = yield from generate(...)      # a part of it is a script, too
-    answers = yield Score(requests)           # an action: the script goes on once that is done
-    yield ReplyEnded(...)                     # anything else is an event: it goes on at once
+    generated = yield from generate(...)      # scripts can be nested answers = yield Score(requests)           # an action: the
+    script continues once the driver has done it yield ReplyEnded(...)                     # anything else is an event: the script
+    continues at once
 
-An action is yielded again and again while pieces of its outcome come: an `Ask` for each chunk until `Ended`. What fails is raised
-where the script waits for it, so that `try` and `except` work in it as anywhere. The idea is that of h11's connection
-(https://h11.readthedocs.io): whoever has a socket, an event loop, or neither, can drive it.
+A script yields the same action repeatedly while its outcome arrives in pieces: an `Ask` for each chunk, until `Ended`. A failure
+is raised where the script waits for it, so that `try` and `except` work as usual. The idea is that of h11's connection
+(https://h11.readthedocs.io): any program can drive it, with a socket, an event loop, or neither.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -27,11 +27,11 @@ Kind = Literal["reply", "rest", "forced"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Ask for the first token of each request, with the probabilities of those that could stand in its place.
+    """Ask for the first token of each request, with the probabilities of the alternatives.
 
     Args:
-        requests: of one token each.
-        keep: whether the answers follow from the model and the requests alone, so that they may be kept for later turns.
+        requests: one request per answer; each generates one token.
+        keep: whether the answers depend only on the model and the requests, so that they may be cached for later turns.
     """
 
     requests: tuple[CompletionRequest, ...]
@@ -43,10 +43,10 @@ class FirstToken:
     """The first token of a reply.
 
     Args:
-        candidates: the likeliest tokens, each with the natural logarithm of its probability; empty if the server tells none.
-        text: what it is; "" where it is half a character.
-        reasoning: what came in the server's own reasoning field.
-        usage: what asking cost.
+        candidates: the likeliest tokens, each with the natural logarithm of its probability; empty if the server reports none.
+        text: the token; "" if it is half a character.
+        reasoning: text in the server's separate reasoning field.
+        usage: the tokens that the request cost.
     """
 
     candidates: tuple[tuple[str, float], ...] = ()
@@ -55,7 +55,7 @@ class FirstToken:
     usage: Usage = field(default_factory=Usage)
 
     def after(self, chunk: Chunk) -> "FirstToken":
-        """Return what is known of it after a piece of the reply; once there is a text without candidates, none will come.
+        """Add a piece of the reply; if there is text without candidates, the server sends none.
 
         Args:
             chunk: the next piece, in order.
@@ -73,8 +73,8 @@ class Ask:
     """Generate a reply.
 
     Args:
-        request: all that is sent.
-        kind: `rest` goes on with a reply that was cut inside a call, `forced` has to be one call by a JSON Schema.
+        request: everything that is sent.
+        kind: `rest` continues a reply that was cut inside a call; `forced` has to be one call, constrained by a JSON Schema.
     """
 
     request: CompletionRequest
@@ -86,10 +86,10 @@ class Run:
     """Run a call, if it is allowed.
 
     Args:
-        call: fits the tool's schema.
-        tool: that is called.
-        times: how often the same call came in a row, this time included.
-        unsaid: parameters whose values nobody said, although the model was told.
+        call: the call, valid against the tool's schema.
+        tool: the tool that is called.
+        times: how often the same call was made in a row, including this time.
+        unsaid: parameters whose values appear nowhere in the conversation, although the model was asked to check them.
         conversation: the messages before the call.
     """
 
@@ -105,11 +105,11 @@ class Done:
     """The turn has ended.
 
     Args:
-        reason: as `Answer.stop_reason`; or `failed`, `stopped`, or `tool_calls`, if the calls are somebody else's to run.
+        reason: as `Answer.stop_reason`; or `failed`, `stopped`, or `tool_calls` if the caller has to run the calls.
         text: the last reply's visible text.
-        conversation: to go on with.
+        conversation: the conversation to continue with.
         usage: the tokens of all replies.
-        error: of the model server; None if it did not fail.
+        error: the failure of the model server, if it failed.
     """
 
     reason: str
@@ -128,29 +128,29 @@ class Ended:
 
 
 class OfferedAnew(Exception):
-    """Raised in a script that asks for a reply: the tools have changed, and it asks anew."""
+    """Raised in a script that waits for a reply: the tools have changed, so it has to ask anew."""
 
 
 ENOUGH: Final = object()
-"""What a script says of the reply that it reads: nothing useful can follow."""
+"""Yielded by a script when nothing useful can follow in the reply it reads."""
 
 Action = Score | Ask | Run
 _ACTIONS: Final = (Score, Ask, Run)
 Script = Generator[Any, Any, T]
-"""Yields actions and events, is sent what came of an action, and returns what came of it all."""
+"""Yields actions and events, is sent the outcome of each action, and returns its result."""
 
 
 class Machine(Generic[T]):
     """Runs a script.
 
-    Each input gives the events that follow from it, one at a time: the script goes on only as they are taken. What is not taken
-    is left out with the next input.
+    Each input returns an iterator over the events that follow from it. The script advances only as they are consumed; events that
+    were not consumed are dropped at the next input.
 
     Attributes:
-        error: why it failed; None if it did not.
+        error: the error with which the script failed, if it did.
         result: what the script returned; None before its end.
-        has_enough: whether nothing useful can follow in the reply that is asked for: close its stream, and call `end`.
-        is_demanding: whether the work between two events may take long: a driver with an event loop does it in a thread.
+        has_enough: whether nothing useful can follow in the current reply: close its stream, and call `end`.
+        is_demanding: whether the work between two events may take long, so that a driver with an event loop uses a thread.
     """
 
     def __init__(self, script: Script[T], hear: Callable[[Any], None] = lambda event: None) -> None:
@@ -160,33 +160,33 @@ class Machine(Generic[T]):
         self.is_demanding = False
         self._script, self._hear = script, hear
         self._is_settled = False  # the script waits at its action
-        self._has_come = False  # something of the reply that is asked for
+        self._has_come = False  # whether a piece of the current reply has arrived
         self._action: Action | None = None
         self._events = self._following(lambda: next(script))
 
     @property
     def action(self) -> Action | None:
-        """What is to be done; None once the script has ended."""
+        """The action to do next; None once the script has ended."""
         for _ in self._events:
             pass
         return self._action
 
     def events(self) -> Iterator[Any]:
-        """Take the events that were not taken yet, at the beginning those from before the first action."""
+        """Return the events not consumed yet; at the beginning, those before the first action."""
         yield from self._events
 
     def scored(self, answers: Sequence[FirstToken]) -> Iterator[Any]:
-        """Take the answers to a `Score`, in its order."""
+        """Process the answers to a `Score`, in the order of its requests."""
         score = self._doing(Score)
         if len(answers) != len(score.requests):
             raise UsageError(f"{len(score.requests)} requests were to be scored, got {len(answers)} answers")
         return self._go_on(tuple(answers))
 
     def receive(self, chunk: Chunk) -> Iterator[Any]:
-        """Take a piece of the reply that was asked for; what comes after `has_enough` is not read.
+        """Process a piece of the requested reply; ignore it after `has_enough`.
 
         Raises:
-            UsageError: no reply was asked for, or it is no piece of one.
+            UsageError: no reply was requested, or the argument is not a Chunk.
         """
         self._doing(Ask)
         if not isinstance(chunk, Chunk):
@@ -195,29 +195,29 @@ class Machine(Generic[T]):
         return iter(()) if self.has_enough else self._go_on(chunk)
 
     def end(self, finish_reason: FinishReason | None = None, usage: Usage | None = None) -> Iterator[Any]:
-        """Take the end of the reply."""
+        """Process the end of the reply."""
         self._doing(Ask)
         return self._go_on(Ended(finish_reason=finish_reason, usage=usage))
 
     def refuse(self, error: BackendError) -> Iterator[Any]:
-        """Take the failure of a request: it is made otherwise, or the script has ended with this error."""
+        """Process the failure of a request: the script makes another request, or ends with this error."""
         self._doing(Score, Ask)
         return self._throw(error)
 
     def note(self, happened: Any) -> Iterator[Any]:
-        """Take what happened to the call that is to be run, its end last."""
+        """Process an event of the call to run; its end comes last."""
         self._doing(Run)
         return self._go_on(happened)
 
     def close(self) -> None:
-        """End here; nothing is to be done any more."""
+        """End the script; no action remains."""
         self._script.close()
         self._action, self._events = None, iter(())
 
     def ask_anew(self) -> Iterator[Any]:
-        """Have a reply that is to be asked for asked for otherwise, before anything of it has come.
+        """Restart the request for a reply, unless a piece of the reply has arrived.
 
-        A script that has not come to that yet asks so anyhow; one that reads a reply goes on with it.
+        A script that has not reached the request yet will make the new one anyway; a script that is reading a reply continues.
         """
         is_due = self._is_settled and isinstance(self._action, Ask) and not self._has_come
         return self._throw(OfferedAnew()) if is_due else iter(())
@@ -239,7 +239,7 @@ class Machine(Generic[T]):
         return self._events
 
     def _following(self, step: Callable[[], Any]) -> Iterator[Any]:
-        """Take the script to its next action, or its end; yield the events on the way."""
+        """Advance the script to its next action or its end; yield the events on the way."""
         self._is_settled = False
         try:
             item = step()

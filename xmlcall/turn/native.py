@@ -1,12 +1,12 @@
-"""One reply with a means of the server's: its own function calling, or a constraint to one call.
+"""Generates one reply with a feature of the server: its own function calling, or a constraint to one call.
 
-The text is read, too: servers leak calls as text where a model does not write them as its template says (Qwen2.5-Coder in a
-fence). Such a call is a call with the repair `leaked-call`.
+The text is parsed as well, because servers leak calls as text if a model does not write them as its template says (Qwen2.5-Coder
+writes them in a fence). Such a call counts, with the repair `leaked-call`.
 
-A constraint to one call of one tool is the last resort for a model that cannot get a call's form right, where the server can
-constrain a reply to a JSON Schema. The reply is the call as a JSON object, its name fixed, its arguments after the tool's own
-schema; it is read like any other, and the conversation keeps it in the format of the prompt, so that the model does not learn a
-second one.
+Constraining the reply to one call of one tool is the last resort for a model that cannot get the form of a call right, if the
+server can constrain a reply to a JSON Schema. The reply is then the call as a JSON object with a fixed name and arguments by the
+tool's own schema. It is read like any other reply. The conversation keeps it in the format of the prompt, so that the model does
+not learn a second format.
 """
 
 import re
@@ -29,11 +29,11 @@ from .reply_end import Watch, text_until
 
 __all__ = ["call_schema", "generate_call", "generate_native"]
 
-# llama.cpp (common/chat.cpp, b11549) says so at the end of a reply that it has streamed by then.
+# llama.cpp (common/chat.cpp, b11549) reports this at the end of a reply that it has already streamed.
 _REJECTED = re.compile(r"does not match the expected \S+ format|Failed to parse input")
-_OPENING = frozenset({"fence", "block_open", "space"})  # markup that may stand before a call
+_OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call
 
-_ARGUMENTS: Final = "#/$defs/arguments"  # of a schema with references: these count from the root of a document
+_ARGUMENTS: Final = "#/$defs/arguments"  # where a schema with references moves: references count from the document's root
 
 
 def generate_native(
@@ -42,12 +42,12 @@ def generate_native(
     """Generate a reply with the server's own function calling.
 
     Args:
-        read_text: whether calls that the server left in the text count, if it found none itself.
-        is_for_caller: somebody else keeps the conversation: calls keep the ids that the server gave them, which its next request
-            may need, and a call in the text that cannot run stays text, which may be meant for a person.
+        read_text: whether calls that the server left in the text count, if the server found none itself.
+        is_for_caller: whether the caller keeps the conversation. Calls then keep the ids that the server gave them, because the
+            caller's next request may need them; and an invalid call in the text stays text, because it may be meant for the user.
 
     Yields:
-        The progress of the prompt, where the server tells it, text and reasoning as they come, each call once.
+        The progress of the prompt, if the server reports it; text and reasoning as they come; each call once.
     """
     catalog, kept, reasoning, has_text = binder.catalog, list[Event](), "", False
     leaks = _LeakedCalls(catalog, server, reads=read_text and len(catalog) > 0)
@@ -88,7 +88,7 @@ def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
 
 
 def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:
-    """Give calls the ids that the server told; where it told none, they keep ours."""
+    """Give calls the ids that the server sent; calls without one keep ours."""
     told = iter(ids)
     return [
         replace(event, call=replace(event.call, id=next(told, "") or event.call.id))
@@ -99,7 +99,7 @@ def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:
 
 
 def _only_valid(events: Iterable[Event]) -> Iterator[Event]:
-    """Pass events on, with the text of a call that cannot run in its place."""
+    """Pass events on; replace each invalid call by its text."""
     for event in events:
         if isinstance(event, ToolCallEnd) and isinstance(event.call, InvalidCall):
             yield TextDelta(text=event.raw.text, span=event.span)
@@ -108,10 +108,10 @@ def _only_valid(events: Iterable[Event]) -> Iterator[Event]:
 
 
 class _LeakedCalls:
-    """The text of a reply by a server with function calling, read for calls that the server did not find in it.
+    """Finds calls that a server with function calling left in the text of a reply.
 
-    From the first call on everything is held until the reply has ended: a server tells its own calls last, and then they alone
-    count. So it is with a text in which no call is one of a declared tool: it is text to its end, as the model wrote it.
+    From the first call on, all events are held until the reply has ended: a server sends its own calls last, and if it sends any,
+    only they count. If no call in the text names a declared tool, the text is passed on as the model wrote it.
     """
 
     def __init__(self, catalog: Catalog, capabilities: Capabilities, *, reads: bool) -> None:
@@ -129,7 +129,7 @@ class _LeakedCalls:
         if not text:
             return []
         if not self.text and self._capabilities.reasoning_open and not reasoned:
-            self._reads = False  # the text may begin inside the thinking, where nothing is a call
+            self._reads = False  # the text may begin inside the reasoning, where nothing is a call
         start, self.text = len(self.text), self.text + text
         if not self._reads:
             return [TextDelta(text=text, span=(start, len(self.text)))]
@@ -148,9 +148,9 @@ class _LeakedCalls:
         return released
 
     def said(self, reply: Reply) -> tuple[str, bool]:
-        """Return what goes into the history, and whether calls stand in it as text.
+        """Return the text for the history, and whether it contains the calls as text.
 
-        They do where the template drops calls and their results, and where one cannot run, so that the model sees what it wrote.
+        It does if the template drops calls and their results, or if a call cannot run, so that the model sees what it wrote.
         """
         if not self._found:
             return self.text, False
@@ -171,7 +171,7 @@ class _LeakedCalls:
 
 
 def _first_call(events: list[Event]) -> int:
-    """Return the place of the first call, with the wrapper and the fence that open it; their number if there is none."""
+    """Return the index of the first call, or of the wrapper and fence that open it; the number of events if there is none."""
     at = next((place for place, event in enumerate(events) if isinstance(event, ToolCallStart)), None)
     if at is None:
         return len(events)
@@ -181,7 +181,7 @@ def _first_call(events: list[Event]) -> int:
 
 
 def _marked(event: Event) -> list[Event]:
-    """Say of a call that it leaked."""
+    """Mark a call as leaked."""
     if not isinstance(event, ToolCallEnd):
         return [event]
     leaked = Repair(code="leaked-call", span=event.raw.span)
@@ -190,7 +190,7 @@ def _marked(event: Event) -> list[Event]:
 
 
 def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: ReplyOptions, dialect: str) -> Script[Generated]:
-    """Generate a call of a tool; without the constraint, if the server refuses the tool's schema."""
+    """Generate a call of a tool; without the constraint if the server refuses the tool's schema."""
     try:
         constrained = replace(request, json_schema=call_schema(tool))
         generated = yield from generate(constrained, binder, replace(how, kind="forced", falls_back=True))
@@ -200,7 +200,7 @@ def generate_call(request: CompletionRequest, binder: Binder, tool: Tool, how: R
 
 
 def _as_taught(generated: Generated, catalog: Catalog, dialect: str) -> str:
-    """Return the text for the history: the call as the prompt asks for it."""
+    """Return the text for the history: the call in the format of the prompt."""
     calls = [call for call in generated.reply.calls if isinstance(call, ToolCall)]
     try:
         return render(calls, catalog, dialect=dialect) if calls else generated.text
@@ -212,7 +212,7 @@ def call_schema(tool: Tool) -> dict[str, Any]:
     """Return the JSON Schema of a call of a tool, `{"name": ..., "arguments": {...}}`.
 
     Args:
-        tool: as a catalog has it; a schema with references moves to the root's definitions.
+        tool: a tool of a catalog; if its schema has references, it moves to the definitions at the root.
     """
     arguments: Any = tool.input_schema
     definitions: dict[str, Any] = {}
@@ -230,7 +230,7 @@ def call_schema(tool: Tool) -> dict[str, Any]:
 
 
 def _moved(node: Any, referring: set[int]) -> Any:
-    """Return a schema that stands elsewhere: its references lead to where its parts stand by then."""
+    """Move a schema: rewrite its references to where its parts are now."""
     if isinstance(node, list):
         return [_moved(each, referring) for each in node]
     if not isinstance(node, Mapping):

@@ -1,8 +1,8 @@
-"""How a turn begins: a conversation and the tools on offer, and what of both the model is shown.
+"""Begins a turn: combines a conversation and the offered tools into what the model is shown.
 
-The reminder ends the person's message and stays there, since the server has it cached. Where it was decided whether the message
-needs a tool (`tool_need`), there is none: the reply is begun for the model, or plain words are asked for in the requests of this
-turn only, since a model that reads it in its history goes on in plain words.
+The reminder is appended to the user's message and stays there, because the server has it cached. If it was decided whether the
+message needs a tool (`tool_need`), there is no reminder: either the reply is begun for the model, or the model is asked for plain
+words. That request is part of this turn's prompts only, because a model that reads it in its history continues in plain words.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,12 +31,12 @@ __all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A conversation that goes on with the person's words.
+    """A conversation that a turn continues.
 
     Args:
-        messages: what was said so far, the person's words or a result last.
-        offered: how the tools are described to the model; None where the prompt does not.
-        new_id: makes the ids of calls; None for numbers that no earlier turn of the conversation had.
+        messages: the conversation so far; it ends with a user message or a result.
+        offered: how the prompt describes the tools; None if it does not.
+        new_id: makes the ids of calls; None for numbers that no earlier turn of the conversation used.
     """
 
     messages: Sequence[Message]
@@ -46,7 +46,7 @@ class Opening:
     new_id: NewId | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what only the proxy decides."""
+        """Refuse mode `auto`, which only the proxy can resolve."""
         if self.asking.mode == "auto":
             raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': only the proxy tries what works")
 
@@ -68,17 +68,17 @@ class Opening:
         return Turn(generation, offer, limits, words, lambda: self._decide(server))
 
     def kept(self, first: FirstRequest) -> tuple[Message, ...]:
-        """Return the person's part of the conversation to go on with: without the tool prompt, and what was said aside.
+        """Return the messages before the turn, to continue with: without the tool prompt, and without notes for this turn only.
 
         Args:
-            first: how the first reply was asked for; of a request without messages, that was not decided yet.
+            first: how the first reply was requested; a request without messages means that this is not decided yet.
         """
         reminder, sent = self._reminder(), first.request.messages
         bare = without_reminder(reminder, self.messages)
         return with_reminder(reminder, bare) if reminder and sent and ends_in(sent[-1], reminder) else bare
 
     def put_in_place_of(self, before: ToolPrompt | None) -> Callable[[CompletionRequest], CompletionRequest]:
-        """Return what puts the tool prompt into a request that has another one."""
+        """Return a function that replaces an earlier tool prompt in a request by the current one."""
 
         def change(request: CompletionRequest) -> CompletionRequest:
             if before is None or self.offered is None or request.messages[0] != with_system(before.system, self.messages)[0]:
@@ -93,7 +93,7 @@ class Opening:
         return prompt.reminder(self.offered.catalog, self.asking.format)
 
     def _decide(self, server: Capabilities) -> Script[FirstRequest]:
-        """Ask whether the person's words need a tool, if that is wanted, and prepare what follows from it."""
+        """Ask whether the user's message needs a tool, if a threshold is set, and prepare the first request accordingly."""
         asking, offered = self.asking, self.offered
         if offered is None:
             return FirstRequest(request=replace(asking.sampling, messages=tuple(self.messages)))
@@ -118,16 +118,16 @@ def begin_turn(
     """Begin a turn that you drive yourself: with your own client, with or without an event loop.
 
     Args:
-        messages: what was said so far, the person's words last; `Turn.conversation` of an earlier turn, or
-            `{"role", "content"}` dicts.
-        tools: what may be called.
+        messages: the conversation so far, the user's message last: `Turn.conversation` of an earlier turn, or `{"role",
+            "content"}` dicts.
+        tools: the tools that the model may call.
         asking: how the model is asked; None for the defaults.
-        server: what is known of the model server; None for one of which nothing is known.
+        server: the capabilities of the model server; None if they are unknown.
         repair: how often the model may try again; None for the defaults.
-        max_replies: of the turn.
+        max_replies: the most replies that the turn may have.
 
     Raises:
-        UsageError: the messages are not a conversation that can go on, or no reply may come.
+        UsageError: the messages are not a conversation that can continue, or `max_replies` is less than 1.
     """
     if max_replies < 1:
         raise UsageError(f"max_replies must be at least 1, got {max_replies}")
@@ -146,7 +146,7 @@ def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Mes
     """Read a conversation from messages, or `{"role", "content"}` dicts.
 
     Raises:
-        UsageError: one is neither, or the last is nothing that a model answers.
+        UsageError: a message is neither, or the last one is nothing that a model answers.
     """
     told = list(messages)
     for each in told:
@@ -163,6 +163,6 @@ def _is_message(told: Any) -> bool:
 
 
 def last_request(messages: Iterable[Message]) -> str:
-    """Return the person's last words."""
+    """Return the text of the last user message."""
     said = [message.content for message in messages if message.role == "user"]
     return said[-1] if said else ""

@@ -1,8 +1,8 @@
-"""What the model is told of its calls; also of those of a turn that was ended from outside, or cut off.
+"""What the model is told about its calls, also if the turn was stopped from outside or cut off.
 
-A program may end at any moment. What is known then is the conversation up to the last step, perhaps a reply behind it, and what
-came of some of that reply's calls. Servers and templates want a result for each call and roles in turn, and the model has to
-know what it cannot know otherwise: that a call had started and may or may not have run.
+A program may end at any moment. All that is known then is the conversation up to the last step, perhaps a reply after it, and the
+outcomes of some of that reply's calls. Servers and templates require a result for each call, and alternating roles. The model
+also has to learn what it cannot find out otherwise: that a call had started, and may or may not have run.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,7 +20,7 @@ __all__ = ["closed", "outcome", "when_stopped"]
 def outcome(
     event: CallRejected | CallDenied | CallFinished, format: PromptFormat
 ) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
-    """Return a call and what the model is told of it; None where that is what is wrong with the call."""
+    """Return a call and the result for the model; None for an invalid call, whose issues the model is told instead."""
     if isinstance(event, CallRejected):
         return event.call, None
     if isinstance(event, CallDenied):
@@ -31,10 +31,11 @@ def outcome(
 def when_stopped(
     calls: Iterable[ToolCall | InvalidCall], ended: Mapping[str, ToolResult | None], format: PromptFormat
 ) -> Answered:
-    """Return what the model is told of calls when their turn is ended from outside.
+    """Return the results for the model if a turn is stopped from outside.
 
     Args:
-        ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
+        ended: maps the id of a call to its result, or to None if it had started but has none; a call that had not started is
+            missing.
     """
 
     def told(call: ToolCall) -> ToolResult:
@@ -53,10 +54,10 @@ def closed(
     *,
     has_tool_role: bool = True,
 ) -> list[Message]:
-    """Return a conversation that was cut off inside a turn, to go on with: the model's own message is the last.
+    """Complete a conversation that was cut off inside a turn, so that it can continue: the model's message comes last.
 
     Args:
-        calls: of that reply, in order, also those that could not be read: without arguments.
+        calls: the calls of that reply, in order; those that could not be read have no arguments.
     """
     told = list(messages)
     if reply is not None and (calls or reply.content.strip()):

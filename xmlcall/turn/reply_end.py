@@ -1,11 +1,13 @@
-"""Where a reply ends: as soon as nothing useful can follow.
+"""Decides where a reply ends: as soon as nothing useful can follow.
 
-Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else is the model
-inventing results; it is neither shown nor kept. Where a format has one block a reply, nothing follows it: small models go on with
-calls of every tool that was described (docs/decisions/loop.md). What `leaks.py` ends is ended here, too.
+Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else means that the
+model invents results; that text is neither shown nor kept. If a format allows one block per reply, nothing may follow the block,
+because small models go on to call every tool that was described (docs/decisions/loop.md). The reply also ends where `leaks.py`
+ends it.
 
-A call that waits for the result of one before it (`waiting.py`) ends the reply as well. It is not kept: a model repeats what its
-history shows, and this call's values are invented. So would be those of the calls behind it, or they rely on what it does.
+A call that needs the result of an earlier call (`waiting.py`) ends the reply as well. It is not kept, because its values are
+invented and a model repeats what its history shows. The values of calls after it would be invented too, or depend on what it
+does.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +22,12 @@ from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, T
 __all__ = ["Held", "Waits", "Watch", "text_until"]
 
 Waits = Callable[[ToolCall, Sequence[ToolCall]], tuple[str, ...]]
-"""Gives the JSON paths of the values for which a call waits, from it and those before it in its reply; none if it is ready."""
+"""Takes a call and the earlier calls of its reply; returns the JSON paths of the values it waits for, none if it is ready."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Held:
-    """A call that waits for the result of one before it in the same reply."""
+    """A call that needs the result of an earlier call in the same reply."""
 
     call: ToolCall
     paths: tuple[str, ...]
@@ -35,10 +37,10 @@ class Watch:
     """Passes events on until nothing useful can follow.
 
     Args:
-        waits: says for which values a call behind another has to wait; None if none has to.
+        waits: says for which values a later call has to wait; None if no call has to.
 
     Attributes:
-        held: the call that has to wait, if the reply was ended by one.
+        held: the call that has to wait, if such a call ended the reply.
     """
 
     def __init__(self, *, parallel: bool, leaks: Leaks, one_tool: bool = False, waits: Waits | None = None) -> None:
@@ -60,7 +62,7 @@ class Watch:
         self._waiting: list[Event] = []
 
     def pass_on(self, events: list[Event]) -> list[Event]:
-        """Take in events of the parser; return those to be shown."""
+        """Process events of the parser; return those to show."""
         if self.held:
             return []
         shown: list[Event] = []
@@ -73,7 +75,7 @@ class Watch:
         return shown
 
     def close(self, events: list[Event]) -> list[Event]:
-        """Take in the last events of a reply; return those to be shown."""
+        """Process the last events of a reply; return those to show."""
         shown = [*self.pass_on(events), *(rest := self.leaks.close())]
         self.kept += rest
         return shown
@@ -97,11 +99,11 @@ class Watch:
         return [*released, event]
 
     def _may_call(self, name: str) -> bool:
-        """Say whether a second call of a tool is wanted."""
+        """Say whether another call, of this tool, may follow."""
         return self._parallel and (not self._one_tool or name == self._first_name)
 
     def _holds(self, call: ToolCall) -> bool:
-        """End the reply if a call has to wait; the first one never has."""
+        """End the reply if a call has to wait; the first call never does."""
         if self._waits and self._ready and (paths := self._waits(call, self._ready)):
             self.held, self.done = Held(call=call, paths=paths), True
             return True
@@ -140,7 +142,7 @@ def _may_follow(event: Event, *, calls: bool) -> bool:
 
 
 def text_until(events: list[Event], end: int) -> list[Event]:
-    """Leave out text behind an offset."""
+    """Drop text after an offset."""
     kept: list[Event] = []
     for event in events:
         if isinstance(event, (TextDelta, ReasoningDelta)) and event.span[1] > end:

@@ -1,4 +1,4 @@
-"""The driver without an event loop; `agent.drive` is its twin with one."""
+"""Drives a turn without an event loop; `agent.drive` does the same with one."""
 
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, closing, nullcontext
@@ -22,14 +22,14 @@ def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], Non
 
     Args:
         turn: from `begin_turn`.
-        stream: generates a reply; raises a `BackendError` where the server refuses or fails. A generator is closed once nothing
-            useful can follow.
-        run: runs a call that fits its tool's schema, or says that it is not allowed. It is not asked about one that writes what
-            nobody said.
-        hear: is told each event as it happens.
+        stream: generates a reply; raises a `BackendError` if the server refuses or fails. If it is a generator, it is closed once
+            nothing useful can follow.
+        run: runs a call that is valid against its tool's schema, or returns `Denied`. It does not receive calls that write values
+            which appear nowhere in the conversation.
+        hear: receives each event as it happens.
 
     Returns:
-        What came of it, failures included.
+        How the turn ended; failures are returned, not raised.
     """
     for event in turn.events():
         hear(event)
@@ -48,7 +48,7 @@ def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], Non
 
 
 def _asked(turn: Turn, action: Score | Ask, stream: Stream, hear: Callable[[Any], None]) -> Iterator[Any]:
-    """Ask the model, and tell the turn; return the events that are left."""
+    """Ask the model, and pass its output to the turn; return the remaining events."""
     try:
         if isinstance(action, Score):
             return turn.scored([_first_token(stream, request) for request in action.requests])
@@ -68,13 +68,13 @@ def _receive(turn: Turn, chunks: Iterable[Chunk], hear: Callable[[Any], None]) -
 
 
 def _first_token(stream: Stream, request: CompletionRequest) -> FirstToken:
-    told = FirstToken()
+    token = FirstToken()
     with _closing(chunks := stream(request)):
         for chunk in chunks:
-            told = told.after(chunk)
-            if told.text and not told.candidates:
+            token = token.after(chunk)
+            if token.text and not token.candidates:
                 break
-    return told
+    return token
 
 
 def _closing(chunks: Iterable[Chunk]) -> AbstractContextManager[Any]:

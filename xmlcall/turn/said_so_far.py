@@ -1,18 +1,18 @@
-"""What was said in a turn so far, and what follows from it: values that nobody said, answers that stand on nothing.
+"""Tracks what was said in a turn, to find values that appear nowhere in the conversation and answers without a basis.
 
-A call with such a value is told to the model once (`binding.grounds`), and an answer once: it may know better. A small model
-whose tool failed states a price all the same, and after a calculator's -27 it repeats "I like music." from the beginning of the
-conversation. Either is asked for again, once in a turn; the second answer stays, whatever it says.
+The model is asked once about a call with such a value (`binding.grounds`), and once about such an answer; it may know better. A
+small model whose tool failed states a price all the same, and after a calculator returned -27 it repeats "I like music." from the
+beginning of the conversation. Such an answer is asked for again, once in a turn; the second answer stays, whatever it says.
 
 | the turn's calls | an answer that | is asked for again |
 |---|---|---|
-| all failed or returned nothing | has a number, a date, an address or a full name that nobody said | yes |
-| only read, although the request asks for a change | says that it was made ("has been deleted") | yes |
-| gave a new result | is an earlier answer word for word, and has nothing of the result | yes |
+| all failed or returned nothing | has a number, date, address or full name that appears nowhere in the conversation | yes |
+| only read, although the request asks for a change | claims the change ("has been deleted") | yes |
+| gave a new result | repeats an earlier answer word for word, and contains nothing of the result | yes |
 | any other | | no |
 
-A short name is not looked at ("Canberra"): a model may know it. What was said is as in `binding.grounds`; numbers of a list do
-not count. Cost: linear in the conversation.
+A single-word name ("Canberra") is not checked, because a model may know it. `binding.grounds` defines what counts as said; the
+numbers of a list do not count as values. The cost is linear in the length of the conversation.
 """
 
 import json
@@ -40,7 +40,7 @@ from .turn_setup import Offer, Words
 __all__ = ["SaidSoFar", "claims_a_deed", "found_nothing", "repeats", "unfounded"]
 
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
-_NUMBER: Final = re.compile(r"(?<![\w/.:-])[0-9]+(?:\.[0-9]+)?(?![\w/.:-])")  # no part of a path, a time or a version
+_NUMBER: Final = re.compile(r"(?<![\w/.:-])[0-9]+(?:\.[0-9]+)?(?![\w/.:-])")  # not part of a path, a time or a version
 
 _LIST_NUMBER: Final = re.compile(r"^[ \t>*#-]{0,9}[0-9]{1,3}[.)、](?=\s)", re.MULTILINE)
 _NAME: Final = re.compile(r"(?<![\w'])[A-Z][a-z]{1,30}(?: [A-Z][a-z]{1,30}){1,3}\b")
@@ -60,15 +60,15 @@ _NOT_DONE: Final = re.compile(
     r"\b(?:not|n['’]t|nothing|none|no|cannot|unable|could|would|if|once|after|before)\b|没|未|无法|不能|如果", re.IGNORECASE
 )
 _SENTENCE: Final = re.compile(r"[^.!?。！？\n]{1,500}")
-_MOST: Final = 5  # values that are told
+_MOST: Final = 5  # values that the feedback names
 
 
 class SaidSoFar:
     """What people, results and the model have said in a turn.
 
     Attributes:
-        results: texts of what tools returned.
-        heard: what was said before the reply under way.
+        results: the texts that tools returned.
+        heard: everything said before the current reply.
     """
 
     def __init__(self, words: Words, *, asks: bool) -> None:
@@ -77,19 +77,19 @@ class SaidSoFar:
         self._words = words
         self._asks = asks
         self._own: Sequence[str] = ()  # what the model said in earlier turns
-        self._ran: list[str] = []  # calls as they were written
-        self._outcomes: list[str | None] = []  # of calls that could run, the text of the result; None for a failure
-        self._told: set[tuple[str, str]] = set()  # tools and parameters of which the model was told that nobody said them
-        self._new: set[tuple[str, str]] = set()  # in this reply
-        self._bound: list[str] = []  # tools of the calls of the reply under way
+        self._ran: list[str] = []  # the calls that ran, as written
+        self._outcomes: list[str | None] = []  # result texts of the calls that could run; None for a failure
+        self._told: set[tuple[str, str]] = set()  # (tool, parameter) pairs that the model was asked to check
+        self._new: set[tuple[str, str]] = set()  # pairs from the current reply, not reported yet
+        self._bound: list[str] = []  # tools of the calls in the current reply
         self._has_only_read = True  # the calls that ran
-        self._has_doubted = False  # an answer was asked for again
+        self._has_doubted = False  # whether an answer was asked for again
 
     def begin_reply(self, own: Sequence[str]) -> None:
-        """Note that the model writes its next reply.
+        """Note that the model begins its next reply.
 
         Args:
-            own: what it said in earlier turns, as far as it is shown that.
+            own: its replies of earlier turns, as far as the prompt shows them.
         """
         self._own, self._bound, self._told = [*map(_without_examples, own)], [], self._told | self._new
         self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
@@ -98,22 +98,22 @@ class SaidSoFar:
         """Note that a call ran.
 
         Args:
-            tool: that was called; None if it is not on offer any more.
+            tool: the tool that was called; None if it is no longer offered.
         """
         self._has_only_read = self._has_only_read and tool is not None and only_reads(tool)
         self._ran.append(call.raw.text)
         self.results.append(result)
 
     def came_of_calls(self, outcomes: Sequence[str | None]) -> None:
-        """Note what came of a reply's calls, other than those that only tell what is known."""
+        """Note the outcomes of a reply's calls, except calls of built-in tools."""
         self._outcomes += outcomes
 
     def _texts(self) -> list[str]:
-        """Return what people, results, the program and the model in earlier turns said."""
+        """Return the texts of people, results and the program, and those of the model in earlier turns."""
         return [*self._words.sources.said, *self._words.sources.instructions, *self.results, *self._own]
 
     def index(self) -> SaidIndex:
-        """Return all that the model may have a value from: what others said, and what it said itself in earlier replies."""
+        """Return an index of all texts that a value may come from: those of others, and the model's own earlier replies."""
         index = SaidIndex()
         for text in (*self._texts(), *self._ran, *self._words.sources.described):
             index.add(text, ValueSource(kind="system"))
@@ -122,15 +122,15 @@ class SaidSoFar:
     # -- calls -----------------------------------------------------------------------------------------------------------------
 
     def groundless(self, call: ToolCall, offer: Offer) -> tuple[str, ...]:
-        """Return the parameters of a call whose values nobody said."""
+        """Return the parameters of a call whose values appear nowhere in the conversation."""
         tool = offer.catalog.get(call.name)
         if tool is None or not self._asks or call.name in offer.own:
             return ()
         return groundless(call.arguments, tool, self.heard)
 
     def to_be_told(self, call: ToolCall, offer: Offer, *, is_last: bool) -> tuple[str, ...]:
-        """Return the parameters for which a call does not run, once each: a model that insists may know better."""
-        is_after_another = any(each != call.name for each in self._bound)  # whose result may have the values (`waiting`)
+        """Return the parameters for which a call is held back, once each: a model that insists may know better."""
+        is_after_another = any(each != call.name for each in self._bound)  # its result may contain the values (`waiting`)
         self._bound.append(call.name)
         tool, names = offer.catalog.get(call.name), self.groundless(call, offer)
         if tool is None or not names:
@@ -141,19 +141,19 @@ class SaidSoFar:
         return names if is_told or _never_runs_unsaid(tool, offer) else ()
 
     def stand_ins(self, call: InvalidCall, offer: Offer) -> list[str]:
-        """Return the parameters of a call that cannot run for which it has a placeholder, or what the schema says of them."""
+        """Return the parameters of an invalid call whose value is a placeholder, or is copied from the schema's description."""
         tool = offer.catalog.get(offer.catalog.meant_by(call.name) or "")
         if tool is None or not self._asks:
             return []
         return [each.name for each in call.raw.arguments if stands_for_another(each.text.strip(), each.name, tool, self.heard)]
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any, offer: Offer, *, is_last: bool) -> bool:
-        """Say whether a call under way may not run because of a value, whatever else it will have."""
+        """Say whether a value may keep an unfinished call from running, whatever its other values will be."""
         is_open = ((tool.name, name) not in self._told and not is_last) or _never_runs_unsaid(tool, offer)
         return is_open and not is_grounded(name, value, tool, self.heard)
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
-        """Say whether the values of a call that was begun in doubt come from what was said."""
+        """Say whether the values of a call that was begun in doubt come from the conversation."""
         earlier = (each for message in self._words.conversation for each in message.tool_calls)
         return stands_on(call.arguments, tool, self.heard, self._words.request, earlier)
 
@@ -161,22 +161,22 @@ class SaidSoFar:
 
     @property
     def may_doubt(self) -> bool:
-        """Whether an answer may be asked for again because of what it says."""
+        """Whether an answer may be asked for again because of its content."""
         return self._asks and bool(self._outcomes) and not self._has_doubted
 
     @property
     def is_empty_handed(self) -> bool:
-        """Whether no call found anything, so that an answer may state nothing that nobody said."""
+        """Whether no call found anything, so that an answer may state only values from the conversation."""
         return self.may_doubt and found_nothing(self._outcomes)
 
     def may_claim(self, offer: Offer) -> bool:
-        """Say whether an answer may claim a deed that no call did: the request asks for a change, and calls only read."""
+        """Say whether an answer may claim an action that no call did: the request asks for a change, but the calls only read."""
         is_due = self.may_doubt and self._has_only_read and asks_for_change(self._words.request)
         return is_due and any(map(may_write, offer.catalog))
 
     @property
     def found_one_thing(self) -> bool:
-        """Whether the last call told something, and not several of which one has to be chosen: its result is one line."""
+        """Whether the last call found exactly one thing, so that nothing has to be chosen: its result is one line."""
         last = self._outcomes[-1:]
         return (
             bool(last)
@@ -185,12 +185,12 @@ class SaidSoFar:
         )
 
     def may_repeat(self, text: str) -> bool:
-        """Say whether an answer under way may be an earlier one."""
+        """Say whether an unfinished answer may turn out to repeat an earlier one."""
         begun = " ".join(text.split())
         return self.may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
 
     def doubts(self, text: str, offer: Offer) -> tuple[Refusal, tuple[str, ...]]:
-        """Return why an answer is asked for again, "" if it is not, and the values in it that nobody said."""
+        """Return why an answer is asked for again ("" if it is not), and its values that appear nowhere in the conversation."""
         values = unfounded(text, self.heard) if self.is_empty_handed else ()
         why: Refusal = "unfounded" if values else ""
         if not why and self.may_claim(offer) and claims_a_deed(text, self.results):
@@ -205,26 +205,26 @@ class SaidSoFar:
 
 
 def _without_examples(text: str) -> str:
-    """Leave out the numbers of code that the model wrote: `sum([1, 2, 3])` says 3 to nobody."""
+    """Remove the numbers in code that the model wrote: `sum([1, 2, 3])` does not count as mentioning 3."""
     return _CODE.sub(lambda code: _NUMBER.sub("", code[0]), text)
 
 
 def _never_runs_unsaid(tool: Tool, offer: Offer) -> bool:
-    """Say whether a model may not insist: the call would go to a caller, where perhaps no person sees it, and it writes."""
+    """Say whether the model must not insist: the call writes, and goes to the caller, where perhaps no user sees it."""
     return tool.name in offer.of_caller and may_write(tool)
 
 
 def found_nothing(outcomes: Sequence[str | None]) -> bool:
-    """Say whether calls were made, and none gave a result that says anything.
+    """Say whether calls were made, but none returned anything useful.
 
     Args:
-        outcomes: of each call of a turn that could run, the text of its result; None if it failed.
+        outcomes: for each call of the turn that could run, the text of its result; None if it failed.
     """
     return bool(outcomes) and all(text is None or _is_empty(text) for text in outcomes)
 
 
 def unfounded(text: str, said: Said) -> tuple[str, ...]:
-    """Return the values of an answer that nobody said, in their order, a few of them."""
+    """Return the first few values of an answer that appear nowhere in the conversation."""
     read = _LIST_NUMBER.sub("", text)
     named = [match[0] for match in _NAME.finditer(read) if len({*match[0].casefold().split()} - said.words) > 1]
     named += [address for address in addresses(read) if address.casefold() not in said.text]
@@ -237,7 +237,7 @@ def unfounded(text: str, said: Said) -> tuple[str, ...]:
 
 
 def claims_a_deed(text: str, results: Iterable[str]) -> bool:
-    """Say whether an answer says that something was sent, changed or deleted, of which no result tells."""
+    """Say whether an answer claims that something was sent, changed or deleted, although no result mentions it."""
     told = "\n".join(results).casefold()
     sentences = [match[0] for match in _SENTENCE.finditer(text) if not _NOT_DONE.search(match[0])]
     deeds = (match["done"] or match["zh"] for sentence in sentences for match in _DEED.finditer(sentence))
@@ -245,7 +245,7 @@ def claims_a_deed(text: str, results: Iterable[str]) -> bool:
 
 
 def repeats(text: str, earlier: Iterable[str], results: Sequence[str]) -> bool:
-    """Say whether an answer is an earlier one word for word, although there is a new result, of which it has nothing."""
+    """Say whether an answer repeats an earlier one word for word, although there is a new result that it says nothing about."""
     words = text.split()
     if not results or not words or all(each.split() != words for each in earlier):
         return False
@@ -254,7 +254,7 @@ def repeats(text: str, earlier: Iterable[str], results: Sequence[str]) -> bool:
 
 
 def _is_empty(text: str) -> bool:
-    """Say whether a result says nothing: it is empty, JSON with nothing in it, or says that nothing was found."""
+    """Say whether a result is empty: no text, JSON without values, or a statement that nothing was found."""
     if not text.strip() or _NOTHING.fullmatch(text.strip()):
         return True
     try:
@@ -265,6 +265,6 @@ def _is_empty(text: str) -> bool:
 
 
 def _has_value(value: Any) -> bool:
-    """Say whether a part of a value says something; beside an empty list its length of 0 does not."""
+    """Say whether a part of a JSON value says something; 0 does not, because it may be the length of an empty list."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
     return value not in (None, "", 0) if parts is None else any(map(_has_value, parts))

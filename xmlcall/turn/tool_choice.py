@@ -1,15 +1,15 @@
-"""Which tool a message asks for: the model's own probabilities of the tools' names, held against its habits.
+"""Chooses the tool that a message asks for: compares the model's probabilities of the tools' names with its habits.
 
-A small model has favourites. It calls the tool whose name it has seen most, `read_file` also for a folder, `calculator` for an
-umbrella. How much of that is habit can be measured: have a call begun for the same model behind words that need no tool
-("Thanks!"), and see which name it goes on with. So a part of the habit's log-probability is taken off, and the tool with the most
-left is called. This is contextual calibration (Zhao et al., 2021, arXiv:2102.09690) by half: taken off whole, tools win by being
-unheard of, and a larger model, which chooses well by itself, is made worse.
+A small model has favourites. It calls the tool whose name it has seen most: `read_file` also for a folder, `calculator` for an
+umbrella. This habit can be measured: begin a call for the same model after a message that needs no tool ("Thanks!"), and see
+which name it continues with. A part of the habit's log-probability is then subtracted, and the tool with the highest remainder is
+called. This is contextual calibration (Zhao et al., 2021, arXiv:2102.09690) by half: with full calibration, tools win merely
+because they are unusual, and a larger model, which chooses well by itself, gets worse.
 
-Where a model is sure of a name, its habit is not asked for. Of 116 turns of two models 72 have a name with 0.8 of the
-probability, and none of these was decided otherwise (benchmarks/results/tools.jsonl). What is asked behind the person's words
-is a beginning of the reply itself, which the server then has read; the habit is another prompt, and costs reading the message
-anew.
+If a model is sure of a name, its habit is not measured. Of 116 turns of two models, 72 have a name with a probability of at least
+0.8, and the habit would have changed none of these choices (benchmarks/results/tools.jsonl). The question after the user's
+message is itself the beginning of the reply, so the server has read it already when the reply is generated; the habit needs
+another prompt, and so costs reading that prompt.
 """
 
 import math
@@ -32,24 +32,24 @@ from .machine import FirstToken, Script
 __all__ = ["choose_tool"]
 
 NEEDS_NONE: Final = "Thanks!"
-PART: Final = 0.5  # of a habit's log-probability that is taken off
-MOST_STEPS: Final = 50  # tokens of a name
-PLAIN: Final = 0.8  # probability of a name from which on habits make no difference
+PART: Final = 0.5  # share of a habit's log-probability that is subtracted
+MOST_STEPS: Final = 50  # tokens in a name, at most
+PLAIN: Final = 0.8  # probability of a name from which habits no longer matter
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
-"""Tools that may still be meant -> what is left of their names, with what ends them."""
+"""Maps each tool that may still be meant to the rest of its name, including the text that ends the name."""
 Shares = Mapping[str, float]
-"""Tokens that go on with any of these -> their probabilities among each other, which add up to 1."""
+"""Maps each token that continues one of these names to its probability; the probabilities add up to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """How a model goes on from a place in the beginning of a call.
+    """How a model continues from a position in the beginning of a call.
 
     Args:
-        here: behind the person's words; empty where the server refuses the beginning, or tells nothing of the names.
-        habit: behind words that need no tool; empty in the same cases, and where `here` is plain.
+        here: after the user's message; empty if the server refuses the beginning, or reports none of the names.
+        habit: after a message that needs no tool; empty in the same cases, and if `here` is clear enough.
     """
 
     here: Shares
@@ -60,13 +60,13 @@ class _Place:
 def choose_tool(
     request: CompletionRequest, server: Capabilities, catalog: Catalog, dialect: Dialect
 ) -> Script[tuple[str, Usage]]:
-    """Choose the tool that is called for a person's last words.
+    """Choose the tool to call for the user's last message.
 
     Args:
-        server: what is known of it; it continues a last message of the model's own.
+        server: a server that continues a last message of role `assistant`.
 
     Returns:
-        The tool's name, "" where the server refuses the beginning or tells no probabilities; and what asking cost.
+        The tool's name ("" if the server refuses the beginning or reports no probabilities), and the tokens used.
     """
     written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
     for _ in range(MOST_STEPS):
@@ -82,7 +82,7 @@ def choose_tool(
 
 
 def _place(request: CompletionRequest, server: Capabilities, written: str, left: Names) -> Script[_Place]:
-    """Ask how the model goes on with the names that are left."""
+    """Ask how the model continues with the remaining names."""
     told = yield from _told(_begun(request, written), server)
     here = _shares(left, told.candidates)
     if not here or _is_plain(left, here):
@@ -93,7 +93,7 @@ def _place(request: CompletionRequest, server: Capabilities, written: str, left:
 
 
 def best_token(left: Names, here: Shares, habit: Shares) -> str:
-    """Return the next token of the name of the tool that is called."""
+    """Return the next token of the name of the tool to call."""
     if not here or not (habit or _is_plain(left, here)):
         return ""
     unheard = min(habit.values(), default=1.0)
@@ -117,7 +117,7 @@ def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
 
 
 def _share(rest: str, shares: Shares) -> float:
-    """Return the probability of the tokens that go on with a name."""
+    """Return the probability of the tokens that continue a name."""
     return math.fsum(share for token, share in shares.items() if _goes_on_with(rest, token))
 
 
@@ -127,25 +127,25 @@ def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:
 
 
 def _past_shared(left: Names, written: str) -> tuple[dict[str, str], str]:
-    """Write what all names that are left go on with, up to the last separator in it, before which a token ends."""
-    first, last = min(left.values(), default=""), max(left.values(), default="")  # these two differ first
+    """Write the prefix that all remaining names share, up to its last separator, because a token ends before a separator."""
+    first, last = min(left.values(), default=""), max(left.values(), default="")  # these two have the shortest common prefix
     shared = takewhile(lambda place: first[place] == last[place], range(min(len(first), len(last))))
     end = max((place for place in shared if not first[place].isalnum()), default=0)
     return {name: rest[end:] for name, rest in left.items()}, written + first[:end]
 
 
 def _after(left: Names, token: str) -> dict[str, str]:
-    """Return the tools that may still be meant behind one more token."""
+    """Return the tools that may still be meant after one more token."""
     return {name: rest[len(token) :] for name, rest in left.items() if _goes_on_with(rest, token)}
 
 
 def _goes_on_with(rest: str, token: str) -> bool:
-    """Say whether a token is the beginning of what is left of a name, or all of it and more."""
+    """Say whether a token is a prefix of the rest of a name, or contains all of it."""
     return bool(token) and (rest.startswith(token) or token.startswith(rest.rstrip("\n")))
 
 
 def _with_any(rests: Iterable[str]) -> Callable[[str], bool]:
-    """Return `_goes_on_with` for any of many names: a search among them in order, and not a look at each."""
+    """Return `_goes_on_with` for any of many names; it searches a sorted list instead of checking each name."""
     ordered = sorted(rests)
     whole = {rest.rstrip("\n") for rest in ordered}
     lengths = {len(rest) for rest in whole}
@@ -163,7 +163,7 @@ def _begun(request: CompletionRequest, written: str) -> CompletionRequest:
 
 
 def _told(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
-    """Ask how the model goes on; nothing is told where the server refuses the beginning."""
+    """Ask how the model continues; return an empty answer if the server refuses the beginning."""
     try:
         return (yield from ask_first_token(request, server, keep=keep))
     except BackendStatusError as error:

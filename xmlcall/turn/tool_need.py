@@ -1,39 +1,40 @@
-"""Whether a message needs a tool: the model's own probability of a call, held against a threshold.
+"""Decides whether a message needs a tool: compares the model's own probability of a call with a threshold.
 
-Small models tell messages that need a tool from those that need none quite well, and then act wrongly: by nature some call a tool
-whatever is said, others hardly ever, and the words of a prompt move all their replies at once (measured:
-docs/decisions/tool-need.md). The first token of a reply decides between a call and plain words. So one token is asked for; its
-probabilities say how much the model is for a call, as log-odds; and a threshold makes a decision of that. If it is a call, the
-block is begun for the model, where the server goes on from there; if not, plain words are asked for.
+Small models recognize quite well which messages need a tool, but then act wrongly: some tend to call a tool whatever the message,
+others hardly ever call one, and the wording of a prompt shifts all their replies at once (measured: docs/decisions/tool-need.md).
+The first token of a reply decides between a call and plain words. So the model is asked for one token. The probabilities of that
+token give the log-odds of a call, and a threshold turns these into a decision. For a call, the block is begun for the model, if
+the server can continue it; otherwise the model is asked for plain words.
 
-**The message is asked about alone**, behind the tool prompt and without what was said before. Behind a conversation the first
-token tells how the conversation has gone so far: after one plain answer the model goes on in plain words, after a call it calls
-again. Alone, the same model at the same turns tells need from no need with an area under the ROC curve of 0.97 and 0.99 instead
-of 0.68 and 0.61 (benchmarks/results/need.md). What refers to something earlier ("and in Oslo?", "yes, do that") sounds like a
-request also by itself, if less: right after a turn that used a tool the threshold is lower. The arguments come from the whole
-conversation, which the reply is generated from.
+**The model sees the message alone**, after the tool prompt and without the conversation before it. After a conversation, the
+first token reflects how the conversation has gone so far: after one plain answer the model continues in plain words, after a call
+it calls again. Asked about the message alone, the same model at the same turns separates need from no need with an area under the
+ROC curve of 0.97 and 0.99 instead of 0.68 and 0.61 (benchmarks/results/need.md). A message that refers to something earlier ("and
+in Oslo?", "yes, do that") sounds like a request also by itself, but less so; therefore the threshold is lower right after a turn
+that used a tool. The arguments still come from the whole conversation, because the reply is generated from it.
 
-**A second opinion counts as much.** Between "Translate this" and "Do I need an umbrella in London?" the first token errs. There
-the model is asked for the number of the tool that the message asks for, or 0 for none, and these log-odds are added; where they
-could not change the decision, it is not asked. Behind the tool prompt a small model begins a call for much that sounds like a
-request: "Translate this", "Write a function". Asked in one short line for each tool, without schemas and rules, which of them the
-request is for, it says "none" there. The two opinions go wrong at different messages, so that their sum tells need from no need
-better than either. To ask "does it need a tool, yes or no?" does worse, and so does asking about the chosen tool. The tools stand
-before the message, so that the server's prompt cache holds them. With one tool there is nothing to number.
+**A second opinion has the same weight.** For messages like "Translate this" and "Do I need an umbrella in London?", the first
+token is unreliable. The model is then asked for the number of the tool that the message asks for, or 0 for none, and these
+log-odds are added; this is skipped if it could not change the decision. After the tool prompt a small model begins a call for
+many messages that sound like requests: "Translate this", "Write a function". If it is asked which tool the request is for, with
+one short line per tool and without schemas and rules, it answers "none" to these. The two opinions fail on different messages, so
+their sum is better than either. The question "does it need a tool, yes or no?" does worse, and so does a question about the
+chosen tool. The list of tools precedes the message, so that the server's prompt cache holds it. With a single tool there is
+nothing to number, so this step is left out.
 
-**The tail counts.** In plain talk the opening of a call is not among the 20 likeliest tokens, and how unlikely it is tells
-"thanks" from "is it sunny in Cairo?". llama.cpp tells as many as are wanted.
+**The tail matters.** In small talk the opening of a call is not among the 20 likeliest tokens, and just how unlikely it is
+separates "thanks" from "is it sunny in Cairo?". llama.cpp reports as many tokens as requested.
 
-**Thresholds.** A model's threshold is one number for all tools. Between "Translate this" and "Is it raining in Rome?" the same
-number decides rightly with the tools of an office, of a calendar and of a memory on offer; what can be measured with the tools at
-hand is noise beside that. Profiles have it for the models that were measured. `auto` finds it for others, once for each way of
-asking: with tools and requests of ours (`anchors`), of which the answer is known. These are ordinary requests, and not greetings:
-between those and a request for a tool there is much room, and "Translate this" lies in it.
+**Thresholds.** A model has one threshold for all tools. The same number separates "Translate this" from "Is it raining in Rome?"
+correctly with office tools, calendar tools and memory tools; what could be measured with the tools at hand is noise in
+comparison. Profiles contain the threshold of the models that were measured. For other models `auto` determines it, once for each
+way of asking, with tools and requests of our own (`anchors`) whose answer is known. These are ordinary requests rather than
+greetings: the gap between greetings and requests for a tool is wide, and "Translate this" falls into it.
 
-Costs one token, or two, and reading the message as often (and the tool prompt and the list of the tools, once: `asked_alone`);
-`auto` the anchors, once; and the choice of a tool a few. Only for a person's words: what follows a result was not measured. A
-reply that begins with thinking, or with half a character, decides nothing by its first token and counts as a call, so that the
-usual reminder stands.
+The cost is one or two tokens, and reading the message as often (the tool prompt and the list of tools are read once:
+`asked_alone`); for `auto` also the anchors, once; and a few tokens to choose a tool. Only user messages are checked, because what
+follows a result was not measured. If a reply begins with reasoning, its first token decides nothing, and the usual reminder is
+used.
 """
 
 import functools
@@ -73,21 +74,21 @@ __all__ = [
 
 Threshold = float | Literal["auto"]
 
-CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of one, since code stands in fences, too
-LEAST_NUMBER: Final = -1.0  # log-odds of the second opinion; what lies beyond makes no difference
+CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of a call, because code is fenced, too
+LEAST_NUMBER: Final = -1.0  # the log-odds of the second opinion are clipped to these limits
 MOST_NUMBER: Final = 6.0
-USUAL_NUMBER: Final = 3.0  # where it is not known
-HALF: Final = -2.0  # of a first token that is half a character: llama.cpp tells nothing of it, but no call begins so
-AFTER_TOOL: Final = 0.4  # by which the threshold is lower right after a turn that used a tool
-DOUBT: Final = 2.4  # above the threshold, within which nearly all of the ordinary requests that are above it lie
-BELOW_SPLIT: Final = 1.8  # of `auto`: in conversations the best split loses half of the calls
-SHORT_AFTER_TOOL: Final = 0.8  # the same for a few words, "and in Oslo?", which say little by themselves
-FEW_WORDS: Final = 25  # characters; one of a script without spaces counts as two
-LEAST_SPREAD: Final = 2.0  # log-odds between messages that need a tool and those that need none, or `auto` decides nothing
+USUAL_NUMBER: Final = 3.0  # if the second opinion is missing
+HALF: Final = -2.0  # if the first token is half a character: llama.cpp reports nothing about it, but no call begins so
+AFTER_TOOL: Final = 0.4  # how much lower the threshold is right after a turn that used a tool
+DOUBT: Final = 2.4  # range above the threshold that contains nearly all ordinary requests whose score exceeds it
+BELOW_SPLIT: Final = 1.8  # subtracted in `auto`: in conversations the best split itself loses half of the calls
+SHORT_AFTER_TOOL: Final = 0.8  # the same for a few words ("and in Oslo?"), which say little by themselves
+FEW_WORDS: Final = 25  # characters; a wide (East Asian) character counts as two
+LEAST_SPREAD: Final = 2.0  # least distance of the two groups' mean log-odds; below it `auto` decides nothing
 
-MOST_NUMBERED: Final = 64  # in a longer list a small model loses its way, and the list takes a good part of a small context
-LONGEST_LINE: Final = 100  # characters of what a tool says of itself
-SURE_NUMBER: Final = 16.0  # log-odds beyond which what was told makes no difference
+MOST_NUMBERED: Final = 64  # a longer list confuses a small model, and takes much of a small context
+LONGEST_LINE: Final = 100  # characters of a tool's description
+SURE_NUMBER: Final = 16.0  # log-odds are clipped to this
 _SENTENCE: Final = re.compile(r"(?<=[.!?。！？])\s*")
 
 
@@ -97,13 +98,13 @@ class ToolNeed:
 
     Args:
         log_odds: natural logarithm of the odds that the model begins its reply with a call.
-        threshold: above it the reply is to be a call.
-        number: the log-odds that the message asks for one of the tools, when they are numbered; None if that was not asked for.
-        usage: what asking cost.
-        is_sure: False where the model's first token decides nothing, and the usual reminder is to stand.
-        fits: False where the person asks to find something out, and every tool on offer changes something.
-        tool: the tool that is to be called; "" if that is left to the model.
-        begun: how the reply is to begin, written for the model; "" if it begins by itself.
+        threshold: above it, the reply should be a call.
+        number: the log-odds, from the numbered list, that the message asks for one of the tools; None if the model was not asked.
+        usage: the tokens used.
+        is_sure: False if the model's first token decides nothing, so that the usual reminder is used.
+        fits: False if the user asks to find something out, but every offered tool changes something.
+        tool: the tool to call; "" if the model chooses.
+        begun: the beginning of the reply, written for the model; "" if the model begins it.
     """
 
     log_odds: float
@@ -122,12 +123,12 @@ class ToolNeed:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether it needs one by so little that the call itself has to show it: its values stand in the person's words."""
+        """Whether the score is so close to the threshold that the call has to confirm it with values from the user's message."""
         return self.needs_tool and self.score <= self.threshold + DOUBT
 
     @property
     def score(self) -> float:
-        """What is held against the threshold."""
+        """The sum of both opinions, which is compared with the threshold."""
         return self.log_odds + (USUAL_NUMBER if self.number is None else min(max(self.number, LEAST_NUMBER), MOST_NUMBER))
 
 
@@ -140,19 +141,19 @@ def ask_tool_need(
     *,
     shown: CompletionRequest | None = None,
 ) -> Script[ToolNeed | None]:
-    """Ask a model whether a person's last words need a tool, and if they do, which.
+    """Ask a model whether the user's last message needs a tool, and if so, which one.
 
     Args:
-        request: the conversation behind the tool prompt, the person's words last, without a reminder.
-        format: how the model is spoken to; a call is begun in its wire format, where the server goes on from there.
-        shown: the conversation from which the reply is generated, if tools are described behind the words: a tool is chosen by
-            that, but not whether any is needed, since talk would have no such descriptions.
+        request: the tool prompt and the conversation, the user's message last, without a reminder.
+        format: the prompt format; a call is begun in its wire format if the server can continue it.
+        shown: the conversation from which the reply is generated, if tools are described after the message. It is used to choose
+            a tool, but not to decide whether one is needed, because small talk would have no such descriptions.
 
     Returns:
-        None where `auto` cannot tell: the server tells no probabilities, or the model's say nothing.
+        None if `auto` cannot decide: the server reports no probabilities, or the model's do not separate the anchors.
 
     Raises:
-        BackendError: from the stream; `BackendProtocolError` if a threshold was given and the server tells no probabilities.
+        BackendError: the request failed; `BackendProtocolError` if a threshold was given but the server reports no probabilities.
     """
     least, spent = (threshold, Usage()) if threshold != "auto" else (yield from _auto(server, request, format))
     if least is None:
@@ -169,24 +170,24 @@ def ask_tool_need(
 
 
 def decides(threshold: Threshold, server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[bool]:
-    """Say whether a threshold decides for a model that is asked in a way: then no message of a history has a reminder."""
+    """Say whether the threshold decides for this model and way of asking; if so, no message of the history has a reminder."""
     if server.reasoning_open:
         return False
     return threshold != "auto" or (yield from _auto(server, request, format))[0] is not None
 
 
 def _auto(server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[tuple[float | None, Usage]]:
-    """Return the threshold of a way of asking, and what it cost to find it; None where the server tells no probabilities."""
+    """Return the threshold for this way of asking (None if the server reports no probabilities), and the tokens used."""
     try:
         return (yield from _between(server, request, format))
     except (BackendProtocolError, BackendStatusError) as error:
         if isinstance(error, ContextOverflow):
             raise
-        return None, Usage()  # it may pass, and the reply itself tells if not
+        return None, Usage()  # perhaps temporary; if not, the request for the reply fails too
 
 
 def _between(server: Capabilities, request: CompletionRequest, format: PromptFormat) -> Script[tuple[float | None, Usage]]:
-    """Find what parts requests that need no tool from those that need one; None where a model does not tell them apart."""
+    """Find the threshold between requests that need no tool and those that need one; None if the model cannot separate them."""
     system, usage = Message(role="system", content=_anchors_prompt(format)), Usage()
     sides: list[list[float]] = []
     for words in (NEEDS_NONE, NEEDS_TOOL):
@@ -210,7 +211,7 @@ def _anchors_prompt(format: PromptFormat) -> str:
 
 
 def leniency(messages: Sequence[Message]) -> float:
-    """Return by how much the threshold is lower for a person's last words."""
+    """Return how much lower the threshold is for the user's last message."""
     if not _follows_tool(messages):
         return 0.0
     words = messages[-1].content.strip()
@@ -219,7 +220,7 @@ def leniency(messages: Sequence[Message]) -> float:
 
 
 def _follows_tool(messages: Sequence[Message]) -> bool:
-    """Say whether the last message stands right after a turn in which a tool was called."""
+    """Say whether the last message follows a turn in which a tool was called."""
     for message in reversed(messages[:-1]):
         if replies_of(message):
             return True
@@ -229,7 +230,7 @@ def _follows_tool(messages: Sequence[Message]) -> bool:
 
 
 def best_split(none: Sequence[float], one: Sequence[float]) -> float:
-    """Return the number that parts two groups with the fewest mistakes; the middle of all that do it as well."""
+    """Return the number that separates two groups with the fewest mistakes; of equally good ones, the middle."""
     values = sorted({*none, *one})
     places = [values[0] - 1.0, *((low + high) / 2 for low, high in pairwise(values)), values[-1] + 1.0]
 
@@ -247,8 +248,8 @@ def ask_need(
     """Ask a model whether the last message, alone, needs a tool.
 
     Args:
-        threshold: to be held against the score. With None the threshold is 0, the second opinion is asked for in any case, and
-            the answers are kept: the words are ours.
+        threshold: compared with the score. With None the threshold is 0, the second opinion is always asked for, and the answers
+            are cached, because the messages are our own anchors.
     """
     undecided = ToolNeed(log_odds=SURE_NUMBER, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
     if server.reasoning_open:
@@ -259,8 +260,8 @@ def ask_need(
         return replace(undecided, usage=told.usage)
     if told.text and not told.candidates:
         raise BackendProtocolError(
-            "a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
-            "this one tells none: leave the threshold out"
+            "a call threshold needs a server that reports token probabilities (llama.cpp, vLLM, Ollama 0.12.11 or later); "
+            "this server reports none: leave the threshold out"
         )
     need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
@@ -270,7 +271,7 @@ def ask_need(
 
 
 def checked_threshold(threshold: Threshold) -> Threshold:
-    """Return a threshold that can be compared."""
+    """Check a threshold, and return it."""
     if threshold != "auto" and not (isinstance(threshold, (int, float)) and math.isfinite(threshold)):
         raise UsageError(f"expected a finite number or 'auto' as the call threshold, got {threshold!r}")
     return threshold
@@ -287,11 +288,11 @@ def log_odds(candidates: Iterable[tuple[str, float]]) -> float:
 def _ask_number(
     request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool = False
 ) -> Script[tuple[float | None, Usage]]:
-    """Ask a model for the number of the tool that a message asks for.
+    """Ask a model for the number of the tool that the message asks for.
 
     Returns:
-        The log-odds of any tool against none, None where the model's first token is no number, the server tells no probabilities
-        or there are too many tools, or only one; and what asking cost.
+        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is no number, the
+        server reports no probabilities, or there is only one tool, or too many.
     """
     if not 1 < len(catalog) <= MOST_NUMBERED or server.reasoning_open:
         return None, Usage()
@@ -306,7 +307,7 @@ def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
     """Return the log-odds of a number above 0 against 0.
 
     Args:
-        candidates: for the first token, each with the natural logarithm of its probability.
+        candidates: the likeliest first tokens, each with the natural logarithm of its probability.
     """
     none, any_tool, least = 0.0, 0.0, math.exp(-SURE_NUMBER)
     for token, logprob in candidates:
@@ -320,7 +321,7 @@ def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
 
 
 def _in_a_line(tool: Tool) -> str:
-    """Return the first sentence of what a tool says of itself, cut at a word."""
+    """Return the first sentence of a tool's description, cut at a word if it is long."""
     first = _SENTENCE.split(tool.description.strip(), maxsplit=1)[0]
     first = " ".join(first.split())
     return first if len(first) <= LONGEST_LINE else first[:LONGEST_LINE].rsplit(" ", 1)[0] + " ..."

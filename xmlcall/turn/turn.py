@@ -1,26 +1,26 @@
-"""One turn: from a person's words to an answer, reply by reply.
+"""Runs one turn: from the user's message to an answer, reply by reply.
 
-A reply is generated, and its calls are read and bound as they come. What a reply asks for decides how the turn goes on:
+A reply is generated, and its calls are parsed and bound as they arrive. The content of the reply decides how the turn continues:
 
 | the reply | what follows |
 |---|---|
-| is no answer (`leaks`) | it is not kept; the model is told why, and writes another |
-| is a call begun for the model, with values of our example or made up | it is not kept; plain words are asked for |
-| states what no result says, after nothing but failures; or is an earlier answer (`said_so_far`) | the same, once |
-| is empty | the model is asked once more; neither stays in the conversation |
-| has no call, although one was demanded | the model is told to call, once |
+| is no answer (`leaks`) | it is discarded; the model is told why, and writes another |
+| is a call begun for the model, with values from our example or made up | it is discarded; the model is asked for plain words |
+| states what no result says, after every call failed; or repeats an earlier answer (`said_so_far`) | the same, once |
+| is empty | the model is asked once more; neither the reply nor the question stays in the conversation |
+| has no call, although one is required | the model is told to call a tool, once |
 | has no call | the turn ends |
 | has calls that cannot run | the model is told what is wrong with each; correct calls of the same reply run |
-| has such calls when no retry is left | plain words are asked for, once, unless the caller checks the calls |
+| has such calls when no retry is left | the model is asked for plain words, once, unless the caller checks the calls |
 | has calls of the caller's own tools, and all calls are correct | the turn ends; the caller runs them |
-| has other calls | they run, one after the other, and their results begin the next reply |
-| was ended by a call that waits for these results (`waiting`) | the model is told to write that one again; once for each tool |
+| has other calls | they run one after the other, and the next reply follows from their results |
+| was ended by a call that needs these results (`waiting`) | the model is told to write that call again; once for each tool |
 
-`ToolLoop` and the proxy drive turns; neither decides anything by itself. A turn tells all that happens as events. Each call is
-bound once, when it ends, and the bound call travels in its `ToolCallEnd`.
+`ToolLoop` and the proxy drive turns; neither makes decisions itself. A turn reports everything that happens as events. Each call
+is bound once, when it ends, and its `ToolCallEnd` carries the bound call.
 
-The conversation is never changed in its beginning: each request is the one before with more behind it, so that the server's
-prompt cache holds. What a model is told about one reply only (a refusal) stands in the next request and in no later one.
+The beginning of the conversation never changes: each request extends the one before, so that the server's prompt cache stays
+valid. Feedback that concerns only one reply (a refusal) is in the next request and in no later one.
 """
 
 import contextlib
@@ -75,33 +75,33 @@ from .turn_setup import Denied, FirstRequest, Generation, Limits, Offer, Words
 __all__ = ["Turn"]
 
 
-_REPEATED: Final = "repeated too often"  # by what a call is denied, for the record
+_REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
 _OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)
 
 Decide = Callable[[], Script[FirstRequest]]
-"""Decides how the first reply is asked for; called once, when the turn has started."""
+"""Decides how the first reply is requested; called once, when the turn starts."""
 
 
 class Turn(Machine[None]):
-    """A turn under way: its `action` is what is to be done.
+    """A turn in progress: its `action` is what the driver has to do next.
 
     Args:
         generation: how replies are generated.
         offer: the tools.
-        limits: when it ends at the latest.
-        words: what was said before.
-        decide: how the first reply is asked for.
+        limits: when the turn ends at the latest.
+        words: the conversation before the turn.
+        decide: decides how the first reply is requested.
 
     Attributes:
-        stop_reason: why the turn has ended, as in `Answer.stop_reason`; or `tool_calls`, if the caller's own tools were called;
-            or `no_tool_call`, if a call was demanded in vain; "" while it goes on.
-        count: replies so far.
-        first: how the first reply was asked for, or is asked for by now; all requests grow from it.
-        added: by the turn, behind that.
+        stop_reason: why the turn has ended, as in `Answer.stop_reason`; or `tool_calls` if the caller has to run calls; or
+            `no_tool_call` if the model did not make a required call; "" while the turn is in progress.
+        count: number of replies so far.
+        first: the first request in its current form; all requests extend it.
+        added: the messages that the turn has added after it.
         generated: the last reply.
-        answered: what came of its calls.
-        usage: of all requests.
-        has_run: whether a call ran, so that asking for the turn again could run it twice.
+        answered: the calls of the last reply, with their outcomes.
+        usage: the tokens of all requests.
+        has_run: whether a tool has run, so that the turn must not be retried.
     """
 
     def __init__(self, generation: Generation, offer: Offer, limits: Limits, words: Words, decide: Decide) -> None:
@@ -119,21 +119,21 @@ class Turn(Machine[None]):
         self._words = words
         self._decide = decide
         self._attempts = Attempts(limits.repair)
-        self._told = ""  # to the model about its last reply; stands in the next request only
-        self._repeated: frozenset[str] = frozenset()  # calls of the last reply that stood in it more than once
-        self._kept: Message | None = None  # the last reply as it stands in the conversation
+        self._feedback = ""  # for the model, about its last reply; only in the next request
+        self._repeated: frozenset[str] = frozenset()  # calls that the last reply contained more than once
+        self._kept_reply: Message | None = None  # the last reply as the conversation keeps it
         self._has_handed_over = False
-        self._is_demanded = False  # the model was told to call a tool
-        self._is_pressed = False  # plain words were asked for because nothing else came to an end
-        self._empty_at: int | None = None  # where an empty reply stands in `added`, while the model is asked for another
+        self._is_demanded = False  # whether the model was told to call a tool
+        self._plain_words_asked = False  # whether the model was asked for plain words because calls led nowhere
+        self._empty_at: int | None = None  # index of an empty reply in `added`, while the model is asked for another
         self._was_empty = False
         self._said = SaidSoFar(words, asks=limits.repair.asks_for_unsaid)
-        self._wanted = ""  # tool of a call that was taken back, while what nobody said is looked up for it
-        self._bound = Binder(catalog=offer.catalog)  # what binds the calls of the last reply
-        self._held: set[str] = set()  # tools of calls that had to wait, each of which has to wait once
-        self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply, until the model is told of them
-        self._started = ""  # id of the call that was started last
-        self._partial: list[str] = []  # visible text of the reply under way, in pieces
+        self._wanted = ""  # tool of a discarded call, while another tool looks up its missing values
+        self._bound = Binder(catalog=offer.catalog)  # binds the calls of the last reply
+        self._held: set[str] = set()  # tools whose calls had to wait already; each waits once
+        self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply that still lack results
+        self._started = ""  # id of the last call that started
+        self._partial: list[str] = []  # visible text of the current reply, in pieces
         super().__init__(self._run(), self._hear)
         self.is_demanding = offer.catalog.is_demanding
 
@@ -143,53 +143,53 @@ class Turn(Machine[None]):
 
     @property
     def is_retry(self) -> bool:
-        """Whether the next reply answers our own words, and not the person's."""
+        """Whether the next reply answers our feedback, and not the user."""
         return self._attempts.retries > 0 or self._is_demanded
 
     @property
     def may_refuse_answer(self) -> bool:
-        """Whether the next reply is asked for again if it states what nobody said, or a deed that no call did."""
+        """Whether the next reply is asked for again if it states unknown values, or claims an action that no call did."""
         return (self._said.is_empty_handed or self._said.may_claim(self.offer)) and not self._is_last
 
     def may_repeat(self, text: str) -> bool:
-        """Say whether the reply under way may be an earlier answer, which is asked for again.
+        """Say whether the current reply may turn out to repeat an earlier answer, so that it would be asked for again.
 
         Args:
-            text: of it, so far.
+            text: its text so far.
         """
         return self._said.may_repeat(text) and not self._is_last
 
     @property
     def results(self) -> list[str]:
-        """Texts of what tools returned."""
+        """The texts that tools returned."""
         return self._said.results
 
     def so_far(self) -> list[Message]:
-        """Return what a turn that is ended from outside adds to its conversation; no call in it is without a result."""
+        """Return the messages to add if the turn is stopped from outside now; every call in them has a result."""
         added = self.added[: self._empty_at]
         if self._under_way:
             rest = self._under_way[len(self.answered) :]
-            added += self._told_of([*self.answered, *when_stopped(rest, {self._started: None}, self._generation.format)])
+            added += self._result_messages([*self.answered, *when_stopped(rest, {self._started: None}, self._generation.format)])
         elif text := "".join(self._partial).strip():
             added.append(Message(role="assistant", content=text))
         return added
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """The conversation to go on with: without the tool prompt, and without what was said aside."""
+        """The conversation to continue with: without the tool prompt, and without notes for one reply only."""
         return (*self.kept_before(), *self.added)
 
     @property
     def before_calls(self) -> tuple[Message, ...]:
-        """What stands before the calls of the last reply."""
+        """The messages before the calls of the last reply."""
         return (*self._words.conversation, *self.added[:-1])
 
     def kept_before(self) -> Sequence[Message]:
-        """Return the messages before the turn, as the conversation goes on with them."""
+        """Return the messages before the turn, in the form in which the conversation continues."""
         return self._words.kept(self.first) if self._words.kept else self._words.conversation
 
     def next(self) -> Action | Done:
-        """Return what is to be done; the same until it was done."""
+        """Return the next action; the same one until it is done."""
         if (action := self.action) is not None:
             return action
         text = self.generated.reply.text if self.generated else ""
@@ -197,13 +197,13 @@ class Turn(Machine[None]):
         return Done(reason=reason, text=text, conversation=self.conversation, usage=self.usage, error=self.error)
 
     def start(self, call_id: str, *, host: str = "", by: str = "", reason: str = "") -> Iterator[Any]:
-        """Note that a call starts: a turn that ends now counts it as one of which nobody knows whether it ran.
+        """Note that a call starts: if the turn ends now, the model is told that the call may or may not have run.
 
         Args:
-            call_id: of the call that is to be run.
-            host: where the tool is.
-            by: who or what allowed it.
-            reason: of that.
+            call_id: id of the call to run.
+            host: the server that has the tool.
+            by: who or what allowed the call.
+            reason: why it was allowed.
 
         Raises:
             UsageError: another call, or none, is to be run.
@@ -212,14 +212,14 @@ class Turn(Machine[None]):
         return self.note(CallStarted(call=call, host=host, host_tool=call.name, by=by, reason=reason))
 
     def give(self, call_id: str, outcome: ToolResult | str | Denied) -> Iterator[Any]:
-        """Take what came of a call.
+        """Receive the outcome of a call.
 
         Args:
-            call_id: of the call that is to be run.
-            outcome: its result, or that it was not allowed.
+            call_id: id of the call to run.
+            outcome: its result, or `Denied` if it was not allowed.
 
         Raises:
-            UsageError: another call, or none, is to be run, or the outcome is none.
+            UsageError: another call, or none, is to be run, or the outcome has the wrong type.
         """
         call = self._to_run(call_id)
         if isinstance(outcome, Denied):
@@ -230,13 +230,13 @@ class Turn(Machine[None]):
         return self.note(CallFinished(call=call, result=replace(result, call_id=call.id)))
 
     def note(self, happened: Any) -> Iterator[Any]:
-        """Take what happened to the call that is to be run, its end last.
+        """Receive an event of the call to run; its end comes last.
 
         Args:
             happened: an event of that call.
 
         Raises:
-            UsageError: no call was to be run, or it is no event of this one.
+            UsageError: no call was to be run, or this is not an event of that call.
         """
         due = self._doing(Run).call.id
         if not isinstance(happened, _OF_CALLS) or happened.call.id != due:
@@ -244,10 +244,13 @@ class Turn(Machine[None]):
         return super().note(happened)
 
     def why_not(self, action: Run) -> str:
-        """Say why a call does not run where no person can be asked: it writes, and nobody said its values; "" if it may run.
+        """Say why a call must not run if no user can be asked: it writes values that appear nowhere in the conversation.
 
         Args:
-            action: that is to be done.
+            action: the call to run.
+
+        Returns:
+            The reason, in words for the model; "" if the call may run.
         """
         if not action.unsaid or not may_write(action.tool):
             return ""
@@ -261,7 +264,7 @@ class Turn(Machine[None]):
         return action.call
 
     def stop(self) -> None:
-        """End here: the text so far is kept, and every call has an outcome."""
+        """End the turn now: the text so far is kept, and every call gets an outcome."""
         if self.action is not None:
             self.added, self.stop_reason = self.so_far(), "stopped"
             self.close()
@@ -271,7 +274,7 @@ class Turn(Machine[None]):
 
         Args:
             offer: the tools.
-            change: makes the requests of the turn such that they offer them.
+            change: changes a request of the turn so that it offers these tools.
         """
         self.offer, self.first = offer, self.first.changed(change)
         self.is_demanding = offer.catalog.is_demanding
@@ -298,7 +301,7 @@ class Turn(Machine[None]):
         again = self._asks_again(generated)
         self._under_way = _calls_of(generated, cut_ends=self._limits.cut_ends) if again is None else ()
         reply, usage = generated.reply, generated.usage
-        yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept)
+        yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept_reply)
         if again is not None:
             yield from again
             return
@@ -313,7 +316,7 @@ class Turn(Machine[None]):
     # -- a reply -------------------------------------------------------------------------------------------------------------
 
     def _reply(self) -> Script[Generated]:
-        """Generate a reply; a call that stands in it twice counts once."""
+        """Generate a reply; a call that it contains twice counts once."""
         generated = None
         while generated is None:
             with contextlib.suppress(OfferedAnew):
@@ -344,7 +347,7 @@ class Turn(Machine[None]):
         return generate_begun(request, self.first.begun, otherwise, binder, replace(how, one_tool=self.first.one_tool))
 
     def _binder(self) -> Binder:
-        """Return what binds the calls of the next reply, by what has been said until then."""
+        """Return the binder for the next reply, given everything said so far."""
         self._said.begin_reply([each.content for each in self.first.request.messages if each.role == "assistant"])
         generation = self._generation
         self._bound = Binder(
@@ -362,15 +365,15 @@ class Turn(Machine[None]):
         return replace(sources, said=[*sources.said, *self.results], shown=[*sources.shown, *told_together(self.added)])
 
     def _looked_up_for(self) -> str:
-        """Return the tool of the call that was taken back for a look-up, if that told one thing; a small model stops there."""
+        """Return the tool of the call that was discarded for a look-up, if that found one thing; a small model stops there."""
         wanted, self._wanted = self._wanted, ""
         return wanted if self._said.found_one_thing else ""
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
-        return replace(request, messages=with_note(self._told, (*request.messages, *self.added)))
+        return replace(request, messages=with_note(self._feedback, (*request.messages, *self.added)))
 
     def _forced(self) -> Tool | None:
-        """Return the tool that the server has to make the model call: it is stuck, or was told to call and did not."""
+        """Return the tool that the server has to force, if any: the model is stuck, or was told to call and did not."""
         if self._generation.is_native or not self._generation.server.constrains:
             return None
         catalog, stuck = self.offer.catalog, self._attempts.stuck
@@ -380,28 +383,28 @@ class Turn(Machine[None]):
         return catalog.get(names[0]) if self._is_demanded and not self._attempts.retries and len(names) == 1 else None
 
     def _waits(self, call: ToolCall, earlier: Sequence[ToolCall]) -> tuple[str, ...]:
-        """Return the paths of the values for which a call has to wait; there has to be a reply behind the results."""
+        """Return the paths of the values for which a call has to wait; none if no reply can follow the results."""
         tool = self.offer.catalog.get(call.name)
         if tool is None or self._is_last or call.name in self._held or call.name in self.offer.own:
             return ()
         return waiting_values(call, tool, earlier, self._said.index, lambda: self._said.heard.text)
 
     def may_be_copied(self, name: str, dialect: str) -> bool:
-        """Say whether a call under way may turn out to be somebody's, whatever else it will have.
+        """Say whether an unfinished call may turn out to be copied from somebody's text, whatever its other values will be.
 
         Args:
-            name: of the tool.
-            dialect: in which it is written.
+            name: the tool's name.
+            dialect: the format in which the call is written.
         """
         return self._sources().show(name, dialect, self.offer.catalog)
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any) -> bool:
-        """Say whether a call under way may not run because of a value, whatever else it will have.
+        """Say whether a value may keep an unfinished call from running, whatever its other values will be.
 
         Args:
-            tool: that is called.
-            name: of the parameter.
-            value: of it.
+            tool: the tool that is called.
+            name: the parameter's name.
+            value: the parameter's value.
         """
         if self._is_in_doubt:
             return True
@@ -410,8 +413,8 @@ class Turn(Machine[None]):
     # -- another reply in its place --------------------------------------------------------------------------------------------
 
     def _asks_again(self, generated: Generated) -> list[LoopEvent] | None:
-        """Keep a reply, or ask for another one in its place; return what is to be told of that, None if it is kept for good."""
-        self._told, self._kept = "", None
+        """Keep a reply, or ask for another in its place; return the events to emit if the model is asked again, else None."""
+        self._feedback, self._kept_reply = "", None
         if not self._is_last and self._takes_back(generated):
             return []
         if not self._is_last and self._refuses(generated):
@@ -425,10 +428,10 @@ class Turn(Machine[None]):
         return [AskedAgain()] if not self._is_last and self._is_empty(generated) else None
 
     def _takes_back(self, generated: Generated) -> bool:
-        """Ask for plain words in place of a call that was begun for the model, if it has values of our example or made up ones.
+        """Discard a call that was begun for the model if its values are made up or from our example; ask for plain words instead.
 
-        A model that has nothing else to call with shows that no tool is needed, whatever its first token said, or that the person
-        has to be asked. A call that was cut off after such calls shows nothing.
+        A model that has no other values for the call shows that no tool is needed, whatever its first token suggested, or that
+        the user has to be asked. A call that was cut off after such calls is ignored.
         """
         calls = [call for call in generated.reply.calls if not _has_issue(call, "truncated-call")]
         bare = self.first.bare
@@ -439,14 +442,14 @@ class Turn(Machine[None]):
         if not unsaid and alone is not None:
             self.first = FirstRequest(request=alone)
             return True
-        tellers = self._tellers(calls, unsaid)
-        step: prompt.Step = "look_up" if tellers else "ask" if unsaid and any(map(self._is_meant, calls)) else ""
-        form = bare if alone is None or tellers else alone
+        lookups = self._lookup_tools(calls, unsaid)
+        step: prompt.Step = "look_up" if lookups else "ask" if unsaid and any(map(self._is_meant, calls)) else ""
+        form = bare if alone is None or lookups else alone
         reminded = self._reminded(form, self._aside(list(unsaid), step))
-        if len(tellers) == 1:
+        if len(lookups) == 1:
             called = {self.offer.catalog.meant_by(call.name) or "" for call in calls}
             self._wanted = called.pop() if len(called) == 1 else ""
-            begun = beginning(self._generation.format.row, tellers[0])
+            begun = beginning(self._generation.format.row, lookups[0])
             self.first = FirstRequest(request=bare, begun=begun, otherwise=reminded, unoffered=alone)
         elif step == "ask":
             self.first = FirstRequest(
@@ -457,10 +460,10 @@ class Turn(Machine[None]):
         return True
 
     def _unsaid_of(self, call: InvalidCall) -> list[str]:
-        """Return the parameters of a call whose values nobody said."""
-        told = [issue.path.removeprefix("$.") for issue in call.issues if issue.code == "not-said"]
-        if told or not _is_echo(call):
-            return told or self._said.stand_ins(call, self.offer)
+        """Return the parameters of a call whose values appear nowhere in the conversation."""
+        reported = [issue.path.removeprefix("$.") for issue in call.issues if issue.code == "not-said"]
+        if reported or not _is_echo(call):
+            return reported or self._said.stand_ins(call, self.offer)
         tool = self._tool_of(call)
         if tool is None or not speaks_of(self._words.request, tool):
             return []
@@ -470,12 +473,12 @@ class Turn(Machine[None]):
         return self.offer.catalog.get(self.offer.catalog.meant_by(call.name) or "")
 
     def _is_meant(self, call: ToolCall | InvalidCall) -> bool:
-        """Say whether a tool is what the request asks for, whatever the values of the call."""
+        """Say whether the request asks for this tool, whatever the values of the call."""
         tool = self._tool_of(call)
         return tool is not None and (not self._is_in_doubt or speaks_of(self._words.request, tool))
 
-    def _tellers(self, calls: Sequence[ToolCall | InvalidCall], unsaid: Collection[str]) -> tuple[str, ...]:
-        """Return the tools that may tell what nobody said; in doubt, of somebody whom the request names."""
+    def _lookup_tools(self, calls: Sequence[ToolCall | InvalidCall], unsaid: Collection[str]) -> tuple[str, ...]:
+        """Return the tools that may look up the missing values; in doubt, only if the request names somebody to look up."""
         values = [each.text for call in calls for each in call.raw.arguments if each.name in unsaid]
         if self._is_in_doubt and not names_somebody(self._words.request, values):
             return ()
@@ -502,31 +505,31 @@ class Turn(Machine[None]):
         return need is not None and need.is_doubtful and self.first.bare is not None and not self.added
 
     def _aside(self, unsaid: Sequence[str] = (), step: prompt.Step = "", *, has_failed: bool = False) -> str:
-        """Return what asks for plain words, in the person's language."""
+        """Return a reminder that asks for plain words, in the user's language."""
         spoken = self._spoken()
         return prompt.reminder(self.offer.catalog, spoken, needs_tool=False, unsaid=unsaid, step=step, has_failed=has_failed)
 
     def _spoken(self) -> PromptFormat:
-        """Return how the model is spoken to in the person's language."""
+        """Return the prompt format in the user's language."""
         format = self._generation.format
         return format.speaking(prompt.language_of(self._words.request, format.lang))
 
     def _refuses(self, generated: Generated) -> bool:
-        """Ask for another reply if this one is no answer, and the model may try again."""
+        """Ask for another reply if this one is no answer and the model may try again."""
         if not generated.refusal:
             return False
         if self._attempts.refuse():
-            self._told = refusal(generated.refusal, self._generation.format)
+            self._feedback = refusal(generated.refusal, self._generation.format)
             return True
         return self._limits.repair.max_format_retries > 0 and self._gives_up_tools()
 
     def _gives_up_tools(self) -> bool:
-        """Ask for plain words, once in a turn, where no reply was an answer: without the tool prompt if nothing ran."""
-        if self._is_pressed or self.offer.is_required:
+        """Ask for plain words, once in a turn, if no reply was an answer; without the tool prompt if no tool ran."""
+        if self._plain_words_asked or self.offer.is_required:
             return False
-        self._is_pressed = True
+        self._plain_words_asked = True
         if self.first.unoffered is None or self.has_run or self._has_handed_over:
-            self._told = self._aside()
+            self._feedback = self._aside()
             return True
         self.first, self._empty_at = FirstRequest(request=self.first.unoffered), None
         self.added.clear()
@@ -534,17 +537,17 @@ class Turn(Machine[None]):
         return True
 
     def _doubts(self, generated: Generated) -> Refusal:
-        """Ask for another answer, once, if this one does not stand on what the turn found out; return why."""
+        """Ask for another answer, once, if this one has no basis in the turn's results; return why."""
         text = generated.reply.text
         if not self._said.may_doubt or self._is_last or generated.reply.calls or not text.strip():
             return ""
         why, values = self._said.doubts(text, self.offer)
         if why:
-            self._told = refusal(why, self._spoken(), values)
+            self._feedback = refusal(why, self._spoken(), values)
         return why
 
     def _demands(self, generated: Generated) -> bool:
-        """Tell the model that it has to call a tool; once."""
+        """Tell the model, once, that it has to call a tool."""
         if self._is_demanded or not self._lacks_call(generated):
             return False
         self._is_demanded = True
@@ -557,7 +560,7 @@ class Turn(Machine[None]):
         return self.offer.is_required and is_whole and not has_called
 
     def _is_empty(self, generated: Generated) -> bool:
-        """Ask for another reply if this one is whole and empty, once in a turn; one that was refused had its retries."""
+        """Ask for another reply, once in a turn, if this one is complete but empty; a refused reply has had its retries."""
         reply = generated.reply
         if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in UNCUT or self._was_empty:
             return False
@@ -566,31 +569,34 @@ class Turn(Machine[None]):
         return True
 
     def _keep(self, generated: Generated) -> None:
-        """Put a reply into the conversation, and take out what it makes needless: an empty one, and attempts that failed."""
-        if self._empty_at is not None:  # what was said about it stands behind it
+        """Add a reply to the conversation; remove an empty reply and failed attempts, which it replaces."""
+        if self._empty_at is not None:  # our message about it follows it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
         calls = _calls_of(generated, cut_ends=self._limits.cut_ends)
-        self._kept = Message(
-            role="assistant", content=generated.text, tool_calls=self._calls_told(generated), written=_written(generated, calls)
+        self._kept_reply = Message(
+            role="assistant",
+            content=generated.text,
+            tool_calls=self._separate_calls(generated),
+            written=_written(generated, calls),
         )
-        self.added.append(self._kept)
+        self.added.append(self._kept_reply)
         self._attempts.forget(self.added, calls)
 
-    def _calls_told(self, generated: Generated) -> tuple[ToolCall, ...]:
-        """Return the calls that stand beside a reply's text; a server wants a result for each.
+    def _separate_calls(self, generated: Generated) -> tuple[ToolCall, ...]:
+        """Return the calls in a separate field of the reply; a server requires a result for each.
 
-        So where one cannot run and the model is asked again, those that the caller runs are left out: they have no result yet.
+        So if a call cannot run and the model is asked again, calls for the caller to run are left out: they have no result yet.
         """
         calls = () if generated.calls_in_text else generated.reply.calls
         withheld = self.offer.of_caller if any(isinstance(call, InvalidCall) for call in calls) else ()
-        told = (call for call in calls if isinstance(call, InvalidCall) or call.name not in withheld)
-        return tuple(_as_told(call, self.offer.catalog) for call in told)
+        kept = (call for call in calls if isinstance(call, InvalidCall) or call.name not in withheld)
+        return tuple(_as_separate_call(call, self.offer.catalog) for call in kept)
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
 
     def _call(self, calls: Sequence[ToolCall | InvalidCall]) -> Script[None]:
-        """Have a reply's calls run, and tell the model what came of them; without any the turn ends."""
+        """Have a reply's calls run, and give the model their results; end the turn if there are none."""
         assert self.generated is not None
         for call in calls:
             if isinstance(call, ToolCall) and call.name in self.offer.of_caller:
@@ -606,17 +612,17 @@ class Turn(Machine[None]):
         elif self._has_handed_over and not any(isinstance(call, InvalidCall) for call in calls):
             reason = self.generated.reply.finish_reason
             self.stop_reason = "tool_calls" if reason in UNCUT else reason
-        elif retry := self._tell():
+        elif retry := self._report_results():
             yield retry
 
     def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
-        """Have one call run; one that cannot run, or comes again and again, does not."""
+        """Have one call run, unless it is invalid or was repeated too often."""
         self.has_run = self.has_run or (isinstance(call, ToolCall) and call.name not in self.offer.own)
         happened: CallFinished | CallDenied | CallRejected | CallStarted
-        tool, call = self.offer.catalog.get(call.name), self._as_by_now(call)
+        tool, call = self.offer.catalog.get(call.name), self._rebound(call)
         if isinstance(call, InvalidCall) or tool is None:
             happened = CallRejected(call=_not_offered(call) if isinstance(call, ToolCall) else call)
-        elif (times := self._attempts.count(call)) > self._limits.repair.max_repeats and not self._is_asked_again(call):
+        elif (times := self._attempts.count(call)) > self._limits.repair.max_repeats and not self._asks_policy(call):
             self._attempts.stop("repeated_call")
             reason = denial("repeated", self._generation.format, count=times)
             happened = CallDenied(call=call, reason=reason, by=_REPEATED)
@@ -634,19 +640,19 @@ class Turn(Machine[None]):
         self._note(happened)
         yield happened
 
-    def _as_by_now(self, call: ToolCall | InvalidCall) -> ToolCall | InvalidCall:
-        """Return a call as its tool is by now: a server may have changed that since the reply was read."""
+    def _rebound(self, call: ToolCall | InvalidCall) -> ToolCall | InvalidCall:
+        """Bind a call to the current version of its tool, because a server may have changed the tool since the reply was read."""
         before, now = (catalog.get(call.name) for catalog in (self._bound.catalog, self.offer.catalog))
         if isinstance(call, InvalidCall) or not (before and now) or before.input_schema == now.input_schema:
             return call
         return replace(self._bound, catalog=self.offer.catalog).anew(call)
 
-    def _is_asked_again(self, call: ToolCall) -> bool:
-        """Say whether somebody is asked about a call that came too often."""
+    def _asks_policy(self, call: ToolCall) -> bool:
+        """Say whether the policy is asked about a call that was repeated too often."""
         return self._limits.repair.on_repeat is not None and call.name not in self.offer.own
 
     def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
-        """Note what came of a call."""
+        """Record the outcome of a call."""
         if isinstance(happened, CallFinished):
             text = result_text(happened.result, self._generation.format)
             self._said.ran(happened.call, text, self.offer.catalog.get(happened.call.name))
@@ -660,40 +666,40 @@ class Turn(Machine[None]):
             return generated.refusal or generated.reply.finish_reason
         return "tool_calls" if self._has_handed_over else "end"
 
-    def _tell(self) -> RetryAsked | None:
-        """Put what came of the calls into the conversation; end the turn, or return what to say of another try."""
-        told = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
-        self.added += self._told_of(told)
-        ran = (result for call, result in told if result is not None and call.name not in self.offer.own)
+    def _report_results(self) -> RetryAsked | None:
+        """Add the calls' results to the conversation; end the turn if necessary; return an event if the model has to retry."""
+        answered = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
+        self.added += self._result_messages(answered)
+        ran = (result for call, result in answered if result is not None and call.name not in self.offer.own)
         self._said.came_of_calls([None if each.is_error else result_text(each, self._generation.format) for each in ran])
         self._under_way = ()
-        reason, retry = self._attempts.after(told), self._attempts.retries
+        reason, retry = self._attempts.after(answered), self._attempts.retries
         if reason:
-            self.stop_reason = "" if self._presses(reason) else reason
+            self.stop_reason = "" if self._asks_for_plain_words(reason) else reason
         if reason or not retry:
             return None
         forced = self._forced()
         return RetryAsked(retry=retry, limit=self._limits.repair.max_format_retries, constrained=forced.name if forced else "")
 
-    def _presses(self, reason: str) -> bool:
-        """Ask for plain words, once in a turn, where calls lead nowhere: they cannot run, or the model has their result."""
-        is_lost = reason == "invalid_calls" and self._limits.repair.max_format_retries > 0 and not self._is_callers_to_check()
-        if self._is_pressed or self._is_last or not (is_lost or reason == "repeated_call"):
+    def _asks_for_plain_words(self, reason: str) -> bool:
+        """Ask for plain words, once in a turn, if calls lead nowhere: they cannot run, or the model already has their result."""
+        is_lost = reason == "invalid_calls" and self._limits.repair.max_format_retries > 0 and not self._goes_to_caller()
+        if self._plain_words_asked or self._is_last or not (is_lost or reason == "repeated_call"):
             return False
-        self._is_pressed = True
+        self._plain_words_asked = True
         self._attempts.stop("")
-        self._told = self._aside(has_failed=is_lost)
+        self._feedback = self._aside(has_failed=is_lost)
         return True
 
-    def _is_callers_to_check(self) -> bool:
-        """Say whether calls are the caller's although they cannot run: one was demanded, or it can be handed over as written."""
+    def _goes_to_caller(self) -> bool:
+        """Say whether invalid calls still go to the caller: a call is required, or one can be handed over as written."""
         if self.offer.is_required and not self.has_run:
             return True
         written = (as_written(call, self.offer.catalog) for call, _ in self.answered if isinstance(call, InvalidCall))
         return any(call.name in self.offer.of_caller for call in written if call is not None)
 
-    def _told_of(self, answered: Answered) -> list[Message]:
-        """Turn results into messages: one of role `user` if the calls are text or the template drops role `tool`; else that."""
+    def _result_messages(self, answered: Answered) -> list[Message]:
+        """Turn results into `tool` messages, or one `user` message if the calls are text or the template drops role `tool`."""
         assert self.generated is not None
         catalog, format, request = self.offer.catalog, self._generation.format, self._words.request
         again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
@@ -707,7 +713,7 @@ class Turn(Machine[None]):
 
 
 def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | InvalidCall]:
-    """Return the calls that count; where a cut ends the turn, the call that it cut is not told to the model."""
+    """Return the calls that count; if a cut ends the turn, the model gets no feedback on the call that was cut."""
     reply = generated.reply
     if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
         return reply.calls
@@ -715,9 +721,9 @@ def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | In
 
 
 def _written(generated: Generated, calls: Sequence[ToolCall | InvalidCall]) -> Written | None:
-    """Return which calls stand in a reply's text; None if none does."""
-    told = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
-    return Written(text=generated.text, calls=tuple(told)) if calls and generated.calls_in_text else None
+    """Return the calls that a reply's text contains; None if there are none."""
+    written = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
+    return Written(text=generated.text, calls=tuple(written)) if calls and generated.calls_in_text else None
 
 
 def _not_offered(call: ToolCall) -> InvalidCall:
@@ -726,8 +732,8 @@ def _not_offered(call: ToolCall) -> InvalidCall:
     return InvalidCall(id=call.id, name=call.name, issues=(issue,), raw=call.raw)
 
 
-def _as_told(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:
-    """Return a call as it goes back to a server that keeps calls in a field of their own, where what is wrong with it is told."""
+def _as_separate_call(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:
+    """Return a call for the separate field of a message; also an invalid one, because its feedback has to refer to a call."""
     if isinstance(call, ToolCall):
         return call
     return as_written(call, catalog) or ToolCall(id=call.id, name=call.name, arguments={}, raw=call.raw)

@@ -1,7 +1,7 @@
-"""What a turn is made with: how replies are generated, which tools there are, when it ends, what was said before, how it begins.
+"""The parameters of a turn: generation, tools, limits, the conversation before it, and its first request.
 
-The first reply is asked for with the usual reminder, for plain words, or with a call begun for the model. All requests of a turn
-grow from this one. It is decided once, by what the model itself says of the person's words (`tool_need`).
+The first reply is requested with the usual reminder, with a request for plain words, or with a call begun for the model. This is
+decided once, from the model's own opinion of the user's message (`tool_need`). All requests of the turn extend this first one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,22 +24,22 @@ from .tool_need import Threshold, ToolNeed, ask_tool_need
 
 __all__ = ["Denied", "FirstRequest", "Generation", "Limits", "Offer", "Words", "decide"]
 
-READ_AGAIN: Final = 8000  # characters of a conversation that is read once more without the tool prompt
+READ_AGAIN: Final = 8000  # characters: up to this length a conversation is read once more without the tool prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRequest:
-    """How the first reply is asked for.
+    """How the first reply is requested.
 
     Args:
-        begun: how the reply begins, written for the model; "" if the model begins it.
-        otherwise: the conversation for a server that refuses such a beginning; None if nothing is begun.
-        bare: the conversation without a word of ours, from which plain words are asked for if the call that was begun turns out
-            to be none; None if nothing is begun.
-        unoffered: the conversation without the tool prompt, for a model that shows no tool to be needed, or has no answer after
-            that prompt; None where nothing was to be decided, or it is too long to be read again.
-        one_tool: the reply calls one tool, if several times: where several are described behind the words, a small model calls
-            each of them.
+        begun: the given beginning of the reply; "" if the model begins it.
+        otherwise: the conversation for a server that refuses such a beginning; None if there is none.
+        bare: the conversation without any text of ours, used to ask for plain words if the call that was begun proves baseless;
+            None if nothing is begun.
+        unoffered: the conversation without the tool prompt, for a message that needs no tool, or a model that gives no answer
+            with that prompt; None if the need was not in question, or it is too long to be read again.
+        one_tool: whether the reply may call only one tool (but several times): if several tools are described after the message,
+            a small model calls each of them.
     """
 
     request: CompletionRequest
@@ -51,7 +51,7 @@ class FirstRequest:
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
-        """Return it with each of its requests changed in the same way."""
+        """Apply a change to each of its requests."""
         otherwise, bare, unoffered = (form and change(form) for form in (self.otherwise, self.bare, self.unoffered))
         return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered)
 
@@ -61,7 +61,7 @@ class Generation:
     """How replies are generated and read.
 
     Args:
-        reads_text: with that, whether calls that the server left in the text are calls.
+        reads_text: in native mode, whether calls that the server left in the text count.
     """
 
     server: Capabilities
@@ -77,8 +77,8 @@ class Offer:
     """The tools of a turn.
 
     Args:
-        of_caller: names of tools that somebody else runs: their calls end the turn.
-        own: tools of ours that the turn answers itself, by their names: they only tell what is known.
+        of_caller: names of the tools that the caller runs itself: their calls end the turn.
+        own: built-in tools that the turn answers itself, by name.
     """
 
     catalog: Catalog
@@ -90,10 +90,10 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Denied:
-    """A call was not allowed; the model is told.
+    """A call was not allowed.
 
     Args:
-        reason: that it is told.
+        reason: why, in words for the model.
         by: who or what decided.
     """
 
@@ -106,8 +106,8 @@ class Limits:
     """When a turn ends although the model has not answered.
 
     Args:
-        cut_ends: a reply that is cut at the limit of tokens ends the turn, because the limit is the caller's; if not, it is
-            continued, and the model is told of a call that is cut.
+        cut_ends: whether a reply that is cut at the token limit ends the turn, because the caller set the limit; if not, the
+            reply is continued, and the model is notified of a call that was cut.
     """
 
     repair: RepairPolicy
@@ -117,11 +117,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """What people and servers said before the turn.
+    """The conversation before the turn.
 
     Args:
-        conversation: the messages as the caller sent them, without a word of ours or of a server behind the person's.
-        kept: returns those of the conversation to go on with, by how the first reply was asked for; None for the same.
+        conversation: the messages as the caller sent them, without text that we or a server appended to the user's.
+        kept: returns the messages to continue the conversation with, given the first request; None to keep `conversation`.
     """
 
     request: str
@@ -133,10 +133,11 @@ class Words:
 def decide(
     threshold: Threshold | None, server: Capabilities, catalog: Catalog, format: PromptFormat, forms: Forms, *, lang: str
 ) -> Script[FirstRequest]:
-    """Ask the model whether the person's words need a tool, and prepare what follows from that.
+    """Ask the model whether the user's message needs a tool, and prepare the first request accordingly.
 
-    Words that need no tool are answered as if there were none: after the tool prompt a small model explains a function in place
-    of writing it, and answers in the language of the prompt. A long conversation keeps the prompt: it would be read again.
+    A message that needs no tool is answered as if there were no tools: after the tool prompt a small model explains a function
+    instead of writing it, and answers in the language of the prompt. A long conversation keeps the tool prompt, because the
+    server would have to read it again.
     """
     bare, shown = forms.bare, forms.shown
     alone = forms.unoffered
