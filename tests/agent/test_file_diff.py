@@ -96,7 +96,7 @@ def test_a_difference_is_bounded() -> None:
     assert difference("-- a\n", "-- b\n")[1:3] == ["--- a", "+-- b"]  # no names of files, though they look so
 
 
-NOTE = "(the old text is that of an earlier {}: the file was not read now)"
+NOTE = "(the old text is from an earlier {}: the file was not read again)"
 NEW = ["@@ -1,3 +1,3 @@", " one", "-two", "+2", " three"]
 
 

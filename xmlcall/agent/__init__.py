@@ -1,1 +1,1 @@
-"""A turn of a conversation: generate, read, run, feed back, until no call is left."""
+"""Runs conversations with an event loop: generate, parse, approve, run, feed back, until a reply has no calls."""

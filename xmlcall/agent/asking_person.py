@@ -1,8 +1,8 @@
-"""A person is asked before a call runs (MCP 2026-07-28, tools: there SHOULD be a human who can deny it).
+"""Asks the user before a call runs (MCP 2026-07-28, tools: there SHOULD be a human who can deny it).
 
-What is decided is decided here, whoever asks: rules come first; what a person always allows holds for a tool as it was shown to
-them; arguments that they change have to fit the tool as the model's had to. How a question looks, and how it is answered, is an
-`Asker`'s matter: the terminal is one, the page is another.
+All decisions are made here, whatever the user interface. Rules come first. "Always allow" applies to a tool as it was shown to
+the user. Arguments that the user edits have to be valid for the tool, as the model's had to. An `Asker` shows the question and
+returns the answer: the terminal is one, the page is another.
 """
 
 import json
@@ -34,19 +34,20 @@ __all__ = [
 _PERSON: Final = "person"  # who decided, for the record
 
 Choice = Literal["yes", "no", "edit", "always", "with", "stop", "late"]
-"""`always` is for the tool whatever its arguments, `with` for these very arguments; `late` means that nobody answered."""
+"""`always` allows the tool with any arguments, `with` only with these; `late` means that the user did not answer in time."""
 
 
 class Stopped(XmlcallError):
-    """The person ended the run at a question."""
+    """The user ended the run at a question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What a person is asked.
+    """A question to the user about a call.
 
     Args:
-        approved: what it said when the person always allowed the tool; None if they have not.
+        definition: the tool's definition, as text.
+        approved: the definition for which the user chose "always"; None if they have not.
     """
 
     proposal: Proposal
@@ -56,13 +57,13 @@ class Question:
     rules: Rules = field(default_factory=Rules)
 
     async def changes(self) -> list[str]:
-        """Return what the call would change in a text, as rows of a difference; a tool that reads may be asked for that."""
+        """Return what the call would change in a text, as rows of a diff; this may run a tool that reads the old text."""
         return passages(self.proposal.call.arguments) or await file_change(self.proposal, self.rules)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonAnswer:
-    """What the person says."""
+    """The user's answer."""
 
     choice: Choice
     reason: str = ""
@@ -70,52 +71,52 @@ class PersonAnswer:
 
 
 class Asker(Protocol):
-    """Where a person is asked."""
+    """A user interface that asks the user."""
 
     @property
     def lang(self) -> str:
-        """Language of what the model is told."""
+        """Language of the reasons that the model receives."""
 
     def is_there(self) -> bool:
-        """Say whether there is anybody to ask."""
+        """Say whether a user can be asked."""
 
     async def ask(self, question: Question) -> PersonAnswer:
         """Show a question, and wait for the answer."""
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Tell that a rule denied a call."""
+        """Report that a rule denied a call."""
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
-        """Tell that a call was denied because nobody could be asked."""
+        """Report that a call was denied because no user could be asked."""
 
 
 def asking_person(rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> Policy:
-    """Make the policy of a session: rules decide first, everything else is asked about.
+    """Make the policy of a session: rules decide first, and the user is asked about all other calls.
 
     Args:
-        yes: every question is answered with yes, unseen, but for calls that write with a made up value.
-        repaired: whether it holds for calls that were made out by repairs, too.
+        yes: whether every question is answered with yes without being shown, except for calls that write made-up values.
+        repaired: whether "always" also covers calls whose name or values were guessed by repairs.
     """
     return _Asking(rules, asker, yes=yes, may_flow=may_flow, repaired=repaired)
 
 
 def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
-    """Make the policy for a call that comes again and again: each time the person is asked; None if there is nobody.
+    """Make the policy for repeated calls, which asks the user each time; None if no user can be asked.
 
     Args:
-        rules: of the session; what they deny is not asked about, and what they allow is.
+        rules: the rules of the session; calls that they deny are not asked about, calls that they allow are.
     """
     if not asker.is_there():
         return None
 
     async def ask(proposal: Proposal) -> Decision:
-        return await _Asking(rules.only(["deny", "ask"]), asker)(proposal)  # a new one, which has no answer from before
+        return await _Asking(rules.only(["deny", "ask"]), asker)(proposal)  # a new one, which remembers no earlier answer
 
     return ask
 
 
 def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
-    """Read arguments as a person types them, and say what is wrong with them."""
+    """Parse arguments that the user typed; return them, and what is wrong with them."""
     try:
         arguments = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -126,10 +127,10 @@ def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
 
 
 class _Asking:
-    """A policy that asks; it remembers what is always allowed, by name and never as a glob.
+    """A policy that asks the user; it remembers what is always allowed, by name and never as a glob.
 
-    What is allowed is a tool as it was shown. A server can change what a tool says of itself at any time; then the person is
-    asked again, and sees what is different.
+    "Always" applies to a tool as it was shown. A server can change the description of a tool at any time; the user is then asked
+    again, and sees what is different.
     """
 
     def __init__(self, rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> None:
@@ -158,7 +159,7 @@ class _Asking:
         return await self._asked(question)
 
     async def _asked(self, question: Question) -> Decision:
-        """Ask; what the person changes in the arguments is held against the rules, and asked about if one of them asks."""
+        """Ask; check arguments that the user edits against the rules, and ask again if a rule requires it."""
         answer = await self._asker.ask(question)
         if answer.choice != "edit" or answer.arguments is None:
             return self._decided(answer, question)
@@ -186,9 +187,10 @@ class _Asking:
         return Decision(allowed=True, by=_PERSON)
 
     def _approved(self, proposal: Proposal, ruling: Ruling) -> str | None:
-        """Return the definition with which a call is always allowed; None if it is not.
+        """Return the definition for which a call is always allowed; None if it is not.
 
-        With values of another server, made out by repairs or made up, only these very arguments count.
+        If values come from another server, were guessed by repairs or are made up, only "always with exactly these arguments"
+        counts.
         """
         is_odd = bool(ruling.unsaid) or bool(ruling.foreign and not self._may_flow) or bool(ruling.repairs and not self._repaired)
         found = (self._always.get(_key(proposal, any_arguments=each)) for each in (True, False) if not (each and is_odd))
@@ -201,7 +203,7 @@ def _key(proposal: Proposal, *, any_arguments: bool) -> tuple[str, str, str]:
 
 
 def _definition(tool: Tool) -> str:
-    """Write what a server says of a tool, a line each, so that two states can be compared."""
+    """Format a tool's definition with one line per entry, so that two versions can be compared."""
     said = {
         "title": tool.title,
         "description": tool.description,

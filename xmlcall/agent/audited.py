@@ -1,7 +1,7 @@
-"""Notes of a call for an audit, taken from its events: before it runs and behind it.
+"""Writes audit notes for a call, from its events: before it runs and after.
 
-The note before a call is taken while its `CallStarted` is passed on, and a call runs only once that event was taken: if the note
-fails, the call does not run. Behind a call there is a note whatever became of it, also if the run was left meanwhile.
+The note before a call is written when its `CallStarted` is passed on, and the call runs only after that event was consumed: if
+the note fails, the call does not run. After the call there is always a note, even if the run was abandoned meanwhile.
 """
 
 import time
@@ -19,16 +19,16 @@ __all__ = ["Audit", "audited", "note_of"]
 
 _Noted = CallStarted | CallFinished | CallDenied | CallRejected
 Audit = Callable[[CallNote], None]
-"""Writes a note down, and raises if it cannot: then a call that has not started does not run."""
+"""Records a note, and raises if it cannot; a call that has not started yet then does not run."""
 
 
 async def audited(
     events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
 ) -> AsyncGenerator[LoopEvent]:
-    """Pass on what comes of one call, and note it.
+    """Pass on the events of one call, and record notes of them.
 
     Args:
-        tool: that is called, as offered; None if there is none of the name.
+        tool: the tool that is called, as offered; None if there is no tool of that name.
     """
     started: CallNote | None = None
     ended: CallNote | None = None
@@ -60,7 +60,7 @@ def note_of(
     """Return the note of an event.
 
     Args:
-        tool: that is called, as offered; None if there is none of the name.
+        tool: the tool that is called, as offered; None if there is no tool of that name.
     """
     call = event.call
     if isinstance(event, CallStarted):
@@ -78,7 +78,7 @@ def note_of(
         case CallDenied(by=by, reason=reason):
             return CallNote(moment="denied", by=by, reason=reason, **named)
     assert isinstance(event, CallFinished)
-    return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it has not started
+    return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it had not started
 
 
 def _sources(call: ToolCall, tool: Tool | None, conversation: Sequence[Message]) -> dict[str, dict[str, Any]]:

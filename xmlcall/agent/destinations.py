@@ -1,9 +1,10 @@
-"""Where a value of a call leads, and of which parts it is made: hosts, mailboxes, phones, accounts, paths, names.
+"""Finds where a value of a call leads, and its parts: hosts, mailboxes, phones, accounts, paths, names.
 
-Only the text of the value counts; who said it is `flows`' matter. What leads out is found in any value. A host without a scheme,
-a path or a name counts only where a value is meant to be one: a text that is written or sent is full of words that look so.
+Only the text of the value counts; `flows` finds out who mentioned it. Destinations that lead out are found in any value. A host
+without a scheme, a path or a name counts only in a parameter that is meant for one, because a text to be written or sent is full
+of words that look like them.
 
-Cost: linear in the value.
+The cost is linear in the length of the value.
 """
 
 import ipaddress
@@ -33,9 +34,9 @@ __all__ = [
 ]
 
 MOST_PARTS: Final = 200
-"""Parts of an address, and addresses of a value, that are looked at."""
+"""The most parts of an address, and addresses in a value, that are checked."""
 
-# Parameters whose values are texts, commands, addresses, receivers; endings of files, some of which hosts have, too.
+# Names of parameters for texts, commands, addresses and receivers; file extensions, some of which are also top-level domains.
 _OF_TEXTS: Final = (
     "body caption code comment content contents data description file_text instructions keywords markdown message new_str "
     "new_string new_text newtext note notes old_str old_string old_text oldtext pattern prompt q query question reason regex "
@@ -58,7 +59,7 @@ _COMMANDS: Final = frozenset(_OF_COMMANDS.split())
 _ADDRESSES: Final = frozenset(_OF_ADDRESSES.split())
 _PLACES: Final = frozenset(_OF_PLACES.split())
 _FILES: Final = frozenset(_OF_FILES.split())
-_MACHINES: Final = frozenset({"host", "hostname"})  # names of one word are hosts here
+_MACHINES: Final = frozenset({"host", "hostname"})  # in these, a single word is a host name
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|-")
 _KIND_OF_NAME: Final = re.compile(r"_(?:id|name|address)(?:s|es)?\Z")
 _SELF: Final = frozenset({"me", "self", "myself", "@me"})
@@ -77,8 +78,8 @@ _WHOLE_ADDRESS: Final = re.compile(_SCHEME.pattern + r"[^\s\"'<>`]*", re.IGNOREC
 _END: Final = re.compile(r"[\s\"'<>`]")
 _OTHER_SCHEME: Final = re.compile(r"[a-z][a-z0-9+.-]{1,20}://\S+")
 _LAST_LABEL: Final = r"(?:xn--[\w-]{2,59}|[^\W\d_]{2,24})(?![\w-])"
-# What is written in known ways: as it is looked for in other texts, to the letter (`flows`), and as somebody may have set it out.
-# The second takes in more, at times also what stands beside the value, which would then be found nowhere else.
+# Values with known spellings, as two patterns: an exact one, which `flows` searches for in other texts, and a lenient one
+# for the ways people format them. The lenient one matches more, sometimes also adjacent text; that value is found nowhere else.
 WRITTEN: Final = {
     "mail": (
         r"[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,8}",
@@ -119,7 +120,7 @@ Kind = Literal["host", "mail", "phone", "account", "path", "name"]
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """Where a value leads."""
+    """A place that a value leads to."""
 
     kind: Kind
     text: str
@@ -131,7 +132,7 @@ class Address:
     """A URL in a value.
 
     Args:
-        parts: user, segments of the path, keys and values of the query, fragment; decoded, as they are written.
+        parts: user, segments of the path, keys and values of the query, fragment; percent-decoded.
     """
 
     host: str
@@ -139,7 +140,7 @@ class Address:
 
 
 def even(text: str) -> str:
-    """Return a text as it reads: without invisible characters, full-width letters as plain ones."""
+    """Normalize a text to what a reader sees: without invisible characters, full-width letters as plain ones."""
     return text if text.isascii() else INVISIBLE.sub("", normalized("NFKC", text))
 
 
@@ -162,23 +163,23 @@ def is_place(name: str) -> bool:
 
 
 def _spelled(name: str) -> str:
-    """Return the name of a parameter in small letters with underscores."""
+    """Return the name of a parameter in snake case."""
     return _HUMP.sub("_", name[:200]).lower()
 
 
 def _is_of(kind: Collection[str], name: str) -> bool:
-    """Say whether a name is of a kind, as it is or by its last word: `toUser`, `channel_id`, `webhook_url`."""
+    """Say whether a name is of a kind, as a whole or by its last word: `toUser`, `channel_id`, `webhook_url`."""
     stem = _KIND_OF_NAME.sub("", name)
     return any(each in kind for each in (name, stem, name.rpartition("_")[2], stem.rpartition("_")[2]))
 
 
 def is_file(text: str) -> bool:
-    """Say whether a name has a usual ending of files."""
+    """Say whether a name has a common file extension."""
     return "." in text and text.rpartition(".")[2] in _FILES
 
 
 def destinations(name: str, value: Any) -> Iterator[Destination]:
-    """Yield where a value leads."""
+    """Yield the places that a value leads to."""
     if not isinstance(value, str):
         if isinstance(value, int) and not isinstance(value, bool) and is_place(name) and abs(value) >= _LONG_NUMBER:
             yield Destination("name", str(value), leads_out=False)
@@ -201,12 +202,12 @@ def _leading_out(text: str) -> Iterator[Destination]:
 
 
 def _is_account(text: str) -> bool:
-    """Say whether it is no word that ends in two digits, with words of four letters behind it."""
+    """Say whether a match has enough digits, so that it is not just a word with two digits followed by short words."""
     return sum(map(str.isdigit, text)) >= (8 if " " in text else 4)
 
 
 def _where_meant(name: str, text: str) -> Iterator[Destination]:
-    """Yield hosts without a scheme, paths and names, of a value that is one of them or a command with them."""
+    """Yield hosts without a scheme, paths and names from a value that is one of them, or a command that contains them."""
     is_command, is_address, is_place = (_is_of(kind, name) for kind in (_COMMANDS, _ADDRESSES, _PLACES))
     if (
         not (is_command or is_address or is_place)
@@ -230,7 +231,7 @@ def _where_meant(name: str, text: str) -> Iterator[Destination]:
 
 
 def _numbers_or_word(name: str, text: str) -> str:
-    """Return the host with which an address begins that is written in numbers, or in one word where that is one; else ""."""
+    """Return the host of an address if it is written in numbers, or as a single word in a parameter for hosts; else ""."""
     host = re.split(r"[/\\?#\s]", text, maxsplit=1)[0].rpartition("@")[2]
     host = re.sub(r":[0-9]*\Z", "", host)
     is_word = _is_of(_MACHINES, name) and host == text.partition(":")[0] and re.fullmatch(r"[\w-]{1,63}", host)
@@ -246,7 +247,7 @@ def _is_ip(host: str) -> bool:
 
 
 def addresses_in(text: str) -> Iterator[Address]:
-    """Yield the URLs of a text; a text that begins with a host counts as one."""
+    """Yield the URLs in a text; a text that begins with a host counts as one."""
     found = [*_SCHEME.finditer(text)]
     ends = (*(match.start() for match in found[1:]), len(text))
     for match, end in zip(found, ends, strict=False):
@@ -265,7 +266,7 @@ def _parts(text: str) -> tuple[str, ...]:
 
 
 def spellings(host: str) -> set[str]:
-    """Return the ways to write a host: as it stands, as it is read, with and without "www"."""
+    """Return the spellings of a host: as written, as programs read it, with and without "www"."""
     names = {host, *host_readings(host)}
     return names | {name.removeprefix("www.") for name in names} | {f"www.{name}" for name in names}
 
@@ -276,7 +277,7 @@ def tokens(text: str) -> Iterator[str]:
 
 
 def is_opaque(token: str) -> bool:
-    """Say whether a run of letters and digits is no word and no small number: a key, an encoding, an account."""
+    """Say whether a run of letters and digits may be a key, an encoding or an account, rather than a word or a small number."""
     if len(token) < _LEAST_OPAQUE or _DATE.fullmatch(token) or _NUMBERED.fullmatch(token):
         return False
     return (

@@ -1,7 +1,7 @@
-"""The driver: does what a machine asks for, with a backend, and with hosts where there are calls.
+"""Drives a machine: performs its actions with a backend, and runs its calls if there are any.
 
-This is the only place where a turn meets an event loop. `Scores` keeps what follows from a model and a request alone: how it
-begins a reply to words of ours, from which thresholds and habits are taken.
+This is the only place where a turn meets an event loop. `Scores` caches answers that depend only on the model and the request:
+how the model begins a reply to our own messages, from which thresholds and habits are derived.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from ..types.completion import CompletionRequest, Usage
 __all__ = ["Scores", "drive", "first_token", "new_id", "result_of"]
 
 KEPT: Final = 500  # answers
-_REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses by which a server says that it cannot tell, now or later
+_REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses that mean that the server can never answer this
 
 
 def new_id() -> str:
@@ -30,11 +30,11 @@ def new_id() -> str:
 
 
 class Scores:
-    """First tokens of one model's replies, asked for once where a `Score` says that they may be kept."""
+    """A cache of the first tokens of one model's replies, for each `Score` that may be kept."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, FirstToken | BackendStatusError] = OrderedDict()
-        self._asking = asyncio.Lock()  # many conversations that begin at once ask the same
+        self._asking = asyncio.Lock()  # conversations that begin at the same time ask the same questions
 
     async def ask(self, backend: Backend, score: Score) -> list[FirstToken]:
         """Ask for the first tokens."""
@@ -50,14 +50,14 @@ class Scores:
                 told = await first_token(backend, request)
             except BackendStatusError as error:
                 if error.status_code not in _REFUSED:
-                    raise  # it may pass
+                    raise  # perhaps temporary
                 self._keep(key, error)
                 raise
             self._keep(key, replace(told, usage=Usage()))
             return told
         self._kept.move_to_end(key)
         if isinstance(known := self._kept[key], BackendStatusError):
-            raise known.with_traceback(None)  # else it grows with each time
+            raise known.with_traceback(None)  # else the traceback grows each time
         return known
 
     def _keep(self, key: str, answer: FirstToken | BackendStatusError) -> None:
@@ -77,13 +77,13 @@ async def first_token(backend: Backend, request: CompletionRequest) -> FirstToke
     async with aclosing(chunks_of(tries_of(backend, request))) as chunks:
         async for chunk in chunks:
             told = told.after(chunk)
-            if told.text and not told.candidates:  # a server that does not know `max_tokens` might go on for long
+            if told.text and not told.candidates:  # a server that ignores `max_tokens` might generate for a long time
                 break
     return told
 
 
 T = TypeVar("T")
-_END: Final = object()  # behind the last event
+_END: Final = object()  # after the last event
 RunCall = Callable[[Run], AsyncGenerator[Any]]
 
 
@@ -95,11 +95,11 @@ async def drive(
     run: RunCall | None = None,
     hear: Callable[[Iterator[Any]], Iterable[Any]] = iter,
 ) -> AsyncGenerator[Any]:
-    """Do what a machine asks for until it has ended.
+    """Perform a machine's actions until it has ended.
 
     Args:
-        run: runs a call, and yields what happens to it, its end last; None where there are no calls.
-        hear: is given the events that follow from each input, and passes them on.
+        run: runs a call, and yields its events, the end last; None if there are no calls.
+        hear: receives the events that follow from each input, and passes them on.
     """
     scores = scores or Scores()
     events = iter(hear(machine.events()))
@@ -135,7 +135,7 @@ async def drive(
                         is_due = failed is None
                         following = iter(()) if failed is None else machine.refuse(failed)
             case Run():
-                assert run is not None, "a machine that calls tools needs somebody who runs them"
+                assert run is not None, "a machine that calls tools needs `run`"
                 following = iter(())
                 async with aclosing(run(action)) as happenings:
                     async for happened in happenings:
@@ -156,7 +156,7 @@ async def _scored(machine: Machine[Any], backend: Backend, score: Score, scores:
 
 
 async def _in_thread(events: Iterator[Any]) -> Any:
-    """Return the next event, _END behind the last. What may take long is done in a thread, and never left half done."""
+    """Return the next event, _END after the last. The work is done in a thread, and cancellation waits until it is complete."""
     step = asyncio.ensure_future(asyncio.to_thread(next, events, _END))
     try:
         return await asyncio.shield(step)
@@ -166,7 +166,7 @@ async def _in_thread(events: Iterator[Any]) -> Any:
 
 
 async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:
-    """Drive a machine that runs no calls, and return what came of it."""
+    """Drive a machine that runs no calls, and return its result."""
     async with aclosing(drive(machine, backend, scores=scores)) as events:
         async for _ in events:
             pass

@@ -1,16 +1,16 @@
-"""What a call would change in a text, as a difference: of a file that is written, and of a passage that is replaced.
+"""Shows what a call would change in a text, as a diff: of a file that it writes, or of a passage that it replaces.
 
-The old text of a file comes from a read tool of the same server, which is only asked if the rules let that very read run unasked,
-its server says that it reads, and it takes the same path; else from what the conversation has shown of the file before, which a
-row says. A passage stands in the arguments. None of it is trusted: what is compared and the rows are bounded, and whoever prints
-them makes them `visible`.
+The old text of a file comes from a read tool of the same server. That tool runs only if the rules allow exactly this read without
+asking, its server declares it read-only, and it takes the same path. Otherwise the old text is what the conversation has shown of
+the file, and a row says so. The passages are in the arguments. None of this is trusted: the amount compared and the rows are
+limited, and the code that prints them makes them `visible`.
 
-A conversation has shown a file in the result of an earlier call that read it, or in the text that was written to it. Calls stand
-beside the model's text, or are known to stand in it (`Message.written`); their results stand in the message behind them, in
-order, some forms without the names of the tools. Where a call cannot be matched with its result for certain, nothing is known of
-it. Results of native calls do not say that they are errors, and count. A later call with the same path that is neither a read nor
-a write of a whole text leaves nothing known, either. The file itself may have changed since: whoever shows such a text has to say
-where it is from.
+The conversation has shown a file in the result of an earlier call that read it, or in the text that was written to it. Calls are
+stored beside the model's text, or are known to be in it (`Message.written`). Their results are in the next message, in order;
+some formats leave out the names of the tools. If a call cannot be matched with its result with certainty, its result is unknown.
+Results of native calls do not say whether they are errors, so they count. After a later call with the same path that neither
+reads nor writes a whole text, the file is unknown again. The file itself may have changed since, so whoever shows such a text has
+to say where it comes from.
 """
 
 import difflib
@@ -28,11 +28,11 @@ from .rules import Rules
 __all__ = ["difference", "file_change", "passages"]
 
 _READERS: Final = frozenset({"read_file", "read_text_file", "get_file_contents", "view_file", "get_file"})
-_WRITES: Final = ("write", "create", "save", "update", "put", "overwrite")  # how names of tools begin that write a file
+_WRITES: Final = ("write", "create", "save", "update", "put", "overwrite")  # how the names of tools that write files begin
 _PATHS: Final = ("path", "file_path", "filepath", "filename", "file")
 _TEXTS: Final = ("content", "contents", "text", "file_text", "data")
 _PAIRS: Final = (("oldText", "newText"), ("old_text", "new_text"), ("old_str", "new_str"), ("old_string", "new_string"))
-_MOST_LINES: Final = 1000  # of either text; comparing takes up to the square of it
+_MOST_LINES: Final = 1000  # of either text; comparing takes quadratic time
 _MOST_CHARACTERS: Final = 200_000  # of either text
 _ROWS: Final = 60
 _ROW_WIDTH: Final = 300  # characters
@@ -40,7 +40,7 @@ _SECONDS: Final = 5.0
 
 
 def difference(old: str, new: str) -> list[str]:
-    """Return the rows of a unified difference, bounded; none if nothing changes."""
+    """Return the rows of a unified diff, limited in number; none if nothing changes."""
     if old == new:
         return []
     if max(len(old), len(new)) > _MOST_CHARACTERS:
@@ -48,16 +48,16 @@ def difference(old: str, new: str) -> list[str]:
     before, after = old.split("\n"), new.split("\n")
     if max(len(before), len(after)) > _MOST_LINES:
         return [f"({len(before):,} lines become {len(after):,}: too many to compare)"]
-    compared = [*difflib.unified_diff(before, after, lineterm="", n=1)][2:]  # without the names of two files
+    compared = [*difflib.unified_diff(before, after, lineterm="", n=1)][2:]  # without the header with the file names
     rows = [row if len(row) <= _ROW_WIDTH else f"{row[:_ROW_WIDTH]}... ({len(row):,} characters)" for row in compared]
     return rows if len(rows) <= _ROWS else [*rows[:_ROWS], f"... ({len(rows) - _ROWS} more rows)"]
 
 
 def passages(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the difference of passages that arguments ask to replace; none if they do not.
+    """Return the diff of the passages that a call replaces; none if it replaces none.
 
     Args:
-        arguments: of a call; the pair of texts stands in them, or in a list or object of them.
+        arguments: the call's arguments; the pair of texts is in them, or in a list or object among them.
     """
     rows: list[str] = []
     edits = [arguments, *(each for value in arguments.values() for each in (value if isinstance(value, list) else [value]))]
@@ -69,7 +69,7 @@ def passages(arguments: Mapping[str, Any]) -> list[str]:
 
 
 async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
-    """Return the difference that writing a file makes; none if it is no file that is known."""
+    """Return the diff of writing a file; none if the call writes no file, or the old text is unknown."""
     arguments = proposal.call.arguments
     path = next((name for name in _PATHS if isinstance(arguments.get(name), str)), None)
     text = next((name for name in _TEXTS if isinstance(arguments.get(name), str)), None)
@@ -94,19 +94,19 @@ async def file_change(proposal: Proposal, rules: Rules) -> list[str]:
     if shown is None:
         return []
     rows = difference(shown.text, arguments[text])
-    return rows and [f"(the old text is that of an earlier {shown.tool}: the file was not read now)", *rows]
+    return rows and [f"(the old text is from an earlier {shown.tool}: the file was not read again)", *rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """A text of a file."""
+    """The text of a file, and the tool call that showed it."""
 
     tool: str
     text: str
 
 
 def _shown_before(proposal: Proposal, readers: Collection[str], path: str, text: str) -> _Shown | None:
-    """Find what is known of the file that a call is about to write."""
+    """Find the last known text of the file that a call is about to write."""
     wanted, own = proposal.call.arguments[path], {tool.name: name for name, tool in proposal.beside.items()}
     known: _Shown | None = None
     for called, arguments, result in _calls(proposal.conversation):
@@ -123,7 +123,7 @@ def _shown_before(proposal: Proposal, readers: Collection[str], path: str, text:
 
 
 def _calls(messages: Sequence[Message]) -> Iterator[tuple[str, Mapping[str, Any], str | None]]:
-    """Yield name, arguments and result of the calls in a conversation; None for a result that is not known."""
+    """Yield name, arguments and result of each call in a conversation; the result is None if it is unknown."""
     for place, message in enumerate(messages):
         if message.tool_calls:
             told = {each.tool_call_id: each.content for each in messages[place + 1 :] if each.role == "tool"}
@@ -135,7 +135,7 @@ def _calls(messages: Sequence[Message]) -> Iterator[tuple[str, Mapping[str, Any]
 
 
 def _results(calls: Sequence[WrittenCall], behind: Sequence[Message]) -> list[str | None]:
-    """Return the result of each call, from the message behind it; all are unknown if they do not fit together."""
+    """Return the result of each call, from the next message; all are None if calls and results do not match."""
     replies = replies_of(behind[0]) if behind and behind[0].role == "user" else ()
     pairs = zip(replies, calls, strict=False)
     if len(replies) != len(calls) or any(not reply.is_ended or reply.name not in ("", call.name) for reply, call in pairs):

@@ -1,11 +1,12 @@
-"""A backend that is sent what fits into its model's context, whatever it is asked.
+"""Shortens each prompt until it fits into the model's context.
 
-What is too long is known in two ways. The server says what its context holds, and the prompt is estimated to be longer: then it
-is cut before it is sent. Or the server refuses it, before anything of the reply has come: then it is cut by the figures of the
-refusal and sent again, a few times, since the estimate is corrected each time. Replies tell the prompt's true length, which
-corrects the estimate, too, unless it has to follow from the request alone (`RequestScale`).
+A prompt is found to be too long in two ways. If the server reports the size of its context and the prompt is estimated to be
+longer, the prompt is cut before it is sent. If the server refuses the prompt before any output, the prompt is cut according to
+the figures in the refusal and sent again. This is repeated a few times, because each refusal corrects the estimate. Replies
+report the true length of the prompt, which also corrects the estimate, unless the estimate has to follow from the request alone
+(`RequestScale`).
 
-Room for the reply is kept free, because servers let a reply run into the context's end and end it there.
+Room for the reply is kept free, because a server ends a reply that reaches the end of the context.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
@@ -22,23 +23,23 @@ from ..types.completion import Chunk, CompletionRequest
 
 __all__ = ["FittedBackend"]
 
-REFUSALS: Final = 3  # after which a shorter prompt is sent
-REPLY_TOKENS: Final = 2048  # for which there is to be room, if the request does not say
-NEAR: Final = 0.5  # of the room, by the estimate: from there on the rate is measured
-PROBE_TOKENS: Final = 16  # requests for fewer ask about a prompt that is sent again: it has to be cut at the same places
+REFUSALS: Final = 3  # refusals that are answered with a shorter prompt
+REPLY_TOKENS: Final = 2048  # room for the reply, if the request does not say
+NEAR: Final = 0.5  # share of the room: if the estimate exceeds it, the rate is measured
+PROBE_TOKENS: Final = 16  # a request for fewer only probes a prompt that is sent again, which has to be cut at the same places
 
 
 class FittedBackend(Around, KeptOpen):
-    """A backend whose prompts fit.
+    """A backend that shortens prompts until they fit.
 
     Args:
-        scale: what is known of the model's tokens: shared by all that is sent to it, or that of one request.
-        lang: of the notes in the places of what is missing, `en` or `zh`.
-        on_text: told each piece of text that comes, before it is passed on.
-        measure: measures the rate of the scale; called before a prompt is sent that comes near what the context holds.
+        scale: estimates tokens; shared by all requests to the model, or for one request.
+        lang: language of the notes that replace what was cut, `en` or `zh`.
+        on_text: receives each piece of text before it is passed on.
+        measure: measures the rate of the scale; called before sending a prompt that nearly fills the context.
 
     Attributes:
-        more: name of the tool that gives the rest of a result that was cut; "" for none.
+        more: name of the tool that reads the rest of a result that was cut; "" for none.
     """
 
     def __init__(
@@ -59,36 +60,36 @@ class FittedBackend(Around, KeptOpen):
 
     @property
     def context_length(self) -> int | None:
-        """Tokens that prompt and reply share; None if that is not known."""
+        """Tokens that prompt and reply share; None if unknown."""
         return self._scale.context_length or self.capabilities.context_length
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return how a request is made.
+        """Return the attempts to make a request.
 
         Raises:
-            ContextOverflow: what has to be sent is too long; the message says what takes the room.
+            ContextOverflow: the prompt cannot be cut enough; the message says what takes the room.
         """
         return _Fitting(self, request)
 
     def send(self, request: CompletionRequest) -> Tries:
-        """Return how a request that fits is made."""
+        """Return the attempts to make a request that fits."""
         self._on_sent(request.messages)
         return tries_of(self._backend, request)
 
     def hear(self, chunk: Chunk, size: float) -> None:
-        """Take a piece of a reply to a prompt of this size."""
+        """Process a piece of a reply to a prompt of this size."""
         if chunk.usage and chunk.usage.prompt_tokens:
             self._scale.learn(chunk.usage.prompt_tokens, size)
         if self._on_text is not None and chunk.text:
             self._on_text(chunk.text)
 
     def tell(self, fitted: Fitted) -> None:
-        """Tell what a prompt lacks of which a reply comes."""
+        """Report what was cut from a prompt, once its reply has begun."""
         if fitted.cuts or fitted.left_out:
             self._on_cut(fitted)
 
     async def first_cut(self, request: CompletionRequest) -> tuple[Fitted, CompletionRequest]:
-        """Return what fits by what is known, with the rate measured where the prompt comes near the context."""
+        """Cut a request by the current estimate; measure the rate first if the prompt nearly fills the context."""
         length = self.context_length
         if self._measure is not None and length is not None and _size(request) > NEAR * (length - self._room(request, length)):
             await self._measure()
@@ -97,7 +98,7 @@ class FittedBackend(Around, KeptOpen):
     async def shorter(
         self, request: CompletionRequest, refused: CompletionRequest, error: ContextOverflow
     ) -> tuple[Fitted, CompletionRequest, bool]:
-        """Return what fits by a refusal, and whether that is so because it told what the context holds."""
+        """Cut a request after a refusal; also return whether the refusal's own figures led to the new cut."""
         size, length = _size(refused), error.context_length or self.context_length
         if self._scale.refused(size, error.prompt_tokens, length):
             fitted, sent = await self.first_cut(request)
@@ -107,12 +108,12 @@ class FittedBackend(Around, KeptOpen):
         return *self._cut(request, is_refused=True), False
 
     def _room(self, request: CompletionRequest, length: int) -> int:
-        """Return the tokens that are left to the reply."""
+        """Return the tokens reserved for the reply."""
         wanted = request.max_tokens or REPLY_TOKENS
         return min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
 
     def _cut(self, request: CompletionRequest, *, is_refused: bool = False) -> tuple[Fitted, CompletionRequest]:
-        """Return what fits, and the request for it; vLLM refuses also where not all of `max_tokens` would fit."""
+        """Cut a request until it fits; after a refusal lower `max_tokens`, because vLLM also refuses if not all would fit."""
         length = self.context_length
         if length is None:
             return Fitted(messages=request.messages), request
@@ -125,7 +126,7 @@ class FittedBackend(Around, KeptOpen):
         return fitted, replace(request, messages=fitted.messages, max_tokens=max_tokens)
 
     def refusal(self, sent: CompletionRequest, error: ContextOverflow) -> ContextOverflow:
-        """Make the error for what cannot be cut any further."""
+        """Make the error for a request that cannot be cut any further."""
         system = estimate(message for message in sent.messages if message.role == "system") + estimate_tools(sent.tools)
         said = estimate(message for message in sent.messages if message.role != "system")
         needed = error.prompt_tokens or round((system + said) * self._scale.bounds[0])
@@ -134,9 +135,9 @@ class FittedBackend(Around, KeptOpen):
         tools = 'offer fewer tools ("includeTools" in the configuration of their servers)'
         what = f"shorten the system prompt, {tools}" if system > said else "shorten the message"
         message = (
-            f"the prompt is too long for the model, also without older messages: it needs about {needed:,} tokens, {share:,} of "
+            f"the prompt is too long for the model, even without older messages: it needs about {needed:,} tokens, {share:,} of "
             f"them for the system prompt with the tools; the context holds {length:,}, a part of "
-            f"which is for the reply: {what}, or {error.advice}"
+            f"which is reserved for the reply: {what}, or {error.advice}"
         )
         return error.said_as(message, context_length=length)
 
@@ -154,7 +155,7 @@ class _Fitting(Tries):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
-        """Send what fits."""
+        """Send the request, cut if necessary."""
         if self._sent is None:
             self._send(*await self._model.first_cut(self._request))
         async with self._tries.opened() as chunks:
@@ -176,7 +177,7 @@ class _Fitting(Tries):
         self._tries.ended()
 
     async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
-        """Send less, if it was too long."""
+        """Cut the request further if it was too long."""
         failed = await self._tries.again(error, begun=begun)
         refused = self._sent
         if not isinstance(failed, ContextOverflow) or self._has_begun or refused is None:

@@ -1,27 +1,28 @@
-"""Values of a call that somebody else told than the person, or that nobody told: injected text acts by them.
+"""Finds values of a call that do not come from the user, because injected text acts through such values.
 
-What is looked for, in a call that may change something or send it away, and when the person is asked:
+In a call that may change something or send it out, the user is asked about a value in these cases:
 
-- The whole value was told by a result of another server (`provenance`: by its words, in other spellings).
-- A name in it (an address, host, account, path and the like) was told by a result of another server, or by what it says of its
-  tools.
-- A name was told by a result of the same server and leads out: an e-mail address, a host, a phone number, a bank account. Another
-  name (a channel, a user; no path), if the tool may write, and the name is no entry of a list but stands in running text.
-- Nobody told where it leads, and a result of another server stands in the conversation, or one that hides characters; if it leads
-  out and the tool may write, a result of any other tool.
-- The person told the host, and a part of the address, or what is sent beside it, is of another server's result, or looks like a
-  key that nobody told.
-- All that holds for names of fields, too, that are no usual ones and that the tool does not declare; and for a text in pieces.
-- A piece of a key in it, of letters and digits, is of another server's result.
+- The whole value comes from a result of another server (`provenance`: by its words, also in other spellings).
+- A name in it (an address, host, account, path and the like) comes from a result of another server, or from that server's
+  descriptions of its tools.
+- A name comes from a result of the same server and leads out: an e-mail address, a host, a phone number, a bank account. Any
+  other name (a channel, a user, but not a path) only if the tool may write, and the name is in running text, not a list entry.
+- Its destination appears nowhere in the conversation, which contains a result of another server, or one with hidden characters.
+  If the destination leads out and the tool may write, a result of any other tool is enough.
+- The user mentioned the host, but a part of the address, or a value sent along with it, comes from another server's result or
+  looks like a key that appears nowhere.
+- A piece of a key in it, of letters and digits, comes from another server's result.
 
-A name is the person's only if the person wrote it so; that its words stand somewhere in the conversation is not enough. How a
-name came out of a text that nobody can read (base64, letters in reverse) makes no difference: nobody said it. A tool that only
-reads follows a link that stood, whole, in a result of its own server.
+All this also applies to names of fields that are unusual and that the tool does not declare, and to a text split into pieces.
 
-Not seen: words that were rewritten (a translation, letters in reverse) and go to a place that the person named, and a call whose
-values are all the person's own.
+A name counts as the user's only if the user wrote it exactly so; it is not enough that its words are somewhere in the
+conversation. It does not matter how a name was decoded from unreadable text (base64, reversed letters): it appears nowhere. A
+tool that only reads may follow a link that a result of its own server contains as a whole.
 
-Cost: linear in the value and in the conversation, of which each message is read once (`told`).
+Known limits: words that were rewritten (a translation, reversed letters) and go to a place that the user named; and a call whose
+values are all the user's own.
+
+The cost is linear in the value and in the conversation; each message is read once (`message_index`).
 """
 
 import re
@@ -54,7 +55,7 @@ from .policy import Proposal
 __all__ = ["NOBODY", "flows"]
 
 NOBODY: Final = ""
-"""Stands for the server of a value that nobody told."""
+"""The server name of a value that appears nowhere in the conversation."""
 
 _MAIL, _PHONE, _ACCOUNT, _DATE = (exact for exact, _ in WRITTEN.values())
 _HOST: Final = r"(?<=://)[^\s/?#\"'<>]{1,253}"  # of an address
@@ -67,36 +68,36 @@ _NAME: Final = re.compile(
     r"|\b[0-9]{6,}\b"
     r"|\b[^\W_]+(?:[-_]+[^\W_]+){2,}\b",
 )
-_PIECE: Final = 8  # characters of a key that are told apart from chance
+_PIECE: Final = 8  # characters of a key that are unlikely to match by chance
 _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
-_FIELD: Final = re.compile(r"[A-Za-z]{1,24}(?:[_-][A-Za-z]{1,24}){0,2}")  # as a program names one; no data
-_LEAST_PIECES: Final = 4  # of a text that is cut up
+_FIELD: Final = re.compile(r"[A-Za-z]{1,24}(?:[_-][A-Za-z]{1,24}){0,2}")  # a plain identifier; anything else is data
+_LEAST_PIECES: Final = 4  # of a text that is split
 _SMALL: Final = 3  # characters of such a piece
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
 _COMMON: Final = frozenset(_USUAL.split())
-_TELLING: Final = 4  # characters of a part that may be told by somebody
+_TELLING: Final = 4  # least characters of a part that is looked up
 _LONG_RUN: Final = 16  # characters
-_NUMBERS: Final = 5  # of a part; more of them may spell something
+_NUMBERS: Final = 5  # digits in a part; more of them may encode something
 _DEEPEST: Final = 50  # folders of a path
 _BEFORE_NAME: Final = re.compile(r"[a-z0-9_@.-]")
 _BEHIND_NAME: Final = re.compile(r"[a-z0-9_@-]|\.[a-z0-9_]")
 _BEFORE_PATH: Final = re.compile(r"[\w~./-]")
 _BEHIND_PATH: Final = re.compile(r"(?!/?(?![\w/-]|\.\w))")
-_FEW: Final = 64  # pieces, each of which is looked for
+_FEW: Final = 64  # pieces; up to this many are searched for one by one
 
 
 def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
-    """Find values that somebody else told than the person, or nobody, in a call that may change something.
+    """Find values that do not come from the user, in a call that may change something.
 
-    A tool may change something or send it away, unless its own server says that it only reads, and reads nothing of the open
-    world: an address that is fetched can carry a secret. MCP takes a tool without hints for one that does both (2025-11-25,
+    A tool counts as changing something or sending it out, unless its server declares that it only reads, and reads nothing of the
+    open world: a fetched address can carry a secret. By MCP, a tool without hints counts as doing both (2025-11-25,
     ToolAnnotations).
 
     Args:
-        settled: parameters for which a rule of the person's says where they may lead.
+        settled: parameters for which one of the user's rules says where they may lead.
 
     Returns:
-        JSON path of the value -> name of the server that told it, `NOBODY` if none has.
+        A map from the JSON path of each value to the server it comes from, `NOBODY` if it appears nowhere.
     """
     hints = proposal.tool.annotations or {}
     if (hints.get("readOnlyHint") is True and hints.get("openWorldHint") is False) or not proposal.conversation:
@@ -110,9 +111,9 @@ def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
 
 
 def _beside_values(proposal: Proposal) -> Iterator[tuple[str, str, Any]]:
-    """Yield what else says something in the arguments, as `values_in`: names of fields that are data, and texts in pieces.
+    """Yield further data in the arguments, as `values_in` does: names of fields that are data, and texts split into pieces.
 
-    The path is that of the object or list, as the name of a field can be a secret, and paths are logged.
+    The path is that of the object or list, because the name of a field can be a secret, and paths are logged.
     """
     declared = {name for node in nodes(proposal.tool.input_schema) for name in _names_of_fields(node.get("properties"))}
     stack = [(member_path("$", name), name, value) for name, value in proposal.call.arguments.items()]
@@ -135,17 +136,17 @@ def _names_of_fields(properties: Any) -> Iterable[str]:
 
 
 def _member_of(path: str, parameter: str) -> str:
-    """Return the name of the field in which a value stands, else of its parameter."""
+    """Return the name of the field that contains a value, or else of its parameter."""
     return next(filter(None, match.groups()), parameter) if (match := _MEMBER.search(path)) else parameter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Heard:
-    """What was said before a call, by whom; texts are even and in small letters.
+    """The conversation before a call, by source; texts are normalized and in lower case.
 
     Args:
-        described: the server and the text of each, of what other servers say of themselves.
-        posts: whether the call has a URL, to which its other values may go.
+        described: descriptions by other servers, each with the server's name.
+        posts: whether the call has a URL, to which its other values may be sent.
     """
 
     proposal: Proposal
@@ -188,7 +189,7 @@ def _is_address(name: str, value: Any) -> bool:
 
 
 def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: bool) -> str | None:
-    """Say who told a value for which the person has to be asked; None if they need not."""
+    """Return the source of a value that the user has to be asked about; None if they need not."""
     proposal = said.proposal
     source = said.index.source_of(value, proposal.tool, parameter)
     server = proposal.server_of(source.tool) if source.kind == "result" else ""
@@ -202,7 +203,7 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
         return told
     text = even(str(value)).lower()
     if _stands_in(text, said.own) or (said.only_reads and any(_stands_in(text, told.text) for told in said.ours)):
-        return None  # the person's, or a link, which is followed
+        return None  # the user's value, or a link to follow
     is_said = source.kind in ("person", "schema", "system", "trivial")
     if not is_settled and any(_is_unknown(each, said, is_said) for each in destinations(name, value)):
         return NOBODY
@@ -212,7 +213,7 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
 
 
 def _has_code(value: str, said: _Heard) -> bool:
-    """Say whether there is a long run of letters and digits that the person did not say, as encodings have."""
+    """Say whether the value has a long run of letters and digits, as in encodings, that the user did not mention."""
     runs = (run for run in tokens(even(value)) if len(run) >= _LONG_RUN and any(map(str.isdigit, run)))
     return any(is_opaque(run) and not _is_own_word(run, said) for run in runs)
 
@@ -222,7 +223,7 @@ def _is_own_word(run: str, said: _Heard) -> bool:
 
 
 def _told_name(name: str, value: str | int, said: _Heard) -> str | None:
-    """Say who told a name of a value that the person did not say."""
+    """Return the source of a name in a value that the user did not mention."""
     text = even(str(value)).lower()
     left = [each for each in _names(text) if not _stands_in(each, said.own)]
     others = [*((server, told.text) for server, told in said.others), *said.described] if left else []
@@ -239,7 +240,7 @@ def _told_name(name: str, value: str | int, said: _Heard) -> str | None:
 
 
 def _names(text: str) -> list[str]:
-    """Return what of a text says where something goes; of one without white space the whole, too."""
+    """Return the names in a text that may be destinations; also the whole text if it has no white space."""
     found = [match[0] for pattern in (_LEADS_OUT, _NAME) for match in pattern.finditer(text)]
     if len(text) > 5 and not re.search(r"\s", text) and not text.isalpha():
         found.append(text)
@@ -247,12 +248,12 @@ def _names(text: str) -> list[str]:
 
 
 def _stands_in(name: str, text: str) -> bool:
-    """Say whether a name stands in a text, and not as a part of a longer one."""
+    """Say whether a text contains a name, and not just as a part of a longer one."""
     return bool(name) and _is_found(name, text, _BEFORE_NAME, _BEHIND_NAME)
 
 
 def _is_found(part: str, text: str, before: re.Pattern[str], behind: re.Pattern[str]) -> bool:
-    """Say whether a part stands in a text where it does not go on to either side; faster than a pattern of it all."""
+    """Say whether a text contains a part that does not continue on either side; this is faster than one pattern."""
     at = text.find(part)
     while at >= 0 and ((at and before.match(text, at - 1)) or behind.match(text, at + len(part))):
         at = text.find(part, at + 1)
@@ -260,7 +261,7 @@ def _is_found(part: str, text: str, before: re.Pattern[str], behind: re.Pattern[
 
 
 def _told_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str]:
-    """Return in which values a piece of a key is that another server told, and which server."""
+    """Return the values that contain a piece of a key from another server, each with that server."""
     places = {
         piece: path
         for path, value in values
@@ -278,14 +279,14 @@ def _told_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str
 
 
 def _pieces_in(keys: str, places: Mapping[str, str]) -> Iterable[str]:
-    """Return which pieces stand in the keys of a result."""
+    """Return the pieces that the keys of a result contain."""
     if len(places) <= _FEW:
         return [piece for piece in places if piece in keys]
     return places.keys() & {*_windows(keys)}
 
 
 def _pieces(run: str) -> Iterator[str]:
-    """Yield the pieces of a run in which letters and digits take turns, as they do in keys."""
+    """Yield the pieces of a run in which letters and digits alternate, as in keys."""
     return (piece for piece in _windows(run) if TURNS.search(piece))
 
 
@@ -294,7 +295,7 @@ def _windows(run: str) -> Iterator[str]:
 
 
 def _is_unknown(place: Destination, said: _Heard, is_said: bool) -> bool:
-    """Say whether nobody said where a value leads, although others had a chance to make the model go there."""
+    """Say whether a destination appears nowhere, while other texts could have made the model go there."""
     asks = bool(said.others) or said.hides or (said.has_results and place.leads_out and not said.only_reads)
     if not asks or (said.only_reads and not place.leads_out):
         return False
@@ -313,24 +314,24 @@ def _is_unknown(place: Destination, said: _Heard, is_said: bool) -> bool:
 
 
 def _is_below_said(path: str, said: _Heard) -> bool:
-    """Say whether a path, or a folder above it, was said by the person or told by the tool's own server."""
+    """Say whether a path, or a folder above it, was mentioned by the user or the tool's own server."""
     parts = path.replace("\\", "/").rstrip("/").split("/")
     texts = [text.replace("\\", "/") for text in (said.own, *(told.text for told in said.ours))]
     for end in range(len(parts), 1, -1):
         if len(parts) > _DEEPEST or any(part.startswith(".") for part in parts[end:]):
-            return False  # what is hidden in a folder is not what somebody means who names the folder
+            return False  # naming a folder does not include what is hidden in it
         if any(_is_whole("/".join(parts[:end]), text) for text in texts):
             return True
     return False
 
 
 def _is_whole(path: str, text: str) -> bool:
-    """Say whether a path stands in a text, and not as a part of a longer one."""
+    """Say whether a text contains a path, and not just as a part of a longer one."""
     return _is_found(path, text, _BEFORE_PATH, _BEHIND_PATH)
 
 
 def _told_part(value: str, said: _Heard) -> str | None:
-    """Say who told a part of an address that leads where the person said."""
+    """Return the source of a part of an address whose host the user mentioned."""
     addresses = [*islice(addresses_in(even(value)), MOST_PARTS + 1)]
     parts = [part for address in addresses for part in address.parts]
     if len(addresses) > MOST_PARTS or len(parts) > MOST_PARTS:

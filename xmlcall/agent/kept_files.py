@@ -1,7 +1,7 @@
-"""Pictures, sound and other data of results, written to files, because a text model cannot see them and a person wants to.
+"""Saves pictures, sound and other data of results to files, because a text model cannot see them but the user wants to.
 
-Whatever a server sends, a file has a name that is made here and an ending from a fixed table, is readable by its owner alone, is
-never run, and is not larger than allowed. A picture goes to a model that sees only if its first bytes are those of its type.
+Whatever a server sends, each file gets a name made here and an extension from a fixed table, is readable only by its owner, is
+never executed, and has a limited size. A picture goes to a vision model only if its first bytes match its type.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ LARGEST: Final = 20_000_000
 MOST: Final = 20
 """Files of one result."""
 
-# Type -> how its data begins, and the ending of a file. "\0" stands for any byte.
+# Type -> how its data begins, and the file extension. "\0" matches any byte.
 _ENDINGS: Final = {
     "audio/wav": (b"RIFF\0\0\0\0WAVE", ".wav"),
     "audio/x-wav": (b"RIFF\0\0\0\0WAVE", ".wav"),
@@ -38,10 +38,10 @@ def kept(result: ToolResult, folder: Path | None) -> ToolResult:
     """Write the data of a result to files.
 
     Args:
-        folder: for the files; it is made if it is missing. None to write none.
+        folder: where the files go; created if missing. None to save none.
 
     Returns:
-        The result, whose blocks tell where their data is; one that cannot be written tells nothing.
+        The result, whose blocks have the paths of their files; a block that could not be saved has none.
     """
     if folder is None:
         return result
@@ -67,7 +67,7 @@ def _data_of(block: Content) -> str | None:
 
 
 def _written(block: Content, folder: Path) -> str:
-    """Write a block's data; return the path, "" if it cannot be."""
+    """Write a block's data to a file; return the path, "" if that fails."""
     data = decoded(_data_of(block) or "", LARGEST)
     if data is None:
         return ""
@@ -77,14 +77,14 @@ def _written(block: Content, folder: Path) -> str:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-    except FileExistsError:  # the same data: the name is made of it
+    except FileExistsError:  # the same data, because the name is its hash
         return str(path) if path.is_file() else ""
-    except OSError:  # a full disk, a folder of somebody else's
+    except OSError:  # for example a full disk, or another user's folder
         return ""
     return str(path)
 
 
 def _ending(mime_type: str, data: bytes) -> str:
-    """Return the ending for a type that the data has; any other data has one that no program opens by itself."""
+    """Return the extension of a type if the data matches it; else `.bin`, which no program opens by itself."""
     begin, ending = _ENDINGS.get(mime_type, (b"", ".bin"))
     return ending if begins(data, begin) else ".bin"

@@ -1,10 +1,10 @@
-"""The loop: generate, parse, bind, approve, call, feed back, until a reply has no call.
+"""The loop: generate, parse, bind, approve, call, feed back, until a reply has no calls.
 
 One loop serves any number of conversations at once; a conversation is the list of messages that goes in and comes out. The tool
-prompt is not part of it: it is written in front of every request, the same characters each time, so that the server's prompt
-cache holds. A reminder is part of it (`turn.opening`).
+prompt is not part of it: it precedes every request, always with the same characters, so that the server's prompt cache stays
+valid. A reminder is part of the conversation (`turn.opening`).
 
-Calls of one reply run one after the other, in the order written: the second may rely on what the first did to the world.
+The calls of one reply run one after the other, in the order written, because the second may depend on the effects of the first.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -44,22 +44,24 @@ __all__ = ["ToolLoop"]
 
 
 class ToolLoop:
-    """Gives a model tools. Open it with `async with`: that opens the backend and the hosts.
+    """Gives a model tools. Use it in an `async with` statement, which opens the backend and the hosts.
 
     Args:
         backend: a model, as from `connect`.
-        hosts: where tools live; each with its own name.
-        policy: asked before each call; or globs over `server.tool` that may run, such as `["*"]`. By default nothing may.
+        hosts: the tool servers, each with its own name.
+        policy: decides before each call whether it may run; or globs over `server.tool` that may run, such as `["*"]`. By default
+            no call may run.
         asking: how the model is asked; None for the defaults.
-        repair: how often the model may try again, and what is kept of it.
-        max_turns: replies in one run.
+        repair: how often the model may try again; None for the defaults.
+        max_turns: the most replies in one run.
         timeout: seconds for each call; None leaves it to the host.
-        audit: is told of each call before it runs and after, such as an `AuditFile`; where it raises, the call does not run.
-        files: folder for pictures, sound and other data in results; None to keep none.
-        asked: fields of `asking` by their names, such as `mode="native"`.
+        audit: receives a note of each call before it runs and after, for example an `AuditFile`; if it raises, the call does not
+            run.
+        files: folder where pictures, sound and other data of results are saved; None to save none.
+        asked: fields of `asking` as keywords, such as `mode="native"`.
 
     Raises:
-        UsageError: a setting that cannot be.
+        UsageError: a setting is invalid.
     """
 
     def __init__(
@@ -89,21 +91,21 @@ class ToolLoop:
         self._calling = calling
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
-        self._all = Catalog(())  # with our own tools
-        self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # a catalog, and the same with the tool to read on
+        self._all = Catalog(())  # including our own tools
+        self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scale = Scale()
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
         self.ask_by(**asked)
 
     def ask_by(self, **asked: Unpack[AskingFields]) -> None:
-        """Ask the model in another way, from the next run on: what is right for it may be known only once it is open.
+        """Change how the model is asked, from the next run on, because the right settings may be known only once it is open.
 
         Args:
-            asked: fields of `Asking` by their names; the others stay.
+            asked: fields of `Asking` as keywords; the others stay as they are.
 
         Raises:
-            UsageError: a setting that cannot be.
+            UsageError: a setting is invalid.
         """
         self.asking = replace(self.asking, **asked)
         self._calling = replace(self._calling, format=self.asking.format)
@@ -111,7 +113,7 @@ class ToolLoop:
         self._scores = Scores()
 
     async def __aenter__(self) -> Self:
-        """Open the hosts, then the backend (it may take long to load)."""
+        """Open the hosts, then the backend, which may take long to load."""
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.router)
             await self.backend.__aenter__()
@@ -127,25 +129,25 @@ class ToolLoop:
 
     @property
     def mode(self) -> Mode:
-        """How tools are offered to the model by now."""
+        """How tools are currently offered to the model."""
         return self.asking.mode
 
     @property
     def format(self) -> PromptFormat:
-        """How the model is spoken to by now."""
+        """The prompt format currently used."""
         return self._calling.format
 
     async def _leave_backend(self, *error: Any) -> None:
         await self.backend.__aexit__(*error)
 
     async def change_model(self, backend: Backend) -> None:
-        """Go on with another model, from the next run on; how it is asked stays (see `ask_by`).
+        """Switch to another model, from the next run on; the settings stay as they are (see `ask_by`).
 
         Args:
-            backend: not yet open. The one before is closed once this one has opened.
+            backend: the new backend, not yet open. The old one is closed once it has opened.
 
         Raises:
-            BackendError: it did not open; the one before stays.
+            BackendError: the new backend did not open; the old one stays in use.
         """
         await backend.__aenter__()
         before, self.backend = self.backend, backend
@@ -153,7 +155,7 @@ class ToolLoop:
         await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:
-        """Return the tools of the servers, listed again if one said that they changed."""
+        """Return the tools of the servers; list them again if a server reported a change."""
         if self._catalog is None or self.router.changed.is_set():
             self._catalog = Catalog(await self.router.tools())
             self._own = await resource_tools(self.router, self._catalog, self.format)
@@ -162,11 +164,11 @@ class ToolLoop:
         return self._catalog
 
     async def system_prompt(self) -> str:
-        """Return the tool prompt as the model gets it in mode `xml`."""
+        """Return the tool prompt that the model receives in mode `xml`."""
         return (await self.tool_prompt()).system
 
     async def tool_prompt(self) -> ToolPrompt:
-        """Return how the tools on offer are described to the model in mode `xml`; rendered once for the same tools."""
+        """Return the description of the offered tools for mode `xml`; it is rendered again only if the tools change."""
         await self.catalog()
         catalog, instructions = self._all, dict(self.router.instructions())
         if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
@@ -179,7 +181,7 @@ class ToolLoop:
         """Run a conversation of one question to its end.
 
         Args:
-            question: the person's words.
+            question: the user's message.
 
         Raises:
             BackendError: the model server failed.
@@ -196,22 +198,22 @@ class ToolLoop:
         *,
         on_stop: Callable[[tuple[Message, ...]], None] | None = None,
     ) -> AsyncGenerator[LoopEvent]:
-        """Go on with a conversation until the model answers without a call.
+        """Continue a conversation until the model answers without a call.
 
         Args:
-            messages: what was said so far, the person's message last; `Answer.messages` of an earlier run, or
-                `{"role", "content"}` dicts. A system message of your own comes first and is kept, after the tool prompt.
-            on_stop: if the run ends without an Answer (the generator is closed, or the model server fails), it is given the
-                conversation so far: a call that had started counts as one of which nobody knows whether it ran. The last message
-                may be the person's or a result; somebody has to answer it before the next question.
+            messages: the conversation so far, the user's message last: `Answer.messages` of an earlier run, or `{"role",
+                "content"}` dicts. A system message of your own comes first; it is kept, after the tool prompt.
+            on_stop: receives the conversation so far if the run ends without an Answer, because the generator is closed or the
+                model server fails. In it, a call that had started is marked as one that may or may not have run. The last message
+                may be the user's or a result; it then needs an answer before the next question.
 
         Yields:
-            Events as they happen, an Answer last. Closing the generator ends the generation, and tells the server of a running
-            call.
+            Events as they happen, an Answer last. Closing the generator stops the generation, and notifies the server if a call
+            is running.
 
         Raises:
             BackendError: the model server failed.
-            UsageError: the messages are not a conversation that can go on.
+            UsageError: the messages are not a conversation that can continue.
         """
         opened = conversation_of(messages)
         shortened: list[Shortened] = []
@@ -223,7 +225,7 @@ class ToolLoop:
             turn,
             backend,
             scores=self._scores,
-            run=lambda action: calling.run(action),  # that of now: tools may change between replies
+            run=lambda action: calling.run(action),  # looked up each time, because tools may change between replies
             hear=lambda events: calling.noted(events, turn),
         )
         try:
@@ -254,38 +256,40 @@ class ToolLoop:
         calls: Sequence[ToolCall] = (),
         ended: Mapping[str, ToolResult | None] | None = None,
     ) -> list[Message]:
-        """Return a conversation that was cut off inside a turn, in a form that can go on with the person's words.
+        """Complete a conversation that was cut off inside a turn, so that the user can continue it.
 
         Args:
-            messages: of the last `StepEnded`, or those with which the turn began.
-            reply: the message of the `TurnEnded` behind it, if there was one.
-            calls: of that reply.
-            ended: id of a call -> its result; None for one that had started and has none; without a key it had not started.
+            messages: the messages of the last `StepEnded`, or those with which the turn began.
+            reply: the message of the `TurnEnded` after it, if there was one.
+            calls: the calls of that reply.
+            ended: maps the id of a call to its result, or to None if it had started but has none; a call that had not started is
+                missing.
         """
         catalog, has_tool_role = await self.catalog(), self.backend.capabilities.tool_role is not False
         return closed(messages, reply, calls, ended or {}, catalog, self.format, has_tool_role=has_tool_role)
 
     async def taken_up(self, call: ToolCall, server: str, own_name: str, task: str) -> tuple[CallFinished | None, str]:
-        """Ask what became of a call that its server runs as a task, and that another program had started.
+        """Fetch the outcome of a call that another program started and that the server runs as a task.
 
         Args:
-            call: that had started.
-            server: its name.
-            own_name: of the tool there.
-            task: as in the `CallTask` of that time.
+            call: the call that had started.
+            server: the server's name.
+            own_name: the tool's own name there.
+            task: the task, from the `CallTask` event.
 
         Returns:
-            How the call ended; None if that is not known, and why, "" if the server does not know the task any more.
+            How the call ended, or None with the reason why that is unknown; the reason is "" if the server no longer knows the
+            task.
         """
         return await taken_up(self._calling, call, server, own_name, task, await self.catalog())
 
     async def _opening(
         self, opened: Sequence[Message], conversation: Sequence[Message], backend: FittedBackend
     ) -> tuple[Opening, Offer, Calling]:
-        """Return a turn's opening with the tools that the servers have now, and what runs them.
+        """Return a turn's opening and offer with the servers' current tools, and the object that runs their calls.
 
-        Where no prompt offers tools, they are as their servers list them. With them stands the tool to read on, once there is a
-        result that may be sent in part. The prompt never describes it: the note in the place of what is left out does.
+        If no prompt offers tools, they are as the servers list them. The tool that reads the rest of a result is added once there
+        is a result that may be sent in part. The prompt never describes that tool; the note in place of the omitted text does.
         """
         offered = None if self.asking.is_native else await self.tool_prompt()
         await self.catalog()
@@ -311,17 +315,17 @@ def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool
 
 @dataclass(slots=True)
 class _ToldCuts:
-    """The cuts that were told: what is cut stays cut in the turns that follow, and is told once.
+    """The cuts that were reported: what is cut stays cut in later turns, and is reported once.
 
     Args:
-        length: of that, in messages; one that is not longer is another one.
+        length: length of the conversation, in messages; one that is not longer is another conversation.
     """
 
     events: set[Shortened] = field(default_factory=set)
     length: int = 0
 
     def teller(self, length: int, shortened: list[Shortened]) -> Callable[[Fitted], None]:
-        """Return what notes how requests of a run are shortened."""
+        """Return a function that records how the requests of a run are shortened."""
         if length <= self.length:
             self.events.clear()
         self.length = length

@@ -1,17 +1,17 @@
-"""What was said in a conversation, read once: each call of it is looked up in what is known of the messages before.
+"""Indexes a conversation incrementally, so that each of its calls can be compared with the messages before it.
 
-A conversation grows at its end, and messages never change. So what was read of one is kept with its messages, and of a longer one
-that begins with the same messages only the others are read. A few conversations are kept, those that were looked up last.
+A conversation grows at its end, and its messages never change. So the index is kept with the messages it was built from, and if a
+longer conversation begins with the same messages, only the rest is read. The few most recently used conversations are kept.
 
-What stands in a result as an entry of its own was listed there, and not only spoken of. A server lists in JSON or in values of
-Python, where each string without white space is an entry, unless its key says that it is a text. Or it lists in lines that all
-have one form: names with or without bullets, keys with values, rows of a table; a first line may say what follows. A single line
-of another form makes all of it a text, in which nothing is an entry. Else a name on a line of its own would be one, in an issue
-that anybody may write.
+An entry is a name that a result lists, rather than mentions in running text. A server may list names in JSON or as Python values:
+there, each string without white space is an entry, unless its key says that it is a text. Or it may list them in lines of one
+form: names with or without bullets, keys with values, or rows of a table; the first line may be a heading. A single line of
+another form makes the whole result a text without entries. Otherwise a name on a line of its own would count, even in an issue
+that anybody can write.
 
-Not seen: whoever writes a whole result can write a list.
+Known limit: whoever controls a whole result can write a list.
 
-Cost: linear in what was not read before.
+The cost is linear in the messages that were not read before.
 """
 
 import csv
@@ -31,7 +31,7 @@ from .destinations import even, is_text, tokens
 __all__ = ["TURNS", "ToldResult", "entries_of", "told_in"]
 
 TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")
-"""Letters and digits that take turns, as they do in keys."""
+"""Letters and digits that alternate, as in keys."""
 
 _KEPT: Final = 4  # conversations, in this process
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")
@@ -58,31 +58,31 @@ _MARKS: Final = "\"'`()<>[]{}*_ "
 
 @dataclass(frozen=True)
 class ToldResult:
-    """A result, and what is known of it once it was asked for."""
+    """A result, with properties that are computed on demand."""
 
     tool: str
     raw: str
 
     @cached_property
     def text(self) -> str:
-        """The text, even and in small letters; if it has escapes of JSON, then once more without: a name may stand behind one."""
+        """The text, normalized and in lower case; also without JSON escapes if it has any, because one may precede a name."""
         plain = _ESCAPE.sub(_unescaped, self.raw)
         return even(self.raw if plain == self.raw else f"{self.raw}\n{plain}").lower()
 
     @cached_property
     def hides(self) -> bool:
-        """Whether it has characters that only a model reads."""
+        """Whether it contains characters that only a model sees."""
         return _HIDDEN.search(self.raw) is not None
 
     @cached_property
     def keys(self) -> str:
-        """The runs of letters and digits that may be of a key, each closed up, with a blank between them."""
+        """The runs of letters and digits that may belong to a key, without dashes and underscores, separated by spaces."""
         runs = (re.sub("[_-]", "", match[0]) for match in _KEY.finditer(self.raw))
         return " ".join(run for run in runs if TURNS.search(run))
 
     @cached_property
     def entries(self) -> frozenset[str]:
-        """What stands in it as an entry of its own, not in running text."""
+        """The names that it lists as entries, not in running text."""
         return entries_of(self.raw)
 
 
@@ -95,7 +95,7 @@ class _Told:
     """A conversation as far as it was read.
 
     Args:
-        own: what the person and the program said, even and in small letters.
+        own: the text of the user and the program, normalized and in lower case.
     """
 
     messages: list[Message] = field(default_factory=list)
@@ -107,11 +107,11 @@ class _Told:
     called: dict[str, str] = field(default_factory=dict)
 
     def begins(self, conversation: Sequence[Message]) -> bool:
-        """Say whether a conversation goes on from what was read."""
+        """Say whether a conversation continues the one that was read."""
         return len(self.messages) <= len(conversation) and all(map(_is_same, self.messages, conversation))
 
     def read(self, conversation: Sequence[Message]) -> None:
-        """Read what has come since."""
+        """Read the new messages."""
         start, own = len(self.messages), [self.own]
         for place, role, tool, text in said_by_whom(conversation[start:], self.called):
             self.index.add_said(start + place, role, tool, text)
@@ -127,7 +127,7 @@ class _Told:
 
 
 def _is_same(one: Message, other: Message) -> bool:
-    """Say whether two messages say the same, and were written from the same."""
+    """Say whether two messages are equal, including the calls known to be in their text."""
     return one is other or (one == other and one.written == other.written)
 
 
@@ -135,10 +135,10 @@ _known: OrderedDict[int, _Told] = OrderedDict()
 
 
 def told_in(conversation: Sequence[Message]) -> _Told:
-    """Return what was said in a conversation; only what was not read before is read."""
+    """Return the index of a conversation; only new messages are read."""
     fitting = [told for told in [*_known.values()] if told.begins(conversation)]
     told = max(fitting, key=lambda told: len(told.messages), default=_Told())
-    if _known.pop(id(told), None) is None:  # it is read elsewhere just now
+    if _known.pop(id(told), None) is None:  # another thread is reading it
         told = _Told()
     told.read(conversation)
     _known[id(told)] = told
@@ -148,16 +148,16 @@ def told_in(conversation: Sequence[Message]) -> _Told:
 
 
 def entries_of(result: str) -> frozenset[str]:
-    """Return the entries of a result, even and in small letters.
+    """Return the entries of a result, normalized and in lower case.
 
     Args:
-        result: its text as it came; what is made even before may have quotes that it did not have.
+        result: its raw text, because normalizing it first could add quotes.
     """
     body = _HEADLINE.sub("", result, count=1)
     strings = [*_strings(body)]
     if not strings:
         found = _listed(body)
-    elif len(strings) == 1:  # a result that is a text, as servers put it into an object
+    elif len(strings) == 1:  # a text that the server wrapped in an object
         found = [] if is_text(strings[0][0]) else _listed(strings[0][1].replace("\\n", "\n"))
     else:
         found = [text for key, text in strings if not is_text(key) and _is_name(text)]
@@ -165,7 +165,7 @@ def entries_of(result: str) -> frozenset[str]:
 
 
 def _strings(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the strings of JSON, or of values of Python, each with the key before it; of what was cut, those before the cut."""
+    """Yield the strings of JSON or Python values, each with the key before it; if the text was cut, those before the cut."""
     key, last, place = "", None, 0
     if text.lstrip()[:1] not in ("[", "{", "("):
         return
@@ -186,7 +186,7 @@ def _is_name(text: str) -> bool:
 
 
 def _listed(text: str) -> Iterable[str]:
-    """Return the entries of lines, if all of them have one form."""
+    """Return the entries of a text whose lines all have the same form."""
     lines = [line for each in text.splitlines() if (line := each.strip())]
     bare = [_BULLET.sub("", line) for line in lines]
     if all(map(_is_name, bare)):
@@ -209,7 +209,7 @@ def _rows(text: str, mark: str) -> list[list[str]]:
 
 
 def _cells(rows: list[list[str]], mark: str) -> list[str]:
-    """Return the cells of a table that may be names, if it is one: prose has commas, too, but not behind one word each time."""
+    """Return the cells of a table that may be names; prose has commas, too, but not each time after a single word."""
     widths = {len(row) for row in rows}
     if len(widths) != 1 or widths == {1}:
         return []

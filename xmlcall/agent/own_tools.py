@@ -1,12 +1,12 @@
-"""Tools of our own for what servers have besides tools.
+"""Our own tools for reading the resources of servers.
 
 | tool | what it does | the policy is asked about |
 |---|---|---|
-| `list_resources` | lists what the servers have to read | `server.list_resources` |
+| `list_resources` | lists the resources of a server | `server.list_resources` |
 | `read_resource` | reads one of these | `server.read_resource` |
 
-They are offered where a server has resources: one that only says that it could have some has none. Tools that only tell what is
-known (`turn.builtin_tools`) need no server.
+They are offered if a server actually has resources; declaring the capability is not enough. The built-in tools that need no
+server are in `turn.builtin_tools`.
 """
 
 import asyncio
@@ -27,13 +27,13 @@ from ..types.calls import Message, Tool, ToolResult
 __all__ = ["OwnTool", "resource_tools"]
 
 PATIENCE: Final = 3.0
-"""Seconds in which a server has to say whether it has resources."""
+"""Seconds within which a server has to say whether it has resources."""
 
 SHOWN: Final = 500
-"""Resources that are listed for a model; what is listed may still be too long, and is then sent in part."""
+"""The most resources that are listed for a model; if the list is still too long, it is sent in part."""
 
 Answer = Callable[[Mapping[str, Any], Sequence[Message]], Awaitable[ToolResult]]
-"""Answers a call, by its arguments and the conversation before it; fails with a `ToolHostError`."""
+"""Answers a call from its arguments and the conversation before it; fails with a `ToolHostError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +41,8 @@ class OwnTool:
     """A tool of our own.
 
     Args:
-        acts_as: what the policy is asked about, whatever the tool had to be called.
-        server_of: the server whose tool it then is, by the arguments of a call.
+        acts_as: the tool name for the policy, even if the tool is offered under another name.
+        server_of: returns the server for the policy, from the arguments of a call.
     """
 
     tool: Tool
@@ -52,7 +52,7 @@ class OwnTool:
 
 
 async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat) -> dict[str, OwnTool]:
-    """Return the tools that list and read resources, by the names under which they are offered; none where no server has any."""
+    """Return the tools that list and read resources, by offered name; none if no server has resources."""
     servers = router.having("resources")
     has = await asyncio.gather(*map(_has_resources, servers.values()))
     names = [name for name, has_any in zip(servers, has, strict=True) if has_any]
@@ -90,7 +90,7 @@ async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat)
 
 
 async def _has_resources(served: Served) -> bool:
-    """Say whether a server has any; one that does not say so in time has none for now."""
+    """Say whether a server has resources; one that does not answer in time counts as having none for now."""
     try:
         async with asyncio.timeout(PATIENCE):
             return bool((await served.resources()).items or (await served.resource_templates()).items)

@@ -1,6 +1,6 @@
-"""Who may run what. A policy is asked about every call before it runs; what it does not allow does not run.
+"""Defines policies. A policy is asked about every call before it runs; a call that it does not allow does not run.
 
-A policy is an async function from Proposal to Decision, so it may ask a person. `rules` makes policies of rules.
+A policy is an async function from Proposal to Decision, so it can ask the user. `rules` makes policies from rules.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -24,18 +24,19 @@ class Proposal:
     """A valid call that is about to run.
 
     Args:
-        call: with its arguments.
-        tool: as offered to the model.
+        call: the call.
+        tool: the tool, as offered to the model.
         host: the server's name.
         host_tool: the tool's own name there.
-        times_in_a_row: how often this call was made with these arguments, this time included, and no other in between.
-        conversation: what the model was given and said before the call, for `provenance`.
-        server_of: name of a tool, as offered, or "" where a result does not name its tool -> its server's name; "" for none.
-        described: gives what servers say of themselves and of their tools, each text with the server's name.
-        beside: the tools of the same server as offered, by their own names.
-        run_beside: runs one of them, without asking: a policy may have to see more before it decides. It takes the call, by the
-            tool's offered name, what allows it, for the record, and seconds.
-        unsaid: parameters whose values nobody said (`binding.grounds`), although the model was told.
+        times_in_a_row: how often this call was made with these arguments, including this time, without another call in between.
+        conversation: the messages before the call, for `provenance`.
+        server_of: maps the offered name of a tool ("" if a result does not name its tool) to its server's name; "" for none.
+        described: returns the servers' descriptions of themselves and their tools, each with the server's name.
+        beside: the offered tools of the same server, by their own names.
+        run_beside: runs one of these tools without asking, because a policy may need more information to decide. It takes the
+            call (with the tool's offered name), what allows it (for the record), and a timeout in seconds.
+        unsaid: parameters whose values appear nowhere in the conversation (`binding.grounds`), although the model was asked to
+            check them.
     """
 
     call: ToolCall
@@ -61,9 +62,9 @@ class Decision:
     """Whether a call may run.
 
     Args:
-        allowed: it may.
-        reason: why not, in a sentence for the model; by default that the person has not allowed it.
-        arguments: with which it runs in place of the model's, which is told of that; None for the model's.
+        allowed: whether it may run.
+        reason: why not, in a sentence for the model; by default, that the user has not allowed it.
+        arguments: arguments to run it with instead of the model's; the model is told. None to keep the model's.
         by: who or what decided, for the record: `person`, or the rule, such as `allow files.read_* (xmlcall.toml)`.
     """
 

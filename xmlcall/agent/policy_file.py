@@ -1,4 +1,4 @@
-"""Rules from TOML files: the person's own, one that was named, and the one of the working directory, which may only forbid.
+"""Reads rules from TOML files: the user's own, a named one, and that of the working directory, which can only restrict.
 
     allow = ["files.read_*", "time.*"]
     deny = ["*.delete_*"]
@@ -7,9 +7,9 @@
     allow = "files.write_file"
     where.path.below = "~/notes"
 
-A file is bounded in size and read strictly: a key that is not known would otherwise do nothing, in silence. A file in the
-working directory may have come with a folder from anybody, or have been written by a tool. So its rules that allow count for
-nothing until a person names it; those that ask or deny can only make things stricter.
+A file is limited in size, and an unknown key is an error, because it would otherwise be ignored silently. A file in the working
+directory may have come with a folder from anybody, or may have been written by a tool. So its `allow` rules are ignored until the
+user names the file; `ask` and `deny` rules can only make things stricter.
 """
 
 import os
@@ -28,7 +28,7 @@ FILE_NAME: Final = "xmlcall.toml"
 _MOST_RULES: Final = 1000
 _EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 RULE_KEYS: Final = (*_EFFECTS, "rule", "repaired", "flow")
-_PROXY_KEYS: Final = ("serve", "model", "key")  # of the same file; `proxy.settings` reads them
+_PROXY_KEYS: Final = ("serve", "model", "key")  # in the same file; `proxy.settings` reads these
 _IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
 
 
@@ -37,7 +37,7 @@ class Loaded:
     """The rules of a session.
 
     Args:
-        passed_over: the file of the working directory, if it has rules that allow, which count for nothing there.
+        passed_over: the file of the working directory, if it has `allow` rules that were ignored.
     """
 
     rules: Rules
@@ -46,7 +46,7 @@ class Loaded:
 
 
 def own_file() -> Path:
-    """Say where the person's own rules are: `$XMLCALL_POLICY`, else a file of the user's configuration."""
+    """Return the path of the user's own rules: `$XMLCALL_POLICY`, else a file in the user's configuration folder."""
     if chosen := os.environ.get("XMLCALL_POLICY"):
         return Path(chosen).expanduser()
     import platformdirs
@@ -55,13 +55,13 @@ def own_file() -> Path:
 
 
 def load_rules(named: Path | None = None) -> Loaded:
-    """Read the rules of the files that there are.
+    """Read the rules of all policy files that exist.
 
     Args:
-        named: a file that the person named, beside their own; it has to exist.
+        named: a file that the user named, in addition to their own; it has to exist.
 
     Raises:
-        UsageError: one of the files cannot be read; says the file, the key, what was expected and what came.
+        UsageError: a file cannot be read; the message names the file, the key, what was expected and what was found.
     """
     trusted = [path for path in (own_file(), named) if path is not None and (path == named or path.is_file())]
     rules = [rule for path in trusted for rule in read_rules(path).rules]
@@ -78,7 +78,7 @@ def read_rules(file: Path) -> Rules:
     """Read the rules of a file.
 
     Raises:
-        UsageError: it cannot be read; says the file, the key, what was expected and what came.
+        UsageError: the file cannot be read; the message names the file, the key, what was expected and what was found.
     """
     data = read_toml(file, "a policy")
     try:
@@ -88,7 +88,7 @@ def read_rules(file: Path) -> Rules:
 
 
 class _WrongKey(ValueError):
-    """A key, what was expected there, and what came."""
+    """An invalid entry: its key, what was expected, and what was found."""
 
     def __init__(self, key: str, expected: str, got: Any) -> None:
         shown = f"{got!r:.80}"
@@ -181,7 +181,7 @@ def _condition(kind: str, value: Any, key: str, folder: Path) -> Condition:
 def _folder(text: str, key: str, beside: Path) -> str:
     try:
         path = Path(text).expanduser()
-    except RuntimeError as error:  # the home of a user that there is not
+    except RuntimeError as error:  # the home directory of an unknown user
         raise _WrongKey(key, "a folder", text) from error
     if "\0" in text:
         raise _WrongKey(key, "a folder", text)

@@ -1,25 +1,25 @@
-"""Rules about which calls run: the strictest rule that matches a call decides, and where none matches, the person is asked.
+"""Rules about which calls run: the strictest rule that matches a call decides; if none matches, the user is asked.
 
-Neither the order of rules nor how much a glob says matters: deny goes before ask, and ask before allow. What a rule allows is
-asked about all the same if repairs made out a name or a value (`made_out`), or if a value comes from another server or leads
-where nobody said (`flows`); the rule may allow these, too. No rule allows a call that writes with a value that the model made up:
-only a person can.
+Neither the order of rules nor the specificity of a glob matters: deny takes priority over ask, and ask over allow. The user is
+asked about an allowed call all the same if repairs guessed a name or a value (`made_out`), or if a value comes from another
+server or leads to a place that appears nowhere (`flows`); a rule can allow these, too. No rule can allow a call that writes a
+value that the model made up: only the user can.
 
 Globs match the server's name as configured and the tool's own name, never the name that a model sees. The last dot of a glob
-parts the two, so that `web.internal.*` is about the server `web.internal`; a dot of a tool's name is written `[.]`. A rule that
-asks or denies also holds where the names fit with another dot between them. Tool annotations are hints of an untrusted server
-(MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the question of `flows`.
+separates the two, so that `web.internal.*` is about the server `web.internal`; a dot in a tool's name is written `[.]`. A rule
+that asks or denies also applies if the names match with another dot as the separator. Tool annotations are hints of an untrusted
+server (MCP 2026-07-28, tools: MUST): they allow nothing, and only spare an allowed tool the check by `flows`.
 
-A condition asks something of an argument: a path below a folder, the host of an address, a glob, one of some values. It answers
-yes, no, or that it cannot tell: a relative path, since the folder that the server starts from is not known; an address that
-programs read in different ways. A rule that allows needs a yes. A rule that asks or denies holds unless the answer is no. So what
-cannot be told is never allowed by a condition, and never escapes one. Hosts are compared in one spelling (`addresses`).
+A condition checks an argument: a path below a folder, the host of an address, a glob, one of several values. Its answer is yes,
+no, or unknown: for example for a relative path, because the server's working directory is not known, or for an address that
+programs read in different ways. A rule that allows needs a yes. A rule that asks or denies applies unless the answer is no. So an
+unknown answer never allows a call, and never lets one escape. Hosts are compared in one spelling (`addresses`).
 
-Paths are those of this machine, symbolic links followed as they are at this moment. A redirect of an address is not seen.
+Paths are resolved on this machine, with its current symbolic links. Redirects of an address are not detected.
 
-Some repairs of a call leave open whether it is the call that was written. The codes are those of `errors.REPAIRS`. Where only the
-marks around a value were mended, name and value stand in the reply as they run. Where a name, a value, or the place where a value
-ends was made out, a person may want to see it first.
+Some repairs leave open whether the call is what the model meant. The codes are those of `errors.REPAIRS`. If a repair only fixed
+the marks around a value, name and value run exactly as they are in the reply. If a repair guessed a name, a value, or where a
+value ends, the user may want to see the call first.
 """
 
 import fnmatch
@@ -56,11 +56,11 @@ __all__ = [
 
 Effect = Literal["allow", "ask", "deny"]
 
-_PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at the last dot that is in no brackets
+_PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at the last dot outside brackets
 
-_LONGEST_VALUE: Final = 10_000  # characters of a value; of a longer one nothing is told
+_LONGEST_VALUE: Final = 10_000  # characters; for a longer value the answer is unknown
 _PLAIN_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
-_WILD: Final = re.compile(r"[*?]|\[[^:]*\]")  # the brackets of an IPv6 address are none
+_WILD: Final = re.compile(r"[*?]|\[[^:]*\]")  # the brackets of an IPv6 address do not count
 _ODD_IN_ADDRESS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\@]|[^\x00-\x7f]")
 
 _OF_MARKS: Final = """
@@ -71,14 +71,14 @@ _OF_MARKS: Final = """
     json-unquoted-key json-comment json-byte-order-mark json-white-space json-code-fence
 """
 ONLY_MARKS: Final = frozenset(_OF_MARKS.split())
-"""Codes of repairs that leave name and value as they were written."""
+"""Codes of repairs that leave name and value as the model wrote them."""
 
 Condition = Callable[[Any], bool | None]
-"""Says of a value, which is no list, whether it fits; None if that cannot be told."""
+"""Says whether a value (not a list) fits; None if that is unknown."""
 
 
 def parted(glob: str) -> tuple[str, str] | None:
-    """Return what a glob says of the server and of the tool; None if no dot parts them."""
+    """Split a glob into its parts for the server and the tool; None if no dot separates them."""
     found = _PARTED.fullmatch(glob)
     return (found[1], found[2]) if found else None
 
@@ -99,8 +99,8 @@ class Rule:
     """What happens to calls of some tools.
 
     Args:
-        where: parameter -> conditions, all of which have to hold; an argument that is not given fits none.
-        source: where the rule stands, for people: a file and a place in it, or an option.
+        where: maps a parameter to conditions, all of which have to hold; a missing argument meets none.
+        source: where the rule comes from, for the user: a file and a place in it, or an option.
     """
 
     effect: Effect
@@ -112,7 +112,7 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """The rule in words, for a record."""
+        """The rule in words, for the record."""
         shown = f"{self.effect} {', '.join(self.tools[:3])}{', ...' if len(self.tools) > 3 else ''}"
         return f"{shown} ({self.source})" if self.source else shown
 
@@ -121,7 +121,7 @@ class Rule:
         return any(_fits(glob, server, tool, is_strict=self.effect == "allow") for glob in self.tools)
 
     def matches(self, proposal: Proposal) -> bool:
-        """Say whether the rule is about a call; in doubt one that allows is not, and others are."""
+        """Say whether the rule applies to a call; in doubt, a rule that allows does not, and others do."""
         if not self.names(proposal.host, proposal.host_tool):
             return False
         arguments, doubtful = proposal.call.arguments, self.effect != "allow"
@@ -135,12 +135,12 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What rules say about a call.
+    """What the rules say about a call.
 
     Args:
-        repairs: codes of the repairs for which it is asked about, although a rule allows its tool.
-        foreign: JSON path -> server, of the values for which it is; no server's name if nobody told where a value leads.
-        unsaid: the parameters with made up values for which it is, whatever rules say.
+        repairs: codes of the repairs that make it necessary to ask, although a rule allows the tool.
+        foreign: the values that make it necessary: JSON path -> server; "" if the value appears nowhere.
+        unsaid: the parameters with made-up values that make it necessary, whatever the rules say.
     """
 
     effect: Effect
@@ -174,7 +174,7 @@ class Rules:
         return Ruling(effect="ask", rule=rule, repairs=repairs, foreign=foreign, unsaid=unsaid)
 
     def stricter(self, proposal: Proposal, arguments: Mapping[str, Any]) -> Rule | None:
-        """Return a rule that forbids other arguments of a call, or asks about them and not about the model's; None for none."""
+        """Return a rule that denies edited arguments, or asks about them but not about the model's; None if there is none."""
         edited = replace(proposal, call=replace(proposal.call, arguments=dict(arguments), repairs=()))
         matching = [rule for rule in self.rules if rule.effect != "allow" and rule.matches(edited)]
         denies = next((rule for rule in matching if rule.effect == "deny"), None)
@@ -187,17 +187,17 @@ class Rules:
         return tuple(sorted(found, key=lambda rule: order.index(rule.effect)))
 
     def may_allow(self, server: str, tool: str) -> bool:
-        """Say whether a call of a tool may run unasked: a rule allows one, and none is strict about all of them."""
+        """Say whether some call of a tool may run without asking: a rule allows one, and no rule restricts all of them."""
         about = self.about(server, tool)
         return any(rule.effect == "allow" for rule in about) and all(rule.effect == "allow" or rule.where for rule in about)
 
     def only(self, effects: Iterable[Effect]) -> "Rules":
-        """Return the rules with some effects."""
+        """Return only the rules with these effects."""
         kept = frozenset(effects)
         return Rules(rules=tuple(rule for rule in self.rules if rule.effect in kept))
 
     def freed(self, *, may_flow: bool = False, repaired: bool = False) -> "Rules":
-        """Return rules whose `allow` holds for more calls."""
+        """Return the rules with `allow` extended to more calls."""
         freed = (replace(rule, may_flow=rule.may_flow or may_flow, repaired=rule.repaired or repaired) for rule in self.rules)
         return Rules(rules=tuple(freed))
 
@@ -210,8 +210,8 @@ def ruled(rules: Rules, otherwise: Policy = _deny) -> Policy:
     """Make a policy of rules.
 
     Args:
-        otherwise: asked about what is to be asked about; by default it is denied. Arguments that it changes are held against the
-            rules that deny and ask, too.
+        otherwise: the policy for calls that have to be asked about; by default they are denied. If it changes arguments, these
+            are checked against the rules that deny and ask.
     """
 
     async def decide(proposal: Proposal) -> Decision:
@@ -226,33 +226,33 @@ def ruled(rules: Rules, otherwise: Policy = _deny) -> Policy:
 
 
 def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool = True, repaired: bool = True) -> Policy:
-    """Make a policy that allows what a glob matches.
+    """Make a policy that allows calls that a glob matches.
 
     Args:
         patterns: globs over `server.tool`, for example `files.read_*` or `*`.
-        otherwise: asked about everything else; by default it is denied.
-        may_flow: whether that holds for calls with values of another server's results, too (see `flows`).
-        repaired: whether it holds for calls of which repairs made out a name or a value (see `made_out`).
+        otherwise: the policy for all other calls; by default they are denied.
+        may_flow: whether this includes calls with values from another server's results (see `flows`).
+        repaired: whether this includes calls with a name or a value that repairs guessed (see `made_out`).
     """
     return ruled(allowing(patterns, may_flow=may_flow, repaired=repaired), otherwise)
 
 
 def allowing(patterns: Iterable[str], *, may_flow: bool = True, repaired: bool = True, source: str = "") -> Rules:
-    """Make rules that allow what a glob matches.
+    """Make rules that allow calls that a glob matches.
 
     Args:
-        may_flow: whether that holds for calls with values of another server's results, too.
-        repaired: whether it holds for calls of which repairs made out a name or a value.
+        may_flow: whether this includes calls with values from another server's results.
+        repaired: whether this includes calls with a name or a value that repairs guessed.
     """
     given = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired, source=source) for glob in patterns)
     return Rules(rules=tuple(given))
 
 
 def holds(condition: Condition, value: Any) -> bool | None:
-    """Say whether a value fits a condition; of a list, whether all items do.
+    """Say whether a value fits a condition; for a list, whether all items do.
 
     Returns:
-        True, False, or None if that cannot be told, or if only some items fit. An empty list does not fit.
+        True, False, or None if that is unknown or only some items fit. An empty list does not fit.
     """
     found = {condition(each) for each in value} if isinstance(value, list) else {condition(value)}
     return found.pop() if len(found) == 1 else None if found else False
@@ -264,7 +264,7 @@ def below(folders: Sequence[str]) -> Condition:
     def fits(value: Any) -> bool | None:
         if not isinstance(value, str) or len(value) > _LONGEST_VALUE or "\0" in value or not os.path.isabs(value):
             return None
-        # Some programs drop `..` before they follow links, others behind that: both readings have to agree.
+        # Some programs resolve `..` before they follow links, others after: both readings have to agree.
         readings = {os.path.realpath(value), os.path.realpath(os.path.normpath(value))}
         roots = [os.path.realpath(folder) for folder in folders]
         found = {any(_is_below(path, root) for root in roots) for path in readings}
@@ -278,7 +278,7 @@ def _is_below(path: str, root: str) -> bool:
 
 
 def host(globs: Sequence[str]) -> Condition:
-    """Make the condition that a value is an http address whose host a glob matches."""
+    """Make the condition that a value is an HTTP address whose host matches a glob."""
     wanted = [reading for glob in globs for reading in ((glob,) if _WILD.search(glob) else host_readings(glob))]
 
     def fits(value: Any) -> bool | None:
@@ -290,7 +290,7 @@ def host(globs: Sequence[str]) -> Condition:
 
 
 def _host_of(value: Any) -> str | None:
-    """Return the host of an address; None where programs may differ about it."""
+    """Return the host of an address; None if programs may disagree about it."""
     if (
         not isinstance(value, str)
         or len(value) > _LONGEST_VALUE
@@ -308,7 +308,7 @@ def _host_of(value: Any) -> str | None:
 
 
 def like(globs: Sequence[str]) -> Condition:
-    """Make the condition that a glob matches the whole of a string, capitals and small letters told apart."""
+    """Make the condition that a glob matches a whole string, case-sensitively."""
 
     def fits(value: Any) -> bool | None:
         return None if not isinstance(value, str) or len(value) > _LONGEST_VALUE else _matches(value, globs)
@@ -321,10 +321,10 @@ def _matches(text: str, globs: Iterable[str]) -> bool:
 
 
 def one_of(values: Sequence[Any]) -> Condition:
-    """Make the condition that a value is one of some."""
+    """Make the condition that a value is one of the given values."""
 
     def fits(value: Any) -> bool | None:
-        if isinstance(value, list | dict):  # which of its values counts is the tool's matter
+        if isinstance(value, list | dict):  # only the tool knows which of its values counts
             return None if any(fits(each) is not False for each in _members(value)) else False
         return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values)
 
@@ -348,9 +348,9 @@ CONDITIONS: Final[Mapping[str, Callable[[Sequence[Any]], Condition]]] = {
     "like": like,
     "one_of": one_of,
 }
-"""Key of a policy file -> what makes the condition of its values."""
+"""Maps a key of a policy file to the function that makes the condition."""
 
 
 def made_out(call: ToolCall) -> tuple[str, ...]:
-    """Return the codes of a call's repairs that made out a name, a value or its end; each once, in order."""
+    """Return the codes of a call's repairs that guessed a name, a value or its end; each once, in order."""
     return tuple(dict.fromkeys(repair.code for repair in call.repairs if repair.code not in ONLY_MARKS))

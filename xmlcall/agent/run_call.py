@@ -1,11 +1,11 @@
-"""What comes of a call that a turn wants to be run: it is approved and run, or it is not allowed.
+"""Runs the calls of a turn: asks the policy about each, and runs it or refuses it.
 
-A call that a server runs as a task outlives the program that made it: its result is asked for after a restart. What the server
-says of the task takes the place of "it is not known whether it ran". A server that is gone, that has forgotten the task, or that
-is not done in time leaves the call as it was.
+A call that a server runs as a task outlives the program that made it, so its result is fetched after a restart. The server's
+report on the task then replaces "it is not known whether it ran". If the server is gone, has forgotten the task, or is not done
+in time, the call keeps that state.
 
-A tool's structured result is held against the schema that the tool promises (MCP 2025-11-25, tools: clients SHOULD). The tool has
-run, so nothing is lost over a mismatch: model and person read a note beside the result.
+A tool's structured result is validated against the tool's output schema (MCP 2025-11-25, tools: clients SHOULD). The tool has
+already run, so a mismatch loses nothing: model and user get a note with the result.
 """
 
 import asyncio
@@ -39,19 +39,19 @@ from .policy import Decision, Policy, Proposal
 __all__ = ["Calling", "checked", "misfit", "taken_up"]
 
 UNKNOWN: Final = "(unknown)"
-"""Stands for a server's name where it may be one of several."""
+"""The server name if it may be one of several."""
 
 CALLER: Final = "(the caller)"
-"""Stands for a server's name where the caller has run a tool."""
+"""The server name for a tool that the caller ran."""
 
-_TO_SHOW: Final = "to show a person what another call would change"  # why a call runs that no model made
-_MOST_CHANGES: Final = 3  # of what a server says of a tool, while a call of it is judged
+_TO_SHOW: Final = "to show a person what another call would change"  # the reason for a call that no model made
+_MOST_CHANGES: Final = 3  # changes of a tool's definition while the policy decides about a call
 
 NOTHING: Final = Catalog(())
 
 _TAKEN_UP = "a task, after a restart"
 
-_MOST_ISSUES: Final = 3  # mistakes; one value that is wrong often breaks several rules
+_MOST_ISSUES: Final = 3  # reported; one wrong value often violates several rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,13 +59,13 @@ class Calling:
     """How calls run.
 
     Args:
-        format: of the prompt, for what the model is told of a call that does not run.
-        origins: where tools were when they were offered: one that is somewhere else by now does not run; None to run it anyhow.
-        audit: is told of each call before it runs and after; None for nobody.
-        files: folder for pictures, sound and other data of results; None to keep none.
-        own: tools of our own, by the names under which they are offered.
-        of_caller: tools that the caller runs: what they return is none of any server here.
-        repair: says who is asked about a call that comes again and again.
+        format: the prompt format, for what the model reads about a call that does not run.
+        origins: the servers of the tools when they were offered; a tool that has moved since does not run. None to run it anyway.
+        audit: receives a note of each call before it runs and after.
+        files: folder where pictures, sound and other data of results are saved; None to save none.
+        own: our own tools, by offered name.
+        of_caller: tools that the caller runs: their results come from no server here.
+        repair: has the policy for repeated calls.
     """
 
     router: Router
@@ -87,14 +87,14 @@ class Calling:
         return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
 
     def noted(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
-        """Pass the events of a turn on, and note those calls of which it decided itself that they do not run."""
+        """Pass on the events of a turn, and record the calls that the turn answered or refused itself."""
         for event in events:
             if self.audit is not None and (note := self._note_of(event, turn)):
                 self.audit(note)
             yield event
 
     def _note_of(self, event: LoopEvent, turn: Turn) -> CallNote | None:
-        """Return the note of a call that the turn answers itself, or of which it decided that it does not run."""
+        """Return the note of a call that the turn answered or refused itself."""
         is_own = isinstance(event, CallStarted | CallFinished) and event.call.name in turn.offer.own
         if not (is_own or isinstance(event, CallRejected | CallDenied)):
             return None
@@ -113,7 +113,7 @@ class Calling:
             return
         proposal, decision = await self._judged(action, own)
         tool, host, host_tool = proposal.tool, proposal.host, proposal.host_tool
-        if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or another's by now
+        if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or moved to another server
             yield self._gone(call)
             return
         note = ""
@@ -131,7 +131,7 @@ class Calling:
                 yield _with_note(event, note)
 
     async def _judged(self, action: Run, own: OwnTool | None) -> tuple[Proposal, Decision]:
-        """Ask the policy about a call, with the tool as its server describes it by now; again if that changes meanwhile."""
+        """Ask the policy about a call, with the tool's current definition; ask again if that changes meanwhile."""
         tool = action.tool if own else await self._described_now(action.tool)
         for _ in range(_MOST_CHANGES):
             proposal = self._proposal(replace(action, tool=tool), own)
@@ -143,17 +143,17 @@ class Calling:
         return proposal, Decision(allowed=False, by="the tool changes")
 
     async def _with_changes(self, action: Run, own: OwnTool | None, before: Proposal, decision: Decision) -> Decision:
-        """Decide about a call whose arguments the policy has changed: they have to fit; one of another server is judged anew."""
+        """Check arguments that the policy changed: they must be valid; if they name another server, the policy decides anew."""
         if problem := misfit(action.call.arguments, action.tool.name, self.catalog):
             return replace(decision, allowed=False, reason=problem)
         proposal = self._proposal(action, own)
         if proposal.host == before.host:
             return decision
-        decision = await self._decide(proposal)  # tools of ours act on the server that an argument names
+        decision = await self._decide(proposal)  # our own tools act on the server that an argument names
         return replace(decision, allowed=decision.allowed and decision.arguments is None)
 
     async def _described_now(self, tool: Tool) -> Tool:
-        """Return a tool as its server describes it by now: the person may have allowed another one."""
+        """Return a tool with its current definition, because the user may have allowed an earlier one."""
         if self.router.find(tool.name) is None:
             return tool
         now = await self.router.rewritten(tool.name)
@@ -176,7 +176,7 @@ class Calling:
         )
 
     async def _run_beside(self, call: ToolCall, by: str, timeout: float | None) -> ToolResult:
-        """Run a call that a policy wants to see the result of; it is noted as any other."""
+        """Run a call whose result a policy needs; it is recorded like any other."""
         events = self._read(call, by, timeout)
         if self.audit is not None:
             events = audited(events, self.audit, self.router, self.catalog.get(call.name), ())
@@ -194,14 +194,14 @@ class Calling:
         return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
 
     def _changed(self, call: ToolCall, arguments: Mapping[str, Any]) -> tuple[ToolCall, str]:
-        """Return a call with other arguments, and what the model is told of that."""
+        """Return a call with other arguments, and the note about it for the model."""
         note = self.format.render("changed_call", arguments=dict(arguments)).strip()
         return replace(call, arguments=dict(arguments), repairs=()), note
 
     def _server_of(self, name: str) -> str:
-        """Return the server of a tool; "" for the tool that describes tools, and `UNKNOWN` where it may be another one's.
+        """Return the server of a tool; "" for the tool that describes tools, `UNKNOWN` if it cannot be determined.
 
-        A result can be of a tool that a caller has not declared this time, or of a server that is gone: none of the servers here.
+        A result may come from a tool that the caller did not declare this time, or from a server that is gone.
         """
         if name and name == self.describing:
             return ""
@@ -213,12 +213,12 @@ class Calling:
         return hosts[0].name if name in self.own and len(hosts) == 1 else UNKNOWN
 
     def _beside(self, host: str) -> dict[str, Tool]:
-        """Return the tools of a server that are on offer, by their own names."""
+        """Return the offered tools of a server, by their own names."""
         places = ((self.router.find(tool.name), tool) for tool in self.catalog)
         return {found[1]: tool for found, tool in places if found is not None and found[0].name == host}
 
     def _described(self) -> Iterator[tuple[str, str]]:
-        """Yield what servers say of themselves and of their tools."""
+        """Yield the servers' descriptions of themselves and their tools, each with the server's name."""
         yield from self.router.instructions()
         for tool in self.catalog:
             if found := self.router.find(tool.name):
@@ -239,7 +239,7 @@ class Calling:
     async def _running(
         self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None
     ) -> AsyncGenerator[CallProgress | CallTask | CallFinished]:
-        """Run a call in a task, so that what it tells meanwhile can be passed on; it ends with the generator."""
+        """Run a call in a task, so that its progress can be passed on meanwhile; the task ends with the generator."""
         told = asyncio.Event()
         latest: list[CallProgress] = []
         tasks: list[CallTask] = []
@@ -276,7 +276,7 @@ class Calling:
         progress: OnProgress,
         on_task: OnTask,
     ) -> tuple[ToolResult, str]:
-        """Run a call, by a request of our own or where it lives; a server that fails is an error for the model, not the end."""
+        """Run a call, by a request of our own or at its server; if that fails, the model gets an error and the run continues."""
         try:
             if request is not None:
                 async with asyncio.timeout(self.timeout):
@@ -284,7 +284,7 @@ class Calling:
             else:
                 result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress, on_task=on_task)
         except ToolHostError as error:
-            told = failure(error.reason, self.format, said=error.said)  # never its message: it can quote what a server prints
+            told = failure(error.reason, self.format, said=error.said)  # not its message, which can quote a server's output
             return replace(ToolResult.error(told), call_id=call.id), str(error)
         except TimeoutError:
             told = failure("unknown", self.format, said="")
@@ -294,7 +294,7 @@ class Calling:
 
 
 def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
-    """Say why arguments that no model wrote do not fit a tool; "" if they do."""
+    """Say why edited arguments are not valid for a tool; "" if they are."""
     validator = catalog.validator(name)
     if isinstance(validator, str):
         return validator
@@ -303,7 +303,7 @@ def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
 
 
 def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> CallProgress | CallTask | CallFinished:
-    """Say something to the model behind a result."""
+    """Append a note for the model to a result."""
     if not note or not isinstance(event, CallFinished):
         return event
     result = replace(event.result, content=(*event.result.content, TextContent(text=note)))
@@ -313,13 +313,13 @@ def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> Call
 async def taken_up(
     calling: Calling, call: ToolCall, server: str, own_name: str, task: str, catalog: Catalog
 ) -> tuple[CallFinished | None, str]:
-    """Ask what became of a call.
+    """Fetch the outcome of a call that a server runs as a task.
 
     Args:
-        catalog: what is offered; the result is checked against the tool, if it is still there.
+        catalog: the offered tools; the result is checked against the tool if it is still offered.
 
     Returns:
-        How the call ended; None if that is not known, and why for a person, "" if the server does not know the task.
+        How the call ended, or None with the reason for the user; the reason is "" if the server does not know the task.
     """
     try:
         found = await calling.router.task_result(server, own_name, task, calling.timeout)
@@ -346,7 +346,7 @@ def _result(calling: Calling, call: ToolCall, found: TaskResult, catalog: Catalo
 
 
 def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
-    """Return a result with a note if its structured content is not what the tool promises."""
+    """Return a result, with a note if its structured content does not match the tool's output schema."""
     if tool.output_schema is None or result.is_error:
         return result
     note = _note(result, tool, format)
@@ -358,7 +358,7 @@ def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
         return mismatch("it is missing.", format)
     validator = compiled_as_mended(tool.output_schema)
     issues = validator if isinstance(validator, str) else issues_or_reason(validator, result.structured_content)
-    if isinstance(issues, str):  # the schema is at fault, and nothing can be said of the result
+    if isinstance(issues, str):  # the schema is at fault, so the result cannot be checked
         return unchecked(format)
     problem = " ".join(f"{issue.path}: {issue.message}" for issue in issues[:_MOST_ISSUES])
     return mismatch(problem, format) if problem else ""

@@ -1,6 +1,6 @@
-"""A completion for a server of tools (MCP 2025-11-25, sampling).
+"""Generates a completion on request of a tool server (MCP 2025-11-25, sampling).
 
-The model is asked without the tools and without the conversation: the server's messages are all that it sees.
+The model sees only the server's messages, neither the tools nor the conversation.
 """
 
 from contextlib import aclosing
@@ -13,7 +13,7 @@ __all__ = ["completed"]
 
 
 async def completed(backend: Backend, request: SampleRequest, limit: int) -> SampleReply:
-    """Return what a model says to what a server asks."""
+    """Return the model's reply to a server's request."""
     pieces: list[str] = []
     reason: FinishReason = "other"
     wanted = CompletionRequest(messages=request.messages, max_tokens=limit, temperature=request.temperature, stop=request.stop)
@@ -21,5 +21,5 @@ async def completed(backend: Backend, request: SampleRequest, limit: int) -> Sam
         async for chunk in chunks:
             pieces.append(chunk.text)
             reason = chunk.finish_reason or reason
-    text = "".join(pieces).rpartition("</think>")[2].strip()  # what the model thought is nobody's but ours
+    text = "".join(pieces).rpartition("</think>")[2].strip()  # the model's reasoning is not for the server
     return SampleReply(text=text, model=backend.model, finish_reason=reason)

@@ -1,1 +1,1 @@
-"""Model servers, and llama.cpp in the process."""
+"""Clients for model servers, and llama.cpp in this process."""

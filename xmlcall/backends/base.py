@@ -1,10 +1,10 @@
-"""What a loop needs of a model server: one method, a few facts.
+"""The interface of a model server: one method and a few facts.
 
 A backend is an async context manager. `stream` is an async generator: closing it (`aclose`, or leaving the loop under
 `contextlib.aclosing`) ends the generation on the server too. Only `BackendError`s come out of it.
 
-What stands around a backend (it asks again, shortens prompts, listens) does not stand between it and who reads a reply: that
-would cost time with each piece. It gives `Tries`, which say what is sent, who hears each piece, and whether to try again.
+A wrapper around a backend (for retries, shorter prompts, listeners) is not in the path of each piece of a reply, because that
+would cost time. Instead it returns `Tries`, which say what is sent, who receives each piece, and whether to try again.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -28,7 +28,7 @@ class Backend(Protocol):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the server said of itself when it was opened."""
+        """What the server reported about itself when it was opened."""
 
     async def __aenter__(self) -> Self: ...
 
@@ -40,17 +40,18 @@ class Backend(Protocol):
         """Generate a reply, piece by piece.
 
         Args:
-            request: the conversation, and how it is to be answered.
+            request: the conversation, and the options of the reply.
 
         Raises:
-            BackendUnavailable: no connection, or it broke.
-            BackendStatusError: the server refused, also in mid-stream; `ContextOverflow` if the prompt is too long.
+            BackendUnavailable: no connection, or the connection broke.
+            BackendStatusError: the server refused the request, perhaps in mid-stream; `ContextOverflow` if the prompt is too
+                long.
             BackendProtocolError: the answer is not in the server's format.
         """
 
 
 class KeptOpen:
-    """Everything of a backend around another but its `stream`, which a subclass adds; entered and left, the other stays open."""
+    """A wrapper around an open backend, without `stream`, which a subclass adds; entering or leaving it keeps the other open."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -62,7 +63,7 @@ class KeptOpen:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend said of itself."""
+        """What the backend reported about itself."""
         return self._backend.capabilities
 
     async def __aenter__(self) -> Self:
@@ -74,10 +75,10 @@ class KeptOpen:
 
 
 class Tries:
-    """One request to a model server, made until a reply comes; here once.
+    """The attempts to make one request; this class makes only one.
 
     Attributes:
-        hears: told each piece of the reply before whoever reads it; known once a try is open.
+        hears: functions that receive each piece of the reply before its reader; set once an attempt is open.
     """
 
     def __init__(self, backend: Backend, request: CompletionRequest) -> None:
@@ -86,7 +87,7 @@ class Tries:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
-        """Make the next try."""
+        """Make the next attempt."""
         async with aclosing(self._backend.stream(self._request)) as chunks:
             yield chunks
 
@@ -94,22 +95,22 @@ class Tries:
         """Note, inside `opened`, that the reply was read to its end."""
 
     async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
-        """Take the failure of a try.
+        """Handle the failure of an attempt.
 
         Args:
-            begun: whether anything of the reply had come; how far a prompt is read is nothing of it.
+            begun: whether a part of the reply had arrived; progress of the prompt does not count.
 
         Returns:
-            None if the request is to be made once more, else what failed.
+            None if the request is to be made again, else the final error.
         """
         return error
 
 
 class Around:
-    """What stands around a backend: a subclass says how a request is made."""
+    """A wrapper around a backend; a subclass defines the attempts to make a request."""
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return how a request is made."""
+        """Return the attempts to make a request."""
         raise NotImplementedError
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
@@ -118,12 +119,12 @@ class Around:
 
 
 def tries_of(backend: Backend, request: CompletionRequest) -> Tries:
-    """Return how a request to any backend is made."""
+    """Return the attempts to make a request to any backend."""
     return backend.tries(request) if isinstance(backend, Around) else Tries(backend, request)
 
 
 async def chunks_of(tries: Tries) -> AsyncGenerator[Chunk]:
-    """Generate a reply, piece by piece, for who does nothing else with it."""
+    """Generate a reply, piece by piece, for callers that need only the pieces."""
     while True:
         begun = False
         try:
@@ -143,7 +144,7 @@ async def chunks_of(tries: Tries) -> AsyncGenerator[Chunk]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Relayed:
-    """An answer of the model server's, unread."""
+    """An answer of the model server, not yet read."""
 
     status: int
     media_type: str
@@ -155,4 +156,4 @@ class Relaying(Protocol):
     """A backend whose server speaks a wire format that callers speak too."""
 
     def relay(self, method: str, path: str, content: bytes = b"") -> AbstractAsyncContextManager[Relayed]:
-        """Pass a request on as it is."""
+        """Forward a request unchanged."""

@@ -1,7 +1,7 @@
-"""From the one word that people type to a backend: `connect("local")`, `connect("ollama:gemma3:4b")`.
+"""Turns the model name that a user types into a backend: `connect("local")`, `connect("ollama:gemma3:4b")`.
 
-What a model may be is the table `FORMS`, read from top to bottom. Backends are imported only when their form is met, so that this
-module costs nothing to import; nothing is opened, looked for or fetched before the backend is entered.
+The table `FORMS`, read from top to bottom, has the accepted forms. A backend is imported only when its form matches, so that this
+module is cheap to import; nothing is opened, searched or downloaded before the backend is entered.
 """
 
 import asyncio
@@ -45,13 +45,13 @@ def connect(
             "http://host:8080/v1" or "http://host:8080/v1#model-name".
         context_length: tokens that prompt and reply share; None takes the backend's default. A server at a URL decides itself.
         api_key: for a server at a URL.
-        progress: told of each step of a download.
+        progress: called at each step of a download.
 
     Returns:
         An unopened async context manager.
 
     Raises:
-        UsageError: no such form of model, or an argument that does not go with it.
+        UsageError: the model matches no form, or an argument does not apply to it.
     """
     options = Options(context_length=context_length, api_key=api_key, progress=progress)
     if context_length is not None and context_length < 1:
@@ -122,7 +122,7 @@ FORMS: Final = (
 
 
 async def _pull(name: str, progress: "ProgressCallback | None") -> Path:
-    """Fetch a model in a thread; a cancelled wait ends the download at its next step."""
+    """Download a model in a thread; cancelling the wait ends the download at its next step."""
     from ..models import known as models
 
     cancelled = threading.Event()
@@ -148,12 +148,12 @@ def _unknown(model: str) -> UsageError:
     from ..models import known as models
 
     forms = ", ".join(form.example for form in FORMS)
-    shown = model.rpartition("@")[2][:100]  # what stands before may be a password
+    shown = model.rpartition("@")[2][:100]  # the part before may be a password
     return UsageError(f"expected a model as {forms} or {', '.join(models.KNOWN)}, got {shown!r}.{_hint(shown, models.KNOWN)}")
 
 
 def _hint(model: str, known: Iterable[str]) -> str:
-    """Guess what was meant: a server without its scheme, a model of Ollama without or with a wrong prefix, a slip of the pen."""
+    """Guess what was meant: a server without its scheme, an Ollama model without or with a wrong prefix, a typo."""
     head, _, tail = model.partition(":")
     if re.fullmatch(r"[\w.\-]+:\d{2,5}(/.*)?", model):
         near = [f"http://{model}"]

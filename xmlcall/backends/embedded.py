@@ -1,8 +1,9 @@
-"""llama.cpp inside this process: a GGUF file becomes a backend, with no server to start.
+"""Runs llama.cpp inside this process: a GGUF file becomes a backend, without a server to start.
 
-xllamacpp brings llama.cpp's HTTP server as a library. It listens on a free port of 127.0.0.1, guarded by a random key since other
-users of the machine could reach it, and `OpenAIBackend` talks to it as to any llama.cpp: one client, one set of behaviours.
-Loading and stopping block, so they run in threads. llama.cpp prints nothing at verbosity 0, errors included (measured, b11549).
+xllamacpp provides llama.cpp's HTTP server as a library. It listens on a free port of 127.0.0.1, protected by a random key because
+other users of the machine could reach it. `OpenAIBackend` talks to it as to any llama.cpp server, so there is one client with one
+behaviour. Loading and stopping block, so they run in threads. At verbosity 0 llama.cpp prints nothing, not even errors (measured,
+b11549).
 """
 
 import asyncio
@@ -36,9 +37,9 @@ class EmbeddedBackend:
 
     Args:
         path: the GGUF file, or a coroutine function that finds it, called on opening.
-        context_length: tokens that prompt and reply share; llama.cpp lowers it to what the model was trained with. None takes
-            8192 to 32768, as the model was trained for and the free memory bears: its cache is allocated at once.
-        threads: of the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
+        context_length: tokens that prompt and reply share; llama.cpp lowers it to the model's trained length. None takes 8192 to
+            32768, limited by the trained length and by free memory, because the cache is allocated at once.
+        threads: threads for the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class EmbeddedBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What llama.cpp said of itself and the model when it was opened."""
+        """What llama.cpp reported about itself and the model when it was opened."""
         return self._capabilities
 
     async def __aenter__(self) -> Self:
@@ -103,12 +104,12 @@ class EmbeddedBackend:
 
     @asynccontextmanager
     async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
-        """Pass a request on as it is (see `Relaying`)."""
+        """Forward a request unchanged (see `Relaying`)."""
         async with self._opened().relay(method, path, content) as relayed:
             yield relayed
 
     async def _placed(self, request: CompletionRequest) -> CompletionRequest:
-        """Send a request to a slot of its kind, with what another one has read of its prompt."""
+        """Assign a request to a slot of its kind, after copying the part of its prompt that another slot has read."""
         if self._slots is None:
             return request
         slot, source = self._slots.place(request)
@@ -117,7 +118,7 @@ class EmbeddedBackend:
         return replace(request, extra={**request.extra, "id_slot": slot})
 
     async def _copy(self, source: int, target: int) -> bool:
-        """Copy what a slot has read to another one; say whether this model can be copied so (with pictures it cannot)."""
+        """Copy what a slot has read to another; say whether this model supports that (with pictures it does not)."""
         name = secrets.token_hex(8)
         copied = await self._opened().copy_slot(source, target, name)
         await asyncio.to_thread(Path(self._folder, name).unlink, missing_ok=True)
@@ -130,7 +131,7 @@ class EmbeddedBackend:
 
 
 def _checked(path: Path) -> Path:
-    """Look at the file before llama.cpp does, which says nothing but that it failed."""
+    """Check the file first, because llama.cpp reports only that loading failed."""
     try:
         with path.expanduser().open("rb") as file:
             magic = file.read(4)
@@ -188,12 +189,12 @@ def _import_advice(error: ImportError) -> str:
 
 
 async def _stop(holder: list[Any]) -> None:
-    """Drop the last reference to the server, which stops it; in a thread, since it waits for the server's own threads."""
+    """Drop the last reference to the server, which stops it; in a thread, because this waits for the server's own threads."""
     await asyncio.to_thread(holder.clear)
 
 
 def _restricted_cpus() -> int | None:
-    """Count the CPUs that this process may use, if not all: llama.cpp counts all, and its threads spin on those they lack."""
+    """Count the CPUs that this process may use, if not all: llama.cpp counts all CPUs, and its surplus threads would spin."""
     if not hasattr(os, "sched_getaffinity"):  # Linux only
         return None
     usable = len(os.sched_getaffinity(0))
@@ -214,7 +215,7 @@ _Use = tuple[str, bool]  # the system message, and whether it is asked aside
 
 
 class Slots:
-    """What each slot was last used for; the one that was not used for longest is taken for something new."""
+    """Records the last use of each slot; for a new use, the least recently used slot is taken."""
 
     def __init__(self) -> None:
         self._used: dict[_Use, int] = {}  # the latest last
@@ -224,7 +225,7 @@ class Slots:
         """Choose a request's slot.
 
         Returns:
-            The slot, and another that is copied to it first, since it begins alike; None where none is.
+            The slot, and another slot to copy to it first because its prompt begins alike; None if there is none.
         """
         first = request.messages[0]
         system = first.content if first.role == "system" else ""

@@ -1,12 +1,11 @@
-"""By what a model is known again, on whatever machine and under whatever name: what a profile is found by.
+"""Identifies a model on any machine and under any name, so that its profile can be found.
 
-Three kinds, since servers tell different things. A **file** is known by its size and by pieces of it, taken evenly from its
-head to its end: metadata, template and weights are in them, and a megabyte is read instead of gigabytes. **llama.cpp** tells
-the name of the file and the chat template; **Ollama** the digest of the model's manifest, which covers weights, template and
-parameters. Of any other server there is only the name that it gives the model.
+There are several kinds, because servers report different things. A **file** is identified by its size and by pieces taken evenly
+from beginning to end: they include metadata, template and weights, and only a megabyte is read instead of gigabytes.
+**llama.cpp** reports the name of the file and the chat template; **Ollama** reports the digest of the model's manifest, which
+covers weights, template and parameters. For any other server, only its name of the model is available.
 
-A fingerprint is `KIND:HEX`. It tells models apart by mistake or by chance, not by malice: what is found by it only chooses how
-a model is asked.
+A fingerprint is `KIND:HEX`. It protects against mix-ups, not against forgery, because it only selects how a model is asked.
 """
 
 import hashlib
@@ -38,12 +37,12 @@ def of_template(file: str, template: str) -> str:
 
 
 def of_digest(digest: str) -> str:
-    """Return the fingerprint of a model of Ollama's."""
+    """Return the fingerprint of an Ollama model."""
     return f"ollama:{digest.removeprefix('sha256:')[:LENGTH].lower()}"
 
 
 def of_name(name: str) -> str:
-    """Return the fingerprint of a model of which only the name is known."""
+    """Return the fingerprint of a model known only by name."""
     return f"model:{_hashed(name)}"
 
 

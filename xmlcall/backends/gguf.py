@@ -1,9 +1,9 @@
-"""A model's file: what it says of its model, read from its first megabyte, and how large a context the model gets.
+"""Reads the metadata at the beginning of a model's file, and chooses how large a context the model gets.
 
-A GGUF file begins with pairs of key and value. What describes the model stands first in files of llama.cpp's converter, the
-vocabulary behind it; so the reader stops where the bytes end, and what it has not met by then counts as not said. The file is
-somebody else's: no length in it is believed, nothing is read beyond the bytes given, and no array is kept but short ones of
-integers (some models have a number of heads for each layer).
+A GGUF file begins with pairs of key and value. In files of llama.cpp's converter the description of the model comes first, and
+the vocabulary after it. So the reader stops where the bytes end, and treats keys not found by then as missing. The file is
+untrusted: no length in it is relied on, nothing is read beyond the given bytes, and the only arrays that are kept are short ones
+of integers (some models have a number of heads for each layer).
 
 Source: ggml, docs/gguf.md, versions 2 and 3, little-endian.
 """
@@ -28,7 +28,7 @@ _ARRAY: Final = 9
 
 
 class _ByteReader:
-    """A place in the bytes; reading beyond their end raises `struct.error`."""
+    """A position in the bytes; reading beyond their end raises `struct.error`."""
 
     def __init__(self, data: bytes) -> None:
         self._data, self._place = data, 0
@@ -48,7 +48,7 @@ class _ByteReader:
         return self.take(self.integer("Q")).decode("utf-8", "replace")
 
     def value(self, kind: int) -> int | str | tuple[int, ...] | None:
-        """Read a value; None for what is of no use here."""
+        """Read a value; None for types that are not used here."""
         if kind in _INTEGERS:
             return self.integer(_INTEGERS[kind])
         if kind == _STRING:
@@ -79,7 +79,7 @@ def read_metadata(data: bytes) -> Metadata:
     """Read integers, strings and short arrays of integers by their keys.
 
     Args:
-        data: the beginning of a file; what stands behind a cut or a mistake is not read.
+        data: the beginning of a file; reading stops at the end of the data or at an error.
     """
     reader, found = _ByteReader(data), dict[str, int | str | tuple[int, ...]]()
     with contextlib.suppress(struct.error):  # the end of what can be read; the pairs before it are whole
@@ -95,14 +95,14 @@ def read_metadata(data: bytes) -> Metadata:
 
 
 def trained_length(metadata: Metadata) -> int | None:
-    """Return the context length that the model was trained with, in tokens; None if it is not said."""
+    """Return the context length that the model was trained with, in tokens; None if it is not given."""
     return _number(metadata, "context_length")
 
 
 def cache_bytes_a_token(metadata: Metadata) -> int | None:
-    """Return the memory that llama.cpp's cache of keys and values takes for a token, in bytes; None if it cannot be told.
+    """Return the bytes per token that llama.cpp's cache of keys and values takes; None if unknown.
 
-    For models that keep less of a token in some layers (sliding windows) it is more than they take.
+    For models that keep less of a token in some layers (sliding windows), this is an overestimate.
     """
     layers, heads = _number(metadata, "block_count"), _number(metadata, "attention.head_count")
     width = _number(metadata, "embedding_length")
@@ -128,9 +128,9 @@ def _number(metadata: Metadata, name: str) -> int | None:
 
 
 # -- how large a context a model gets ----------------------------------------------------------------------------------
-# llama.cpp allocates the cache of keys and values when it loads the model, so the context cannot grow with a conversation: what
-# it may need has to be taken at once. A quarter of the memory that is free beside the model's weights may go into the cache;
-# beyond `MOST` the prompt alone takes minutes to read on a CPU, and whoever wants that can say so.
+# llama.cpp allocates the cache of keys and values when it loads the model, so the context cannot grow with a conversation; its
+# memory is taken at once. The cache may take a quarter of the memory left after loading the weights. Beyond `MOST`, reading the
+# prompt alone takes minutes on a CPU; users who want that can set the length.
 
 
 LEAST: Final = 8192
@@ -157,7 +157,7 @@ def context_for(path: Path) -> int:
 
 
 def available_memory(proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Return the bytes that this process may still take, without swapping; None where that is not known (not Linux)."""
+    """Return the bytes that this process may still allocate without swapping; None if unknown (not on Linux)."""
     known = [size for size in (_free(proc / "meminfo"), *_left(proc / "self" / "cgroup", groups)) if size is not None]
     return min(known, default=None)
 
@@ -168,13 +168,13 @@ def _free(meminfo: Path) -> int | None:
 
 
 def _left(own: Path, groups: Path) -> Iterator[int | None]:
-    """Yield what each limit leaves of the control group that this process is in, and of those around it."""
+    """Yield the bytes left under the memory limit of this process's control group, and of each group around it."""
     name = next((line[3:] for line in _read(own).splitlines() if line.startswith("0::")), "/").strip("/")
     folder = groups / name
     for group in [folder, *folder.parents][:_LONGEST_PATH]:
         limit, used = _read(group / "memory.max").strip(), _read(group / "memory.current").strip()
         if limit.isdecimal() and used.isdecimal():
-            # The cache of files counts as used, and goes where memory is needed.
+            # The file cache counts as used, but is freed when memory is needed.
             yield max(int(limit) - int(used) + _fields(group / "memory.stat").get("inactive_file", 0), 0)
         if group == groups:
             return

@@ -1,8 +1,8 @@
-"""What the backends that speak HTTP share: limits, and the way from a failure to the error that says what to do.
+"""Shared parts of the HTTP backends: limits, and errors that say what to do about a failure.
 
-Nothing secret gets into a message: a server is named without user and password, its words are shown without the key it was sent.
-Two libraries, because Ollama's client is built on httpx, and everything of our own on its successor httpx2, whose pool of
-connections does not count busy ones as idle. Both have the same classes.
+Messages contain no secrets: a server is named without user and password, and its own words are shown without the key that was
+sent. There are two libraries because Ollama's client is built on httpx, while our own code uses its successor httpx2, whose
+connection pool does not count busy connections as idle. Both have the same classes.
 """
 
 import contextlib
@@ -75,14 +75,14 @@ def plain_address(url: httpx2.URL) -> str:
 
 
 def json_headers() -> dict[str, str]:
-    """Return the headers of a request, with the trace that it belongs to."""
+    """Return the headers of a request, including its trace."""
     # Uncompressed: a stream must not wait in a compressor, and a short answer cannot unpack into a huge one.
     headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
     return headers | {"traceparent": traceparent} if (traceparent := TRACEPARENT.get()) else headers
 
 
 def json_bytes(body: Mapping[str, Any]) -> bytes:
-    """Write a request; in ASCII, which can hold the half surrogate pairs that UTF-8 cannot."""
+    """Write a request as ASCII, which can hold the lone surrogates that UTF-8 cannot."""
     try:
         return json.dumps(body, allow_nan=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
@@ -103,7 +103,7 @@ def retry_after(value: str) -> float | None:
 
 @contextlib.contextmanager
 def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
-    """Turn what httpx raises into `BackendError`s, and name the server in those that lack it."""
+    """Turn exceptions of httpx into `BackendError`s, and add the server's name where it is missing."""
     try:
         yield
     except BackendError as error:
@@ -144,10 +144,10 @@ def status_error(
     secret: str = "",
     wait: float | None = None,
 ) -> BackendStatusError:
-    """Make the error for what a server refused.
+    """Make the error for a refused request.
 
     Args:
-        wait: seconds after which the server wants to be asked again, if it said so.
+        wait: seconds after which the server asks to retry, if given.
     """
     said = error.message.replace(secret, "***") if secret else error.message
     shown = said[:SHOWN_CHARACTERS] or "nothing more"

@@ -1,11 +1,12 @@
-"""Ollama, through its own client and its native API.
+"""Talks to Ollama through its own client and its native API.
 
-Its OpenAI-compatible API cannot set the context length, so it is not used: there a prompt beyond 4096 tokens loses its beginning,
-the tools' description, in silence. Here `num_ctx` is always given, and always the same, since another value loads the model anew.
+Its OpenAI-compatible API is not used, because it cannot set the context length: a prompt beyond 4096 tokens silently loses its
+beginning, which describes the tools. Here `num_ctx` is always sent, and always with the same value, because another value reloads
+the model.
 
-The client has no parameter for `truncate` and `shift` and drops parts of tools and messages that it does not know (ollama 0.6.3):
-the body that it makes of `/api/chat` is overwritten with ours on its way out. On the way in, U+0085, U+2028 and U+2029 are
-escaped: JSON allows them in strings, and Go writes the first as it is, but httpx would take them for line ends.
+The client has no parameters for `truncate` and `shift`, and drops unknown parts of tools and messages (ollama 0.6.3), so the body
+of its request to `/api/chat` is replaced by ours. In answers, U+0085, U+2028 and U+2029 are escaped: JSON allows them in strings,
+and Go writes the first unescaped, but httpx would treat them as line ends.
 """
 
 import os
@@ -59,7 +60,7 @@ class OllamaBackend:
     """A model that Ollama serves.
 
     Args:
-        num_ctx: tokens that prompt and reply share; None takes 16384, or what the model can hold if that is less, or what it is
+        num_ctx: tokens that prompt and reply share; None takes 16384, or the model's limit if that is less, or the length it is
             loaded with if that is more.
     """
 
@@ -83,7 +84,7 @@ class OllamaBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What Ollama said of the model when it was opened; many models that claim `tools` still fail at them."""
+        """What Ollama reported about the model when it was opened; many models that claim `tools` still fail to use them."""
         return self._capabilities
 
     async def __aenter__(self) -> Self:
@@ -149,7 +150,7 @@ class OllamaBackend:
                     yield response.model_dump(exclude_none=True)
 
     def _check_prompt(self, request: CompletionRequest, usage: Usage | None, num_ctx: int) -> None:
-        """Refuse the reply to a prompt that was cut in spite of `truncate: false`, which older servers do not know."""
+        """Refuse a reply if the prompt was cut despite `truncate: false`, which older servers ignore."""
         read = usage.prompt_tokens if usage else None
         if not read:
             return
@@ -246,7 +247,7 @@ class _Borrowed(httpx.AsyncBaseTransport):
 
 
 class _Wire(httpx.AsyncBaseTransport):
-    """The network, with our body in every chat request and our reading of every answer. Closing it leaves the network open."""
+    """The network, with our body in each chat request and our decoding of each answer. Closing it leaves the network open."""
 
     def __init__(self, network: httpx.AsyncBaseTransport, content: bytes) -> None:
         self._network = network

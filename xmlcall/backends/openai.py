@@ -1,12 +1,13 @@
-"""Any server with OpenAI's chat completions: llama.cpp, vLLM, SGLang, LM Studio, hosted services.
+"""Talks to any server with OpenAI's chat completions: llama.cpp, vLLM, SGLang, LM Studio, hosted services.
 
-Always streams: closing a stream frees llama.cpp's slot at once, closing a plain request did not within 40 s (measured, b11549).
-Connections to llama.cpp are not reused: it drops idle ones after a stream, and a request that meets one fails (measured, b11549).
+Replies are always streamed, because closing a stream frees llama.cpp's slot at once, while closing a plain request did not within
+40 s (measured, b11549). Connections to llama.cpp are not reused, because it drops idle ones after a stream, and a request on such
+a connection fails (measured, b11549).
 
-Thinking on llama.cpp. A template may end the prompt in an open `<think>`. The server then either takes the thinking out of the
-text, if it knows the template's tags, or leaves it in without its opener; which, cannot be asked. `reasoning_format: "none"`
-makes it leave the thinking in, and `StreamReader` drops the opener that it repeats, so that with `reasoning_open` the text of a
-reply always begins inside the thinking (measured with both kinds of template).
+Reasoning on llama.cpp: a template may end the prompt with an open `<think>`. The server then either removes the reasoning from
+the text, if it knows the template's tags, or leaves it in without its opener; it does not report which. `reasoning_format:
+"none"` makes it leave the reasoning in, and `StreamReader` drops the opener that it repeats, so that with `reasoning_open` the
+text of a reply always begins inside the reasoning (measured with both kinds of template).
 """
 
 import asyncio
@@ -74,9 +75,9 @@ class OpenAIBackend:
     """A model behind an OpenAI-compatible server.
 
     Args:
-        model: as the server names it; None takes the first that it lists.
+        model: the server's name of the model; None takes the first that the server lists.
         api_key: sent as a bearer token; None takes `OPENAI_API_KEY`, but only for an https address of another machine.
-        larger_context: how the server's context is made larger, as a clause for messages.
+        larger_context: how to enlarge the server's context, as a clause for messages.
     """
 
     def __init__(
@@ -136,7 +137,7 @@ class OpenAIBackend:
             await client.aclose()
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`); a server that refuses the names of tools gets plain ones."""
+        """Generate a reply, piece by piece (see `Backend.stream`); if the server refuses the tools' names, it gets plain ones."""
         if not self._plain_names:
             try:
                 async with aclosing(self._stream(request)) as chunks:
@@ -173,14 +174,14 @@ class OpenAIBackend:
 
     @asynccontextmanager
     async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
-        """Pass a request on as it is (see `Relaying`); `path` is under `/v1`."""
+        """Forward a request unchanged (see `Relaying`); `path` is under `/v1`."""
         with self._errors():
             async with self._request(method, f"{self._api}{path}", content) as response:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
     async def copy_slot(self, source: int, target: int, filename: str) -> bool:
-        """Copy what llama.cpp keeps of a prompt to another slot."""
+        """Copy llama.cpp's cached prompt to another slot."""
         with self._errors():
             for slot, action in ((source, "save"), (target, "restore")):
                 path, content = f"{self._root}/slots/{slot}", json_bytes({"filename": filename})
@@ -254,7 +255,7 @@ class OpenAIBackend:
         )
 
     async def _open_think(self) -> str:
-        """Render a prompt and give its open `<think>`, if it ends in one."""
+        """Render a prompt and return its open `<think>`, if it ends with one."""
         body = {"messages": [{"role": "user", "content": "x"}], "add_generation_prompt": True}
         status, answer = await self._json("POST", f"{self._root}/apply-template", json_bytes(body))
         match = _OPEN_THINK.search(text_of(answer.get("prompt"))) if status == 200 else None
@@ -276,7 +277,7 @@ class OpenAIBackend:
     async def _json(
         self, method: str, path: str, content: bytes | None = None, *, query: str = ""
     ) -> tuple[int, Mapping[str, Any]]:
-        """Ask for a JSON object; `{"message": text}` if something else comes."""
+        """Request a JSON object; return `{"message": text}` if the answer is something else."""
         async with self._request(method, path, content, query=query) as response:
             body = await self._read(response)
         try:
@@ -327,7 +328,7 @@ class OpenAIBackend:
 
 
 async def _read_out(rest: AsyncIterator[bytes]) -> None:
-    """Read the end of an answer that is over, so that its connection can be used again; no server is waited for."""
+    """Read the end of a finished answer without waiting, so that its connection can be reused."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(END_SECONDS):
             async for _ in rest:
@@ -335,7 +336,7 @@ async def _read_out(rest: AsyncIterator[bytes]) -> None:
 
 
 def _parse(url: str) -> httpx2.URL:
-    shown = url.rpartition("@")[2][:100]  # what stands before may be a password
+    shown = url.rpartition("@")[2][:100]  # the part before may be a password
     try:
         parsed = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError) as error:
@@ -392,12 +393,12 @@ _ASKED: Final = re.compile(r"\[a-zA-Z0-9_|alphanumeric|function[._ ]name|tools\[
 
 
 def refuses_names(error: BackendStatusError, request: CompletionRequest) -> bool:
-    """Say whether a server may have refused a request for the names of its tools."""
+    """Say whether a server may have refused a request because of the tools' names."""
     return error.status_code in (400, 422) and bool(plain_names(request)) and _ASKED.search(error.body or str(error)) is not None
 
 
 def plain_names(request: CompletionRequest) -> dict[str, str]:
-    """Return other names for the tools of a request that need one, by their own."""
+    """Map the tools of a request whose names are not plain to other names."""
     names = [tool.name for tool in request.tools]
     taken, found = {name for name in names if _PLAIN.fullmatch(name)}, dict[str, str]()
     for place, name in enumerate(names, start=1):
@@ -409,7 +410,7 @@ def plain_names(request: CompletionRequest) -> dict[str, str]:
 
 
 def with_plain_names(request: CompletionRequest, names: Mapping[str, str]) -> CompletionRequest:
-    """Return a request in which tools have other names, also where they were called and where one is chosen."""
+    """Rename the tools of a request, also in earlier calls and in a tool choice."""
     if not names:
         return request
     messages = tuple(
@@ -435,7 +436,7 @@ def _chosen(extra: Mapping[str, Any], names: Mapping[str, str]) -> Mapping[str, 
 
 
 def own_names(chunk: Chunk, names: Mapping[str, str]) -> Chunk:
-    """Return a piece of a reply with the tools' own names."""
+    """Restore the tools' own names in a piece of a reply."""
     if not names or not chunk.tool_calls:
         return chunk
     own = {plain: name for name, plain in names.items()}

@@ -1,16 +1,17 @@
-"""A backend that asks again when the model server failed before it said anything.
+"""Retries a request if the model server failed before any part of the reply arrived.
 
-| What came in place of a reply                 | Asked again? |
+| Instead of a reply                            | Retried?     |
 | --------------------------------------------- | ------------ |
-| no connection, or one that broke              | yes: one that was kept open may be closed just when it is used again |
-| an answer that is not in the server's format  | yes: a server that dies behind a gateway leaves half an answer, or none |
-| status 408, 429, 502, 503                     | yes: the server loads its model, is full, or is started anew |
-| silence as long as was allowed; status 504    | no: it would be waited for as long again |
-| every other status; a prompt that is too long | no: the same request is refused in the same way |
-| anything, once the reply has begun            | no: what was passed on cannot be taken back |
+| no connection, or one that broke              | yes: a kept connection may be closed just when it is used again |
+| an answer that is not in the server's format  | yes: a server that dies behind a gateway leaves half an answer or none |
+| status 408, 429, 502, 503                     | yes: the server is loading its model, busy, or restarting |
+| timeout; status 504                           | no: the wait would be as long again |
+| every other status; a prompt that is too long | no: the same request would be refused again |
+| anything, once the reply has begun            | no: output that was passed on cannot be taken back |
 
-How often, and after which pauses, the caller says (`Patience`). A server that names a pause (`Retry-After`) is not asked before
-it is over; if that is longer than the caller waits, its refusal comes out at once. How far a prompt is read is no reply yet.
+The caller sets the number of retries and the pauses (`Patience`). If the server names a pause (`Retry-After`), the request is not
+retried earlier; if that is longer than the caller waits, the error is raised at once. Progress of the prompt does not count as a
+reply.
 """
 
 from asyncio import sleep
@@ -33,13 +34,13 @@ _PASSING: Final = frozenset({408, 429, 502, 503})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Patience:
-    """How long a caller waits; by default somebody who waits for an answer."""
+    """How long a caller waits; the defaults suit a user who waits for an answer."""
 
     pauses: tuple[float, ...] = (0.1, 0.5, 2.0)
     longest: float = 10.0
 
     def pause(self, error: BackendError, tried: int) -> float | None:
-        """Return the seconds until a request is tried again; None if it is not to be."""
+        """Return the seconds until the next attempt; None if there is none."""
         if tried > len(self.pauses) or not may_pass(error):
             return None
         named = (error.retry_after or 0.0) if isinstance(error, BackendStatusError) else 0.0
@@ -47,17 +48,17 @@ class Patience:
 
 
 def may_pass(error: BackendError) -> bool:
-    """Say whether the same request may succeed in a moment."""
+    """Say whether the same request may soon succeed."""
     if isinstance(error, BackendStatusError):
         return error.status_code in _PASSING and not isinstance(error, ContextOverflow)
     return not isinstance(error.__cause__, TIMED_OUT)
 
 
 class Retrying(Around):
-    """A backend with further tries.
+    """A backend that retries failed requests.
 
     Args:
-        on_retry: told before each further try how many seconds the last one and the pause behind it took.
+        on_retry: called before each retry with the seconds that the last attempt and the pause after it took.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class Retrying(Around):
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the server said of itself when it was opened."""
+        """What the server reported about itself when it was opened."""
         return self.inner.capabilities
 
     async def __aenter__(self) -> Self:
@@ -87,12 +88,12 @@ class Retrying(Around):
         await self.inner.__aexit__(kind, error, trace)
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return how a request is made."""
+        """Return the attempts to make a request."""
         return _Retried(self.inner, request, self._patience, self._wait)
 
     @asynccontextmanager
     async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
-        """Pass a request on as it is (see `Relaying`); an answer with a status is an answer, and is passed on as any other."""
+        """Forward a request unchanged (see `Relaying`); an answer with an error status is passed on like any other."""
         if not isinstance(self.inner, Relaying):
             raise TypeError(f"{type(self.inner).__name__} relays nothing")
         async with AsyncExitStack() as stack:
@@ -113,7 +114,7 @@ class Retrying(Around):
 
 
 class _Retried(Tries):
-    """A request with further tries."""
+    """A request with retries."""
 
     def __init__(
         self,
@@ -127,7 +128,7 @@ class _Retried(Tries):
         self._tried, self._started = 1, monotonic()
 
     async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
-        """Wait, if it may pass."""
+        """Wait, if the request may succeed later."""
         if begun or (pause := self._patience.pause(error, self._tried)) is None:
             return error
         await self._wait(pause, self._started)

@@ -1,4 +1,4 @@
-"""A backend that says what it was told to: for tests of everything above backends, without a model."""
+"""Plays scripted replies, to test everything above backends without a model."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from types import TracebackType
@@ -16,16 +16,16 @@ Cutter = Callable[[str], Iterable[str]]
 
 
 class ScriptedBackend:
-    """Play replies, one a request.
+    """Plays replies, one per request.
 
     Args:
         replies: each a text, an exception to raise, or a sequence of texts, chunks and exceptions in order.
         chunk_size: characters of a chunk, or a function that cuts a text; None leaves texts whole.
-        finish_reasons: of each reply that does not give its own, in any server's word; `stop` after the last of them.
+        finish_reasons: for the replies that do not give their own, in any server's wording; `stop` after the last of them.
 
     Attributes:
-        requests: what was asked, in order.
-        closed_early: for each request, whether its stream was left before its end.
+        requests: the requests, in order.
+        closed_early: for each request, whether its stream was closed before its end.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ScriptedBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What it was told to say of itself."""
+        """The capabilities that were given."""
         return self._capabilities
 
     async def __aenter__(self) -> Self:
