@@ -61,7 +61,7 @@ MEASURED = '[measured]\non = "2026-11-23"\nversion = "1"\ncases = "x"\n'
 REFUSED = [
     ("", "'model' is a required property"),
     (GOOD + "x\n", "expected TOML in .*line 2"),
-    (GOOD + "spelled = 1\n", "spelled: there is no such key in a profile; expected model, fingerprints, way"),
+    (GOOD + "spelled = 1\n", "spelled: unknown key; expected model, fingerprints, way"),
     (GOOD + MEASURED + "more = 1\n", r"measured: .*'more' was unexpected"),
     ("model = 1\n", "model: 1 is not of type 'string'"),
     ('model = ""\n', "model: "),

@@ -1,1 +1,1 @@
-"""Where tools run: Python functions and MCP servers."""
+"""Tool hosts: Python functions and MCP servers."""

@@ -1,4 +1,4 @@
-"""What a loop needs of a tool server: list, call, and a signal that the list has changed."""
+"""The interface of a tool server: list, call, and a signal that the list has changed."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -12,17 +12,17 @@ from ..types.served import Completion, Listing, Prompt, PromptText, Resource, Re
 __all__ = ["NO_ARGUMENTS", "Host", "OnProgress", "OnTask", "Served", "ServingHost", "TaskHost", "TaskResult", "from_all"]
 
 OnProgress = Callable[[float, float | None, str], None]
-"""Told how far a tool is: how much is done, of how much if that is known, and what it says; hostile input."""
+"""Receives the progress of a tool: how much is done, the total if known, and the tool's own words; untrusted input."""
 
 OnTask = Callable[[str], None]
-"""Told the id of the task that a server has made of a call."""
+"""Receives the id of the task if the server runs a call as one."""
 
 TaskResult = ToolResult | Literal["cancelled", "unknown"]
-"""What became of a task; `unknown` if the server does not know it any more."""
+"""The outcome of a task; `unknown` if the server no longer knows it."""
 
 
 class Host(Protocol):
-    """Something that offers tools and runs them; everything is valid while open."""
+    """Offers tools and runs them; all members are valid while the host is open."""
 
     @property
     def name(self) -> str:
@@ -30,11 +30,11 @@ class Host(Protocol):
 
     @property
     def instructions(self) -> str:
-        """What the server wants a model to know about its tools; hostile input, "" if none."""
+        """The server's instructions for the model about its tools; untrusted input, "" if none."""
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know about this server, such as tools that were left out, one sentence each."""
+        """What the user should know about this server, such as tools that were left out, one sentence each."""
 
     @property
     def changed(self) -> asyncio.Event:
@@ -50,7 +50,7 @@ class Host(Protocol):
         """List the tools.
 
         Raises:
-            ToolHostError: the server is gone or answers outside the protocol.
+            ToolHostError: the server is gone, or violates the protocol.
         """
 
     async def call(
@@ -65,7 +65,7 @@ class Host(Protocol):
             progress: called while the tool runs, if it tells how far it is.
 
         Returns:
-            The tool's result; `is_error` is the tool's own word.
+            The tool's result; `is_error` is set by the tool itself.
 
         Raises:
             ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
@@ -95,7 +95,7 @@ class TaskHost(Protocol):
     async def task_result(
         self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> TaskResult:
-        """Wait for what becomes of a task that another program, or an earlier connection, has started.
+        """Wait for the outcome of a task that another program, or an earlier connection, has started.
 
         Args:
             progress: called while the tool runs, if it tells how far it is.
@@ -129,13 +129,13 @@ class Served(Protocol):
         """List the resources."""
 
     async def resource_templates(self) -> Listing[ResourceTemplate]:
-        """List the templates of further resources' addresses."""
+        """List the templates for the addresses of further resources."""
 
     async def read_resource(self, uri: str) -> ToolResult:
         """Read a resource: `EmbeddedResource` blocks, bounded as a tool's result."""
 
     def resource_updates(self, uri: str) -> AsyncGenerator[None]:
-        """Yield when a resource may have changed, as long as the generator is open; a lost connection counts as a change."""
+        """Yield each time a resource may have changed, while the generator is open; a lost connection counts as a change."""
 
     async def prompts(self) -> Listing[Prompt]:
         """List the prompts."""
@@ -146,7 +146,7 @@ class Served(Protocol):
     async def complete(
         self, of: Prompt | ResourceTemplate, argument: str, typed: str, given: Mapping[str, str] = NO_ARGUMENTS
     ) -> Completion:
-        """Ask what an argument could be; nothing if the server cannot tell."""
+        """Ask for possible values of an argument; none if the server has no suggestions."""
 
 
 @runtime_checkable
@@ -155,11 +155,11 @@ class ServingHost(Protocol):
 
     @property
     def served(self) -> Served:
-        """They."""
+        """Its resources and prompts."""
 
 
 async def from_all(servers: Mapping[str, Served], request: Callable[[Served], Awaitable[Listing[T]]]) -> Listing[tuple[str, T]]:
-    """Ask several servers for a list, side by side; one that fails is told as a notice.
+    """Request a list from several servers concurrently; a failing server becomes a notice.
 
     Returns:
         Each item with the name of its server, in the order of the servers.

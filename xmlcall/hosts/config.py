@@ -1,7 +1,7 @@
-"""From the configuration that other MCP clients use to servers.
+"""Reads servers from the configuration files of other MCP clients.
 
 The spellings of Claude, Cursor, VS Code, Cline, Roo, Windsurf, Gemini CLI, Codex, goose and Continue are accepted; `config_file`
-finds the entries in a file, what is in an entry is read here. Loading a file runs nothing; opening its servers does.
+finds the entries in a file, and this module reads an entry. Loading a file runs nothing; opening its servers does.
 """
 
 import json
@@ -27,7 +27,7 @@ _MOST_BYTES: Final = 64 << 20  # Claude Code keeps what was typed in the same fi
 def load_servers(
     path: str | os.PathLike[str], environ: Mapping[str, str] = os.environ, tell: Callable[[str], None] = log.warning
 ) -> dict[str, ServerConfig]:
-    """Read the servers of a file; disabled ones are left out, and so are those that cannot be used, if others can.
+    """Read the servers of a file, except disabled ones, and except unusable ones if others are usable.
 
     Two spellings mean different things to different clients. A `timeout` below 1000 is in seconds here, as Cline and Roo mean,
     and from there on in milliseconds, as most do. A `url` without a `type` is Streamable HTTP here; Gemini CLI means the older
@@ -36,7 +36,7 @@ def load_servers(
     Args:
         path: JSON, with comments and trailing commas if need be; `.toml` and `.yaml` are read as such.
         environ: where `${VAR}` is looked up.
-        tell: is given a sentence for each server that is left out, and for each key that limits a server and is not obeyed.
+        tell: receives a sentence for each server that is left out, and for each key that would limit a server but is ignored.
 
     Returns:
         The servers by name, in the order of the file.
@@ -149,7 +149,7 @@ class EntryReader:
     """Reads one server's entry.
 
     Attributes:
-        notes: what of the entry is not obeyed, a sentence each.
+        notes: the parts of the entry that are ignored, one sentence each.
     """
 
     def __init__(self, name: str, entry: Any, variables: Variables, source: str) -> None:
@@ -170,7 +170,7 @@ class EntryReader:
         self._extra = {key: value for key, value in given.items() if key not in _KNOWN}
 
     def enabled(self) -> bool:
-        """Tell whether the server is to be used; asked before variables are expanded, as those of a disabled one may be unset."""
+        """Say whether the server is enabled; called before variables are expanded, because a disabled one's may be unset."""
         return self._flag("enabled", default=True) and not self._flag("disabled", default=False)
 
     def server(self) -> ServerConfig:
@@ -204,7 +204,7 @@ class EntryReader:
         return StdioServer(command=command, args=args, shown=self._shown(), env=self._env(), cwd=cwd, **common)
 
     def _shown(self) -> tuple[str, ...]:
-        """Return the command line without what comes out of the environment."""
+        """Return the command line without values from the environment."""
         command, *args = (self._variables.shown(text, self._source) for text in (self._entry["command"], *self._args()))
         return (self._variables.path(command), *args)
 

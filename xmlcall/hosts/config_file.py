@@ -1,6 +1,6 @@
-"""From the text of a configuration to the entries of its servers: JSON, TOML and YAML, and the places where clients keep them.
+"""Finds the entries of servers in a configuration: in JSON, TOML or YAML, in the places where clients keep them.
 
-No standard exists. Beside `mcpServers` there are VS Code's `servers`, Codex's `mcp_servers` in TOML, the `extensions` of goose
+No standard exists. Besides `mcpServers` there are VS Code's `servers`, Codex's `mcp_servers` in TOML, the `extensions` of goose
 and the list of Continue in YAML, and the `projects` of Claude Code, each for one folder.
 """
 

@@ -1,9 +1,9 @@
-"""Python functions as tools, in this process.
+"""Offers Python functions of this process as tools.
 
     async with LocalHost([add, search]) as host: ...
 
-A synchronous function runs in a thread, so that it cannot hold up the loop. A thread cannot be stopped: a function that runs
-past its time limit goes on in the background, and its result is dropped.
+A synchronous function runs in a thread, so that it does not block the event loop. A thread cannot be stopped: a function that
+exceeds its time limit continues in the background, and its result is dropped.
 """
 
 import asyncio
@@ -29,13 +29,13 @@ class LocalHost:
     """Python functions as a `Host`.
 
     Args:
-        functions: each becomes a tool by `Tool.from_function`. They get their arguments as their type hints say; what they
-            return is the result: a string as text, a `ToolResult` as it is, anything else as JSON. An exception is an error
-            result that tells its text to the model.
-        name: for people and for `server__tool` names.
+        functions: each becomes a tool by `Tool.from_function`. Arguments are converted according to the type hints. The return
+            value becomes the result: a string as text, a `ToolResult` unchanged, anything else as JSON. An exception becomes an
+            error result with its text, which the model reads.
+        name: shown to the user, and used in `server__tool` names.
 
     Raises:
-        UsageError: a function cannot be described, or two have one name.
+        UsageError: a function cannot be described, or two have the same name.
     """
 
     def __init__(self, functions: Iterable[Callable[..., Any]], *, name: str = "local") -> None:

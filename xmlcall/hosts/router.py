@@ -1,11 +1,11 @@
-"""Many hosts as one namespace of tools.
+"""Combines many hosts into one namespace of tools.
 
-They open side by side. One that fails, or that answers later than the others, is left out with a notice until it
-answers; then `changed` is set, and the next list has its tools. Only where none answers is that an error.
+The hosts open concurrently. A host that fails, or answers later than the others, is left out with a notice until it answers; then
+`changed` is set, and the next list has its tools. It is an error only if no host answers.
 
-A tool keeps its own name where only one host has it; otherwise it is offered as `server__tool` (MCP 2026-07-28, tools:
-aggregators should disambiguate). What models cannot write in a name becomes `_`; letters of any script stay. The way back is a
-table, never a parse of the name, so whatever a server calls its tools, a call reaches the tool that was offered.
+A tool keeps its own name if only one host has that name; otherwise it is offered as `server__tool` (MCP 2026-07-28, tools:
+aggregators should disambiguate). Characters that models cannot write in a name become `_`; letters of any script stay. Names are
+mapped back by a table, never by parsing, so a call always reaches the tool that was offered, however a server names its tools.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from .base import Host, OnProgress, OnTask, Served, ServingHost, TaskHost, TaskR
 __all__ = ["HostState", "Router"]
 
 # -- one host among several --------------------------------------------------------------------------------------------
-# It is opened and listed by a task of its own, so that it holds up nobody else:
+# A task of its own opens and lists it, so that it does not hold up the others:
 #
 #   opening and listing --done--> answered --host.changed, then `ask`--> listing again
 #           |                                                                 |
@@ -45,10 +45,10 @@ class Member:
     """One host and its state.
 
     Attributes:
-        settled: set while nothing is being asked of the host.
-        tools: as it listed them last; none while it has failed.
-        answered: it is open and has listed its tools.
-        failure: why not, when it was tried last.
+        settled: set while no request to the host is pending.
+        tools: its tools when last listed; none while it has failed.
+        answered: whether it is open and has listed its tools.
+        failure: why the last attempt failed.
     """
 
     def __init__(self, host: Host, changed: asyncio.Event) -> None:
@@ -66,12 +66,12 @@ class Member:
 
     @property
     def is_stale(self) -> bool:
-        """Whether the host has said that its tools changed, and they were not listed since."""
+        """Whether the host reported changed tools that have not been listed since."""
         return self.answered and self.host.changed.is_set()
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know, each with the host's name."""
+        """What the user should know, each with the host's name."""
         name = self.host.name
         if self._first_failure is not None:
             return (f"{self._first_failure} (its tools are left out until it answers)",)
@@ -91,11 +91,11 @@ class Member:
             self._asked.set()
 
     def go_on_without(self) -> None:
-        """Note that nobody waits for this host any more, so that a person is told when it answers."""
+        """Stop waiting for this host; the user is notified when it answers."""
         self._is_late = self._is_late or not self.answered
 
     def check(self) -> None:
-        """Raise the exception that ended the task; only a mistake in a host ends it so."""
+        """Raise the exception that ended the task; only a bug in a host causes one."""
         if self._task is not None and self._task.done():
             self._task.result()
 
@@ -158,7 +158,7 @@ class HostState:
     """How a host is doing.
 
     Args:
-        problem: why it failed, when it was tried last; "" if it has not.
+        problem: why the last attempt failed; "" if it did not.
     """
 
     name: str
@@ -171,8 +171,8 @@ class Router:
     """Hosts that open, list and close together.
 
     Args:
-        hosts: not yet open, each with a name of its own. They are entered and left in tasks of the router's.
-        patience: seconds that those which have answered wait for the others; None waits until each has answered or failed.
+        hosts: hosts that are not yet open, each with its own name. The router enters and leaves them in tasks of its own.
+        patience: seconds to wait for further hosts after the first answer; None waits until each has answered or failed.
     """
 
     def __init__(self, hosts: Iterable[Host], *, patience: float | None = PATIENCE) -> None:
@@ -200,16 +200,16 @@ class Router:
 
     @property
     def failures(self) -> tuple[ToolHostError, ...]:
-        """Why hosts are left out now that have failed."""
+        """The errors of the hosts that are left out because they failed."""
         return tuple(member.failure for member in self._members if member.failure is not None)
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What a person should know about the hosts now, each with its host's name."""
+        """What the user should know about the hosts now, each with its host's name."""
         return tuple(notice for member in self._members for notice in member.notices)
 
     def news(self) -> list[str]:
-        """Return the notices that this has not returned before."""
+        """Return the notices that are new since the last call."""
         news = [notice for notice in self.notices if notice not in self._told]
         self._told.update(news)
         return news
@@ -219,7 +219,7 @@ class Router:
         return [_state(member, is_off=member.host.name in self._off) for member in self._members]
 
     def switch(self, name: str, *, on: bool) -> None:
-        """Leave the tools of a host out of the next list, or take them in again; the host itself stays as it is."""
+        """Remove the tools of a host from the next list, or add them again; the host itself stays open."""
         names = [host.name for host in self.hosts]
         if name not in names:
             raise UsageError(f"expected the name of a server ({', '.join(names)}), got {name[:80]!r}")
@@ -227,7 +227,7 @@ class Router:
         self._changed.set()
 
     def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
-        """Leave one tool out of the next list, or take it in again."""
+        """Remove one tool from the next list, or add it again."""
         if not any(name == host and tool == each.name for host, each, _ in self.all_tools()):
             raise UsageError(f"expected a tool as server.tool, got {f'{name}.{tool}'[:80]!r}")
         (self._tools_off.discard if on else self._tools_off.add)((name, tool))
@@ -239,12 +239,12 @@ class Router:
         return [(host, tool, (host, tool.name) not in self._tools_off) for host, tool in tools]
 
     def instructions(self) -> list[tuple[str, str]]:
-        """Return (host name, text) of the hosts that have instructions; hostile input."""
+        """Return (host name, text) of the hosts that have instructions; untrusted input."""
         answered = (member.host for member in self._members if member.answered and member.host.name not in self._off)
         return [(host.name, host.instructions) for host in answered if host.instructions]
 
     def having(self, kind: Literal["resources", "prompts"]) -> dict[str, Served]:
-        """Return what the servers have beside tools that answer and say that they have any."""
+        """Return the resources or prompts of the servers that answer and declare any."""
         hosts = (member.host for member in self._members if member.answered)
         served = {host.name: host.served for host in hosts if isinstance(host, ServingHost)}
         return {name: each for name, each in served.items() if getattr(each, f"has_{kind}")}
@@ -262,7 +262,7 @@ class Router:
         return await from_all(self.having("prompts"), lambda served: served.prompts())
 
     async def __aenter__(self) -> Self:
-        """Open all hosts at once; those that have answered do not wait long for the others."""
+        """Open all hosts concurrently; after the first answer, wait for the others only for a short time."""
         try:
             for member in self._members:
                 member.start()
@@ -280,7 +280,7 @@ class Router:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close all hosts at once; one that fails does not keep the others open."""
+        """Close all hosts concurrently; a failure of one does not keep the others open."""
         await self._close()
 
     async def tools(self) -> tuple[Tool, ...]:
@@ -312,9 +312,9 @@ class Router:
         return self._origins.get(name)
 
     async def rewritten(self, name: str) -> Tool | None:
-        """Return a tool whose server describes it otherwise by now than when `tools()` offered it; None if it does not.
+        """Return a tool's new definition if its server has changed it since `tools()` offered it; else None.
 
-        If its server has said that its tools changed, it is asked for them; what `tools()` offered stays as it is.
+        If the server reported changed tools, they are listed again; the tools that `tools()` offered stay as they are.
         """
         host, own_name = self.origin(name)
         member = next(each for each in self._members if each.host is host)
@@ -334,7 +334,7 @@ class Router:
         progress: OnProgress | None = None,
         on_task: OnTask | None = None,
     ) -> ToolResult:
-        """Run a tool where it lives.
+        """Run a tool at its host.
 
         Args:
             progress: called while the tool runs, if it tells how far it is.
@@ -345,7 +345,7 @@ class Router:
         return await host.call(own_name, arguments, timeout, progress=progress)
 
     async def task_result(self, server: str, name: str, task: str, timeout: float | None = None) -> TaskResult:
-        """Wait for what becomes of a task (see `TaskHost`); a server that is still starting is waited for."""
+        """Wait for the outcome of a task (see `TaskHost`), also if its server is still starting."""
         member = next((member for member in self._members if member.host.name == server), None)
         if member is None or not isinstance(member.host, TaskHost):
             return "unknown"
@@ -368,7 +368,7 @@ class Router:
                     group.create_task(settle(member))
 
     async def _answers_to_changes(self) -> None:
-        """Ask the hosts again whose tools have changed; one that is slow keeps its earlier tools for now."""
+        """List the tools of changed hosts again; a slow host keeps its earlier tools for now."""
         for member in self._members:
             member.ask()
         with contextlib.suppress(TimeoutError):

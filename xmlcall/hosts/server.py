@@ -1,4 +1,4 @@
-"""How a server is reached, and what of it is offered. `repr` shows no value that may be a secret."""
+"""The configuration of a server: how to reach it, and which of its tools to offer. `repr` shows no possible secrets."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 __all__ = ["DEFAULT_TIMEOUT", "HttpServer", "OAuth", "ServerConfig", "StdioServer"]
 
 DEFAULT_TIMEOUT = 60.0
-"""Seconds for one request to a server, if its configuration does not say."""
+"""Seconds for one request to a server, if its configuration sets no timeout."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,19 +24,19 @@ class _Server:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def offers(self, tool: str) -> bool:
-        """Tell whether the filters let a tool through; they are names or globs."""
+        """Say whether the filters, which are names or globs, let a tool through."""
         return _matches(tool, self.include_tools) and not _matches(tool, self.exclude_tools)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StdioServer(_Server):
-    """A server that is started as a child process and spoken to over its standard input and output.
+    """A server that runs as a child process and communicates over its standard input and output.
 
     Args:
-        shown: command and arguments as a message may have them; () if that is how they are.
+        shown: command and arguments in the form that messages may show; () if they may be shown unchanged.
         env: added to HOME, LOGNAME, PATH, SHELL, TERM and USER; nothing else of our environment reaches the child.
-        roots: absolute paths of the folders that are named to the server if it asks where it may work.
-        trust: whether to believe the server which of its tools may run twice; nothing runs unasked because of it.
+        roots: absolute paths of the folders to report if the server asks where it may work.
+        trust: whether to trust the server's hint that a tool may run twice; it does not allow any call.
     """
 
     command: str = field(repr=False)
@@ -58,13 +58,13 @@ class StdioServer(_Server):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OAuth:
-    """What is known beforehand for signing in to a server; each part may be left out, and is then found out or asked for.
+    """Known settings for signing in to a server; missing ones are discovered or asked for.
 
     Args:
-        client_id: of a client that was registered at the authorization server; without it one is registered.
-        client_metadata_url: of a document that describes the client, which a server may take in place of a registration.
-        callback_port: of 127.0.0.1, to which the browser returns; 0 takes a free one.
-        issuer: of the authorization server that the credentials belong to; they are sent nowhere else.
+        client_id: id of a client that is registered at the authorization server; without it a client is registered.
+        client_metadata_url: address of a document that describes the client, which a server may accept instead of a registration.
+        callback_port: port of 127.0.0.1 to which the browser returns; 0 takes a free one.
+        issuer: the authorization server that the credentials belong to; they are sent nowhere else.
         grant: `authorization_code`, where a person signs in, or `client_credentials`, where the credentials are enough.
     """
 
@@ -85,7 +85,7 @@ class HttpServer(_Server):
 
     Args:
         transport: `http` is Streamable HTTP, `sse` the older HTTP+SSE, `either` tries them in this order.
-        oauth: how to sign in if the server wants it; None never signs in. Not used beside an `Authorization` header.
+        oauth: how to sign in if the server requires it; None never signs in. Not used together with an `Authorization` header.
 
     The other fields are those of `StdioServer`.
     """

@@ -1,1 +1,1 @@
-"""Known local models, and how they are fetched."""
+"""Knows local models by name, and downloads them."""

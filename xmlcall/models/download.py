@@ -1,11 +1,11 @@
-"""Fetch one large file of known size and hash from the first of its sources that delivers it.
+"""Downloads one large file of known size and hash from the first of its sources that delivers it.
 
-Strategy: bytes gather in `TARGET.part`. Each source goes on where the last one stopped; the complete file is hashed and
-renamed to its name. A source that fails is passed over with a note. The sources themselves are in `sources.py`.
+Strategy: the bytes are collected in `TARGET.part`. Each source continues where the last one stopped; the complete file is hashed
+and renamed. A source that fails is skipped with a note. The sources themselves are in `sources.py`.
 
 Invariants:
-* The part file is meant to be a prefix of the file, whichever source wrote it. Only the sha256 makes it trusted, so no
-  ETag is kept. A wrong hash deletes it; if the bytes came from several tries, the same source starts once more from nothing.
+* The part file should be a prefix of the file, whichever source wrote it. It is trusted only after the sha256 check, so no
+  ETag is kept. A wrong hash deletes it; if the bytes came from several attempts, the same source starts over once.
 * Nothing past the expected size is ever written.
 * One writer: the caller holds a lock.
 
@@ -42,16 +42,16 @@ __all__ = [
 ]
 
 GRACE_SECONDS = 120.0
-MINIMUM_RATE = 32 * 1024  # bytes a second, on average after the grace; slower than this a source has failed
+MINIMUM_RATE = 32 * 1024  # bytes a second, on average after the grace period; a slower source has failed
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far a download is.
+    """The progress of a download.
 
     Args:
-        done: bytes here so far; may fall back when a source has to start again.
+        done: bytes received so far; may decrease if a source has to start over.
     """
 
     done: int
@@ -60,12 +60,12 @@ class Progress:
 
 
 ProgressCallback = Callable[[Progress], None]
-"""Told of each step, many times a second; an exception that it raises (but no OSError) ends the download and comes out of it."""
+"""Called at each step, many times a second; an exception that it raises (except OSError) ends the download and propagates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A file on its way."""
+    """A download in progress."""
 
     target: Path
     size: int
@@ -74,7 +74,7 @@ class Download:
 
     @property
     def part(self) -> Path:
-        """Where the bytes gather."""
+        """The file in which the bytes are collected."""
         return self._beside("part")
 
     @property
@@ -93,7 +93,7 @@ class Download:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def report(self, note: str = "", *, done: int | None = None) -> None:
-        """Tell `progress` where the download is."""
+        """Report the state of the download to `progress`."""
         if self.progress is not None:
             self.progress(Progress(done=self.done if done is None else done, total=self.size, note=note))
 
@@ -108,7 +108,7 @@ class Source(Protocol):
         """Append to the part file until it has its full size.
 
         Raises:
-            SourceFailed: it did not; what is in the part file may still be of use to another source.
+            SourceFailed: it did not; another source may still continue the part file.
         """
 
 
@@ -145,7 +145,7 @@ def fetch(download: Download, sources: Sequence[Source]) -> None:
 
 
 def disk_error(error: OSError, download: Download) -> XmlcallError:
-    """Say what an error of the file system means; where the disk is full, free what the download took."""
+    """Make the error for a file system failure; if the disk is full, delete what was downloaded."""
     if error.errno not in _DISK_FULL:
         return UsageError(f"Cannot write {download.target}: {error.strerror or error}. Set XMLCALL_MODELS to a folder of yours.")
     download.part.unlink(missing_ok=True)
@@ -187,7 +187,7 @@ def append(chunks: Iterable[bytes], start: int, download: Download) -> None:
 
 
 def deadline_for(size: int) -> float:
-    """Return the time, on the monotonic clock, by which so many bytes must have come: a slow source must not last for ever."""
+    """Return the monotonic time by which so many bytes must have arrived, so that a slow source cannot take forever."""
     return time.monotonic() + GRACE_SECONDS + size / MINIMUM_RATE
 
 
@@ -198,7 +198,7 @@ def check_deadline(deadline: float) -> None:
 
 
 def one_line(text: str) -> str:
-    """Make foreign text fit for a terminal: no control characters, no password of a URL, bounded."""
+    """Make untrusted text safe for a terminal: no control characters, no password of a URL, limited length."""
     return re.sub(r"://[^/\s@]*@", "://***@", "".join(c if c.isprintable() else " " for c in text[:2000]))[:400]
 
 

@@ -1,7 +1,7 @@
 """The local models that xmlcall knows by name: where they come from, their size and hash, and where they are kept.
 
-A model is one GGUF file in `folder()`. It gets its name only after its size and sha256 were checked, by an atomic rename, so
-a file of the right name and size is the model: looking for it costs one `stat`. `verify` hashes it again.
+A model is one GGUF file in `folder()`. It gets its name by an atomic rename, only after its size and sha256 were checked. So a
+file with the right name and size is the model, and finding it costs one `stat`. `verify` hashes it again.
 """
 
 import contextlib
@@ -96,7 +96,7 @@ KNOWN: dict[str, KnownModel] = {
 
 
 def folder() -> Path:
-    """Say where models are kept: `$XMLCALL_MODELS`, else the user's cache folder."""
+    """Return the folder of the models: `$XMLCALL_MODELS`, else one in the user's cache folder."""
     if chosen := os.environ.get("XMLCALL_MODELS"):
         return Path(chosen).expanduser()
     import platformdirs
@@ -114,7 +114,7 @@ def known(name: str) -> KnownModel:
 
 
 def path(name: str) -> Path | None:
-    """Find the file of a known model; None if it was not fetched yet."""
+    """Find the file of a known model; None if it was not downloaded yet."""
     model = known(name)
     file = folder() / model.file
     with contextlib.suppress(OSError):
@@ -129,10 +129,10 @@ def installed() -> list[KnownModel]:
 
 
 def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
-    """Fetch a model, if it is not here yet, and check it. Blocks; a broken download is taken up again.
+    """Download a model, unless it is there already, and check it. Blocks; an interrupted download is resumed.
 
     Args:
-        progress: told of each step in bytes; an exception of it ends the download and is raised here.
+        progress: called at each step; an exception that it raises ends the download and propagates.
 
     Raises:
         BackendUnavailable: no source delivered it, the disk is full, or another download holds it for hours.
@@ -152,7 +152,7 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
 
 
 def remove(name: str) -> bool:
-    """Delete a model's file and what is left of a broken download; False if there was nothing."""
+    """Delete a model's file and the remains of an interrupted download; False if there was neither."""
     model = known(name)
     download = Download(target=folder() / model.file, size=model.size, sha256=model.sha256)
     present = [file for file in (download.target, download.part) if file.exists()]

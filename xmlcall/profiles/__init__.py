@@ -1,1 +1,1 @@
-"""How each model is asked for calls: what was measured for it, found again by its fingerprint."""
+"""Profiles: the measured settings with which a model is asked for calls, found by the model's fingerprint."""

@@ -1,12 +1,12 @@
-"""Profiles in files: where they are, which one belongs to a model, and how one is read and written.
+"""Finds, reads and writes profiles, and selects the one that belongs to a model.
 
-The person's own come first, then those that ship with the package. A profile's name is the name of its file without `.toml`. A
-file of the person's that cannot be read is told of and passed over when a profile is looked for by fingerprint, since it may be
-about another model; asked for by its name, it is refused.
+The user's own profiles come first, then those that ship with the package. A profile's name is the name of its file without
+`.toml`. When a profile is searched by fingerprint, an unreadable file of the user is reported and skipped, because it may be
+about another model; when it is requested by name, it is an error.
 
-A file may come from anybody, so it is read strictly: bounded in size, and checked against a schema before anything is made of it.
-A key that is not known is refused and not passed over: a setting that is misspelled, or of a later version, would otherwise do
-nothing, in silence. A file is written whole or not at all.
+A file may come from anybody, so it is read strictly: its size is limited, and it is checked against a schema before use. An
+unknown key is an error, because a misspelled setting, or one of a later version, would otherwise be ignored silently. A file is
+written completely or not at all.
 """
 
 import difflib
@@ -59,7 +59,7 @@ class FoundProfile:
 
 
 def folder() -> Path:
-    """Say where the person's profiles are: `$XMLCALL_PROFILES`, else a folder of the user's configuration."""
+    """Return the folder of the user's profiles: `$XMLCALL_PROFILES`, else one in the user's configuration folder."""
     if chosen := os.environ.get("XMLCALL_PROFILES"):
         return Path(chosen).expanduser()
     import platformdirs
@@ -68,7 +68,7 @@ def folder() -> Path:
 
 
 def shipped_folder() -> Path:
-    """Say where the profiles of the package are."""
+    """Return the folder of the package's profiles."""
     return Path(__file__).with_name("known")
 
 
@@ -83,7 +83,7 @@ def file_of(model: str) -> Path:
 
 
 def listed() -> Iterator[FoundProfile]:
-    """Yield all profiles, the person's first; of shipped ones, those that none of the person's replaces by its name."""
+    """Yield all profiles, the user's first; a shipped one is left out if the user has one of the same name."""
     seen: set[str] = set()
     places: tuple[tuple[Source, Path], ...] = (("yours", folder()), ("shipped", shipped_folder()))
     for source, place in places:
@@ -117,14 +117,14 @@ def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda 
 
 
 def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]) -> FoundProfile | None:
-    """Return the profile that a person chose for a model.
+    """Return the profile that the user chose for a model.
 
     Args:
-        name: of it, or its file; `auto` for the one that was measured with the model, `off` for none.
-        tell: told of files that cannot be read, and of a profile that was measured with another model.
+        name: the profile's name or file; `auto` for the one that was measured with the model, `off` for none.
+        tell: called with a sentence for unreadable files, and for a profile that was measured with another model.
 
     Raises:
-        UsageError: one was asked for that there is not, or that cannot be read.
+        UsageError: the requested profile does not exist, or cannot be read.
     """
     if name == "off":
         return None
@@ -138,7 +138,7 @@ def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]
 
 
 def shipped(fingerprints: Collection[str]) -> Profile | None:
-    """Return the profile that ships for a model, whatever the person has; None if none does."""
+    """Return the profile that ships for a model, whatever profiles the user has; None if there is none."""
     ours = (_read(path, "shipped").profile for path in sorted(shipped_folder().glob("*.toml")))
     return next((profile for profile in ours if profile and {*profile.fingerprints} & {*fingerprints}), None)
 
@@ -197,7 +197,7 @@ def read_profile(file: Path) -> Profile:
     """Read a profile.
 
     Raises:
-        UsageError: it cannot be read, or it is no profile; says the file, the key or line, and what was expected there.
+        UsageError: the file cannot be read, or is no profile; the message names the file, the key or line, and what was expected.
     """
     data = {key: value for key, value in read_toml(file, "a profile").items() if key not in _GONE}
     _check(data, file)
@@ -213,7 +213,7 @@ def _check(data: Mapping[str, Any], file: Path) -> None:
 
     if unknown := sorted(data.keys() - _SCHEMA["properties"].keys()):
         known = ", ".join(_SCHEMA["properties"])
-        raise UsageError(f"{file}: {unknown[0][:80]}: there is no such key in a profile; expected {known}")
+        raise UsageError(f"{file}: {unknown[0][:80]}: unknown key; expected {known}")
     if error := best_match(Draft202012Validator(_SCHEMA).iter_errors(data)):
         raise UsageError(f"{file}: {error.json_path.removeprefix('$.')[:80]}: {_shortened(error.message)}")
 
@@ -245,6 +245,6 @@ def write_profile(profile: Profile, file: Path) -> None:
 
 
 def _told(profile: Profile) -> dict[str, Any]:
-    """Return what is written: TOML has no null, and simple keys stand before tables."""
+    """Return the data to write: TOML has no null, and simple keys come before tables."""
     rows = {field.name: getattr(profile, field.name) for field in fields(Profile) if field.name != "measured"}
     return rows | ({"measured": asdict(profile.measured)} if profile.measured else {})

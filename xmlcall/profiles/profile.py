@@ -1,7 +1,7 @@
-"""A profile: the way in which a model is asked for calls, and the figures that speak for it. Plain data.
+"""A profile: the settings with which a model is asked for calls, and the measurements behind them. Plain data.
 
-The language of the prompt is no part of it: that is the person's. What is not said has today's default, so that a profile can
-be as short as the name of a model and one setting.
+The language of the prompt is not part of a profile, because it is the user's choice. Missing settings have the current defaults,
+so a profile can be as short as the name of a model and one setting.
 """
 
 import math
@@ -21,7 +21,7 @@ CallThreshold = float | Literal["auto", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How many of some questions were answered rightly.
+    """How many of some questions were answered correctly.
 
     Args:
         low: lower end of the 95 % interval, a share from 0 to 1.
@@ -35,10 +35,10 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What one way of asking reached.
+    """The results of one way of asking.
 
     Args:
-        calls: of questions that need a call, those with exactly the right calls.
+        calls: for questions that need a call, those answered with exactly the right calls.
     """
 
     way: str
@@ -48,7 +48,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """What a profile rests on."""
+    """The measurement behind a profile."""
 
     on: str
     version: str
@@ -62,15 +62,15 @@ class Profile:
 
     Args:
         model: its name, for people.
-        fingerprints: by which it is known again (`Capabilities.fingerprints`); one in common is enough.
-        way: `xml`: tools are offered in the prompt; `native`: by the server's own function calling, whose text is read, too.
-        dialect: the wire format of calls that the prompt asks for, in the way `xml`.
-        family: of the prompt, in the way `xml`.
+        fingerprints: identifiers of the model (`Capabilities.fingerprints`); one match is enough.
+        way: `xml` offers tools in the prompt; `native` uses the server's own function calling, and also reads calls in the text.
+        dialect: the wire format of calls that the prompt asks for, with `xml`.
+        family: the family of the prompt, with `xml`.
         call_threshold: log-odds of a call above which a message is answered with one (see `tool_need`); `auto`, or `off`.
-        measured: what speaks for these settings; None where they are defaults that nobody measured.
+        measured: the measurement behind these settings; None if they are defaults that were not measured.
 
     Raises:
-        UsageError: a setting that there is not.
+        UsageError: unknown setting.
     """
 
     model: str
@@ -82,7 +82,7 @@ class Profile:
     measured: Measurement | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be used."""
+        """Check the settings."""
         if self.way not in WAYS:
             raise UsageError(f"way: expected one of {', '.join(WAYS)}, got {self.way!r:.80}")
         PromptFormat(dialect=self.dialect, family=self.family)
@@ -96,7 +96,7 @@ class Profile:
 
 
 def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThreshold) -> str:
-    """Say how a model is asked: `xml, list, threshold auto`; our own wire format goes without its name."""
+    """Describe how a model is asked: `xml, list, threshold auto`; our own wire format is not named."""
     if way == "native":
         return "native"
     threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"

@@ -1,1 +1,1 @@
-"""What is kept on disk of conversations and calls."""
+"""Records of conversations and calls on disk."""

@@ -1,4 +1,4 @@
-"""Messages, calls and tools as JSON objects, and back, so that a conversation can be gone on with and read again."""
+"""Converts messages, calls and tools to JSON objects and back, so that a conversation can be continued and read later."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -36,7 +36,7 @@ def message_from_json(told: Mapping[str, Any]) -> Message:
     """Read what `message_to_json` wrote.
 
     Raises:
-        ValueError: it is none of ours; so may other errors of types and keys say.
+        ValueError: this is no such message; TypeError and KeyError can mean the same.
     """
     if not (told["role"] in get_args(Role) and isinstance(told["content"], str)):
         raise ValueError("no message has this role, or no text")
@@ -53,7 +53,7 @@ def call_to_json(call: ToolCall) -> dict[str, Any]:
 
 
 def call_from_json(told: Mapping[str, Any]) -> ToolCall:
-    """Read a call; one that could not be read has no arguments."""
+    """Read a call; an invalid call has no arguments."""
     return ToolCall(id=told["id"], name=told["name"], arguments=told.get("arguments") or {}, raw=raw_from_json(told["raw"]))
 
 

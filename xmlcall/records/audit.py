@@ -1,8 +1,9 @@
-"""The audit: a JSON object a line, appended before a call runs and behind it. No line is ever changed.
+"""Writes the audit: one JSON object per line, appended before a call runs and after. No line is ever changed.
 
-A line is on the disk (fsync) before `AuditFile` returns, so that a call which runs has its line whatever happens next. Each
-line is one write under a lock, and several programs may append to one file. A file that has grown too large gets a number
-(`audit.jsonl.1`), and the oldest of these goes. A line that was cut (a full disk) ends where it is: the next begins a new one.
+A line is on the disk (fsync) before `AuditFile` returns, so that each call that runs has its line, whatever happens next. Each
+line is one write under a lock, so several programs may append to the same file. A file that has grown too large is renamed with a
+number (`audit.jsonl.1`), and the oldest of these is deleted. After a line that was cut (a full disk), the next note begins a new
+line.
 """
 
 import fcntl
@@ -39,8 +40,8 @@ class AuditFile:
     """Appends notes of calls to a file; a `ToolLoop` takes it as `audit`.
 
     Args:
-        path: of the file; made with the first note, for its owner alone.
-        conversation: its id, which each line tells.
+        path: path of the file; created with the first note, readable only by its owner.
+        conversation: id of the conversation, which each line contains.
     """
 
     def __init__(self, path: Path | str, conversation: str = "") -> None:
@@ -51,7 +52,7 @@ class AuditFile:
         """Append a note; it is on the disk when this returns.
 
         Raises:
-            XmlcallError: it could not be written, and a call that has not started must not run.
+            XmlcallError: the note could not be written; a call that has not started must not run.
         """
         try:
             line = json.dumps(audit_line(note, self.conversation))  # in ASCII: half a character of UTF-16 is no UTF-8
@@ -108,7 +109,7 @@ def _sources(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _result(result: ToolResult) -> dict[str, Any]:
-    """Return the size and the hash of a result: those of its text where it is one text, else of its blocks as JSON."""
+    """Return the size and the hash of a result: of its text if it is a single text, else of its blocks as JSON."""
     only = result.content[0] if len(result.content) == 1 else None
     if isinstance(only, TextContent):
         data = only.text.encode("utf-8", "surrogatepass")
@@ -118,7 +119,7 @@ def _result(result: ToolResult) -> dict[str, Any]:
 
 
 def _bounded(value: Any) -> Any:
-    """Cut long texts in a JSON value; of the whole its length and hash are told."""
+    """Cut long texts in a JSON value; add the length and hash of the full text."""
     if isinstance(value, Mapping):
         return {key: _bounded(part) for key, part in value.items()}
     if isinstance(value, list):
@@ -131,7 +132,7 @@ def _bounded(value: Any) -> Any:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[int]:
-    """Open a file to append to it, alone; a full one is put aside first."""
+    """Open a file exclusively to append to it; rename a full one first."""
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

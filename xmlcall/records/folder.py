@@ -1,4 +1,4 @@
-"""Where records are: in a folder that only its owner may read."""
+"""Locates the records: in a folder that only its owner may read."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ _FILES: Final = ("conversations.db", "audit.jsonl", "page-secret")  # how their 
 
 
 def folder() -> Path:
-    """Say where the person's records are: `$XMLCALL_RECORDS`, else a folder of the user's data."""
+    """Return the folder of the user's records: `$XMLCALL_RECORDS`, else one in the user's data folder."""
     if chosen := os.environ.get("XMLCALL_RECORDS"):
         return Path(chosen).expanduser()
     import platformdirs
@@ -24,13 +24,13 @@ def folder() -> Path:
 
 
 def private_folder() -> Path:
-    """Return the folder of records, made if it is missing.
+    """Return the folder of records; create it if it is missing.
 
-    The default folder is closed to others. One that was chosen and is there stays as it is, as others may work in it: what is in
-    the records' files is closed to them, too.
+    The default folder is closed to other users. A chosen folder that exists keeps its permissions, because others may work in it;
+    the record files themselves are closed to them anyway.
 
     Raises:
-        UsageError: it cannot be made or closed, or a file of somebody else's has the place of one of ours.
+        UsageError: the folder cannot be created or closed, or a file of another user has the name of one of ours.
     """
     path = folder()
     try:
@@ -49,7 +49,7 @@ def private_folder() -> Path:
 
 
 def _stranger_in(path: Path) -> str:
-    """Return the name of a file of ours that another person made; "" if there is none."""
+    """Return the name of a record file that belongs to another user; "" if there is none."""
     us = os.geteuid()
     with os.scandir(path) as entries:
         ours = (entry for entry in entries if entry.name.startswith(_FILES))
@@ -58,10 +58,10 @@ def _stranger_in(path: Path) -> str:
 
 
 def store_path() -> Path:
-    """Return where conversations are, in a folder that is there."""
+    """Return the path of the conversations; create its folder."""
     return private_folder() / "conversations.db"
 
 
 def audit_path() -> Path:
-    """Return where the audit is, in a folder that is there."""
+    """Return the path of the audit; create its folder."""
     return private_folder() / "audit.jsonl"

@@ -1,8 +1,8 @@
-"""Secrets in calls, known by the names of their parameters, and masked wherever a call is written down.
+"""Finds secrets in calls by the names of their parameters, and masks them wherever a call is recorded.
 
-A name is compared in small letters without separators, so that `API-Key`, `apiKey` and `api_key` are one. Values are masked at
-any depth of the arguments. In a call as the model wrote it, the same values are masked as text; where a secret's name stands in
-it and its value is not among those, the whole text is left out: half a mask is none.
+Names are compared in lower case without separators, so `API-Key`, `apiKey` and `api_key` are the same. Values are masked at any
+depth of the arguments. In a call as the model wrote it, the same values are masked as text; if the text contains a secret's name
+but not one of these values, the whole text is left out, because a partial mask protects nothing.
 """
 
 import html
@@ -67,7 +67,7 @@ def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
     """Return a call as the model wrote it, with a mask in place of each secret.
 
     Returns:
-        The text; None if it has a secret that cannot be told from the rest.
+        The text; None if it has a secret that cannot be separated from the rest.
     """
     text = raw.text
     values = {each.text for each in raw.arguments if is_secret(each.name)}
@@ -84,13 +84,13 @@ def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
 
 
 def shows_secret(text: str) -> bool:
-    """Say whether the name of a secret stands in a call, or in what may be one, and no mask behind it."""
+    """Say whether a call, or a text that may be one, contains the name of a secret without a mask after it."""
     named = (found for found in _KEY.finditer(text) if is_secret(found[0]) and text[found.start() - 1 : found.start()] != "/")
     return any(MASK not in text[found.end() : found.end() + _NEAR] for found in named)
 
 
 def secret_places(text: str, known: Iterable[str] = ()) -> list[Span]:
-    """Return where secrets stand in any text, in order and apart: those that are known, and what is given to a secret's name."""
+    """Return the spans of secrets in any text, sorted and disjoint: known values, and values after a secret's name."""
     written = {each for value in known for each in _spellings(value) if len(each) >= _SHORTEST}
     places = [found.span(2) for given in _GIVEN for found in given.finditer(text) if is_secret(found[1])]
     for each in written:

@@ -1,12 +1,13 @@
-"""Conversations in SQLite: what was said, in the order in which it happened, saved after every step.
+"""Stores conversations in SQLite: what happened, in order, saved after every step.
 
-Two things are kept of a conversation. Its *events* are only ever added to: what the person asked, each reply as the model wrote
-it, what came of each call. Its *messages* are what the next request is made of; they change with every step, and each change is
-one transaction with the event that made it. So a program that is killed leaves the conversation after one step or after the
-next, and the events tell what the step in flight had begun.
+A conversation has two parts. Its *events* are append-only: the user's requests, each reply as the model wrote it, the outcome of
+each call. Its *messages* make up the next request; they change with every step, each time in one transaction with the event that
+caused the change. So if the program is killed, the conversation is in the state after one step or the next, and the events show
+what the interrupted step had begun.
 
-The write-ahead log and `synchronous=FULL` make each step durable when `write` returns; a kill needs no repair, since SQLite rolls
-an open transaction back. Saving costs one read of the conversation's messages and one fsync, for each step of some seconds.
+The write-ahead log and `synchronous=FULL` make each step durable when `write` returns; after a kill nothing has to be repaired,
+because SQLite rolls back an open transaction. Saving costs one read of the conversation's messages and one fsync per step, which
+takes seconds anyway.
 """
 
 import fcntl
@@ -73,7 +74,7 @@ class KeptEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Branch:
-    """A conversation that began as another was before one of its turns."""
+    """A conversation that branched off another before one of its turns."""
 
     id: str
     parent: str
@@ -93,7 +94,7 @@ def _make(path: Path) -> None:
 
 @contextmanager
 def undamaged(conversation: str, what: str = "") -> Iterator[None]:
-    """Tell of what was read and is not as it was written; other conversations are as they were."""
+    """Report damaged data that was read; other conversations are not affected."""
     try:
         yield
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
@@ -113,10 +114,10 @@ class Store:
     """The conversations of a file; use it with `with`.
 
     Args:
-        path: of the file; made if it is missing, for its owner alone. None keeps all in memory.
+        path: path of the file; created if missing, readable only by its owner. None keeps everything in memory.
 
     Raises:
-        XmlcallError: the file cannot be read or written, is no such store, or is one of a later version. So do all methods.
+        XmlcallError: the file cannot be read or written, is no store, or has a later version. All methods may raise it.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -134,18 +135,18 @@ class Store:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
-        """Close the file; conversations that this program had open are free for others."""
+        """Close the file; other programs can open this program's conversations again."""
         self._stack.close()
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def listed(self, most: int = -1) -> list[ConversationSummary]:
-        """Return conversations, the one that was changed last first."""
+        """Return conversations, the most recently changed first."""
         rows = self._rows(f"{_LINES} GROUP BY id ORDER BY changed DESC, begun DESC, conversation.rowid DESC LIMIT ?", most)
         return [_conversation(row) for row in rows]
 
     def find(self, start: str) -> ConversationSummary:
-        """Return the conversation whose id begins so."""
+        """Return the conversation whose id begins with `start`."""
         rows = self._rows(f"{_LINES} WHERE substr(id, 1, ?) = ? GROUP BY id LIMIT 2", len(start), start.lower())
         if len(rows) != 1 or not start:
             what = "begins several ids" if rows and start else "is the beginning of none"
@@ -165,13 +166,13 @@ class Store:
             return [KeptEvent(time=time, kind=kind, body=dict(json.loads(body).items())) for time, kind, body in rows]
 
     def tools(self, sha256: str) -> list[dict[str, Any]]:
-        """Return tools that were on offer, as MCP has them; none if they are not kept."""
+        """Return tools that were offered, in MCP's format; none if they are not stored."""
         rows = self._rows("SELECT tools FROM catalog WHERE sha256 = ?", sha256)
         with undamaged("", "the tools of a conversation are"):
             return list(json.loads(rows[0][0])) if rows else []
 
     def search(self, words: Sequence[str]) -> Iterator[tuple[ConversationSummary, int, Message]]:
-        """Find messages that have all of some words, whatever their case.
+        """Find messages that contain all the words, ignoring case.
 
         Yields:
             Conversation, place of the message from 0, and the message; what was changed last comes first.
@@ -207,7 +208,7 @@ class Store:
             _write(database, conversation, kind, body, messages, model=model)
 
     def branch(self, parent: str, turn: int, messages: Sequence[Message]) -> str:
-        """Begin a conversation as another was before one of its turns: with what happened until then."""
+        """Branch off a conversation before one of its turns, with everything that happened until then."""
         branch = new_id()
         row = self._rows(f"{_ASKED} LIMIT 1 OFFSET ?", parent, turn - 1) if turn > 0 else []
         if not row:
@@ -222,24 +223,24 @@ class Store:
         return branch
 
     def branches(self, parent: str) -> list[Branch]:
-        """Return the conversations that began as this one was, in the order of their beginnings."""
+        """Return the conversations that branched off this one, oldest first."""
         of_parent = "kind = 'branched' AND json_extract(body, '$.from') = ?"
         rows = self._rows(f"{_BRANCHED} WHERE {of_parent} ORDER BY number", parent)
         return [_branch(row) for row in rows]
 
     def branch_of(self, conversation: str) -> Branch | None:
-        """Return where a conversation began as another was; None if it did not."""
+        """Return where a conversation branched off; None if it did not."""
         rows = self._rows(f"{_BRANCHED} WHERE kind = 'branched' AND conversation = ?", conversation)
         return _branch(rows[0]) if rows else None
 
     def keep_tools(self, sha256: str, tools: Sequence[dict[str, Any]]) -> None:
-        """Save the tools that are on offer; once for the same ones."""
+        """Save the offered tools; identical ones are saved once."""
         if not self._rows("SELECT 1 FROM catalog WHERE sha256 = ?", sha256):
             with self._writing() as database:
                 database.execute("INSERT OR IGNORE INTO catalog VALUES (?, ?)", (sha256, json.dumps(list(tools))))
 
     def delete(self, conversations: Iterable[str]) -> None:
-        """Delete conversations, and the tools that no other one was offered; nothing of them is left in the file."""
+        """Delete conversations, and tools that no other conversation was offered; nothing of them is left in the file."""
         with self._writing() as database:
             database.executemany("DELETE FROM conversation WHERE id = ?", [(each,) for each in conversations])
             used = "SELECT 1 FROM event WHERE kind = 'asked' AND json_extract(body, '$.tools') = sha256"
@@ -250,7 +251,7 @@ class Store:
     # -- several programs ------------------------------------------------------------------------------------------------------
 
     def hold(self, conversation: str) -> None:
-        """Keep other programs from going on with a conversation, until `free`, or until this one ends, however it does."""
+        """Keep other programs from continuing a conversation until `free`, or until this program ends in any way."""
         if (lock := self._lock_file()) is None:
             return
         try:
@@ -259,7 +260,7 @@ class Store:
             raise UsageError(f"conversation {conversation} is open in another program just now; leave it there first") from error
 
     def free(self, conversation: str) -> None:
-        """Let others go on with a conversation."""
+        """Let other programs continue a conversation."""
         if self._lock is not None:
             fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, int(conversation, 16))
 
@@ -348,7 +349,7 @@ def _text(value: Any) -> str:
 
 
 def _title(messages: Iterable[Message]) -> str:
-    """Return the first line of the person's first words, in characters that SQLite can hold."""
+    """Return the first line of the user's first message, in characters that SQLite can hold."""
     said = next((message.content for message in messages if message.role == "user"), "")
     return (said.strip().splitlines() or [""])[0][:80].encode("utf-8", "replace").decode()
 

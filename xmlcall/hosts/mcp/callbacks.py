@@ -1,7 +1,8 @@
-"""Between `ClientFeatures` and the callbacks of the SDK: a server's requests are bounded, turned into our types, and answered.
+"""Connects `ClientFeatures` to the callbacks of the SDK: limits a server's requests, converts and answers them.
 
-Forms, addresses and completions are asked for on behalf of a call, so they are answered only while one runs, a bounded number
-for each, and they end with it: nobody is left with the question of a call that was stopped. Meanwhile the call's limit rests.
+Forms, addresses and completions are requested on behalf of a call. So they are answered only while a call runs, in limited
+number, and they end with it: the user is never left with a question from a call that was stopped. While a request is answered,
+the call's time limit is paused.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Stand between the MCP SDK and a transport, so that one bad part of an answer does not cost the whole answer.
+"""Sits between the MCP SDK and a transport, so that one bad part of an answer does not lose the whole answer.
 
 The SDK validates an answer as a whole: one malformed tool hides every tool of its page, and a block of an unknown kind or a
 structured value that does not fit its schema loses the result of a tool that has already run. So the answers to requests for
@@ -56,10 +56,10 @@ class Filter:
     """Rewrites the answers of one connection.
 
     Args:
-        offers: whether a tool of this name is wanted; asked before anything else is looked at.
+        offers: says whether a tool of this name is wanted; called before anything else is checked.
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
-        on_request: told the method of each request of the server's, those in an answer that wants input included.
-        trouble_of: id of a request -> what was wrong with the HTTP answer to it, which goes into the `data` of the error.
+        on_request: receives the method of each request by the server, including those in an answer that requires input.
+        trouble_of: maps the id of a request to the problem of its HTTP answer, which goes into the `data` of the error.
 
     Attributes:
         runs_tasks: whether tools that can only run as a task are let through; known once the server has said what it can do.

@@ -1,16 +1,16 @@
-"""Tools of an MCP server, over stdio, Streamable HTTP or the older HTTP+SSE, by the official SDK.
+"""Uses the tools of an MCP server, over stdio, Streamable HTTP or the older HTTP+SSE, by the official SDK.
 
     async with McpHost(StdioServer(name="demo", command=sys.executable, args=("-m", "xmlcall.hosts.demo_server"))) as host:
         await host.tools()
         await host.call("calculator", {"operation": "add", "a": 1, "b": 2})
 
-What the SDK leaves to its user is done here and in the modules beside this: one bad tool does not hide the others, a connection
-belongs to a task of its own, every wait has a limit, lists are bounded, and every failure becomes one sentence.
+This module and its neighbours add what the SDK leaves to its user: one bad tool does not hide the others, a connection belongs to
+a task of its own, every wait has a time limit, lists are limited, and every failure becomes one sentence.
 
-A server that has died is started again by the next request, the more often it died the later; so is one that has
-not answered three requests in a row. A call during which the server died is not repeated, for it is not known whether the tool
-ran, unless the configuration trusts the server and the server says that the tool may run twice. A list, and a request that the
-server refused because it had forgotten the session, is repeated once.
+The next request restarts a server that has died, after a delay that grows with each death; the same applies to a server that has
+not answered three requests in a row. A call during which the server died is not repeated, because it is unknown whether the tool
+ran, unless the configuration trusts the server and the server says that the tool may run twice. A list is repeated once, and so
+is a request that the server refused because it had lost the session.
 """
 
 import asyncio
@@ -63,11 +63,11 @@ class McpHost:
     """An MCP server as a `Host`; connect with `async with`.
 
     Args:
-        server: which one; `load_servers` reads them from a file.
-        connect_timeout: seconds to start and to shake hands.
+        server: the configuration of the server; `load_servers` reads it from a file.
+        connect_timeout: seconds for the start and the handshake.
         max_tools: the most that may be listed once the server's filters are applied.
-        features: what the server may ask for (forms for a person, completions, folders); nothing by default.
-        sign_in: how to sign in to an HTTP server that wants it; None asks nobody, and uses what is kept of an earlier sign-in.
+        features: what the server may request (forms for the user, completions, folders); nothing by default.
+        sign_in: how to sign in to an HTTP server that requires it; None never asks the user, and uses only an earlier sign-in.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class McpHost:
 
     @property
     def instructions(self) -> str:
-        """What the server wants a model to know about its tools; hostile input."""
+        """The server's instructions for the model about its tools; untrusted input."""
         return self._instructions
 
     @property
@@ -122,7 +122,7 @@ class McpHost:
 
     @property
     def changed(self) -> asyncio.Event:
-        """Set when the server says so, and when it had to be started again."""
+        """Set when the server reports changed tools, and when it had to be restarted."""
         return self._changed
 
     async def __aenter__(self) -> Self:
@@ -146,7 +146,7 @@ class McpHost:
                 await connection.close()
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List the tools that the configuration lets through and that can be used; `notices` tells of the others.
+        """List the usable tools that the configuration lets through; `notices` describes the others.
 
         Raises:
             ToolHostUnavailable: the server is gone and did not come back.

@@ -1,10 +1,10 @@
-"""How much a server may send: bytes of one message, messages that nobody asked for, the body of an HTTP answer.
+"""Limits how much a server may send: bytes of a message, unsolicited messages, the body of an HTTP answer.
 
 The SDK bounds only events of Streamable HTTP. Without these limits a server that writes one line, or one body, without end
 takes all memory long before the time limit of a call. What is larger than a message may be is never held, whole or in part.
 
-An HTTP answer that fails costs its own request and no other: what went wrong is kept under the id of the request, for the SDK
-tells of it in words of its own, and loses the status and `Retry-After`.
+A failed HTTP answer affects only its own request. The cause is kept under the id of the request, because the SDK's own error
+loses the status and `Retry-After`.
 """
 
 import json

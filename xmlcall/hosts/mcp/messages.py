@@ -1,4 +1,4 @@
-"""Read answers of servers that the SDK's reader of messages refuses, so that a call ends at once and keeps what came.
+"""Reads answers that the SDK's message reader refuses, so that a call ends at once and keeps the output that arrived.
 
 A text with half a surrogate pair, a raw control character, a result of null or an error that is a bare string is refused as a
 whole, and the request that it answers would wait until its time is over. Nothing here raises; what cannot be read stays refused.

@@ -1,8 +1,8 @@
-"""How long a call may take: its limit begins anew with each notice of progress, and rests while a person or a model is asked.
+"""Limits the time of a call: the limit restarts with each progress report, and is paused while the user or a model is asked.
 
-A server that tells progress for ever is still bounded: all in all a call may take `MOST` times its limit (MCP 2025-11-25,
-lifecycle: clients SHOULD enforce a maximum timeout, regardless of progress). Time in which we ask somebody on behalf of the
-server is not the server's, and counts for nothing.
+A server that reports progress forever is limited, too: in total a call may take `MOST` times its limit (MCP 2025-11-25,
+lifecycle: clients SHOULD enforce a maximum timeout, regardless of progress). Time in which we ask the user or a model on behalf
+of the server does not count.
 """
 
 import asyncio

@@ -1,13 +1,13 @@
-"""What an MCP server may ask of its client, in our own types: input of a person, a completion, folders, an ear for its log.
+"""What an MCP server may request from its client, in our own types: user input, a completion, folders, logging.
 
     features = ClientFeatures(elicit=ask_the_person, roots=("/srv/project",))
     async with McpHost(server, features=features) as host: ...
 
-To give a callback is to declare the capability to the server (MCP 2025-11-25, lifecycle); without one nothing is declared, and
-what a server asks all the same is refused. A form or a completion can only be asked for while a call of ours runs. The
-callbacks are the same for all revisions: servers before 2026-07-28 send requests, later ones answer that input is required.
+Passing a callback declares the capability to the server (MCP 2025-11-25, lifecycle); without one nothing is declared, and a
+request by the server is refused. A form or a completion can only be asked for while a call of ours runs. The callbacks are the
+same for all revisions: servers before 2026-07-28 send requests, later ones answer that input is required.
 
-Everything that a request holds is a server's text: hostile input.
+Everything in a request is the server's text, and thus untrusted input.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -136,11 +136,11 @@ OnLog = Callable[[LogMessage], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFeatures:
-    """What servers may ask for. What is not given is not declared.
+    """What servers may request. Only what is given is declared.
 
     Args:
-        roots: folders that are named to servers which ask where they may work; absolute paths.
-        log: told of log messages, of which a server may send a bounded number each second.
+        roots: absolute paths of the folders to report to servers that ask where they may work.
+        log: receives log messages; a server may send a limited number each second.
         log_level: the least grave that servers are asked to send; only with `log`.
         refused: told of a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) where a server
             asks for what is not given.

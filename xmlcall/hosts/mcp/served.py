@@ -1,7 +1,7 @@
-"""What an MCP server has beside tools, resources and prompts; each request has a limit of time and fails in one sentence.
+"""Resources and prompts of an MCP server; each request has a time limit, and a failure is one sentence.
 
-Of MCP 2025-11-25 and 2026-07-28. Nothing is kept between requests, so nothing has to be listed again when a server says that its
-list has changed.
+Follows MCP 2025-11-25 and 2026-07-28. Nothing is cached between requests, so nothing has to be listed again when a server reports
+that its list has changed.
 """
 
 import asyncio

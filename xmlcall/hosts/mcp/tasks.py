@@ -1,13 +1,12 @@
-"""A tool call that runs as a task: it is started, looked after, and its result fetched (MCP 2025-11-25, tasks, experimental).
+"""Runs a tool call as a task: starts it, polls it, and fetches its result (MCP 2025-11-25, tasks, experimental).
 
     tools/call with `task` -> tasks/get every `pollInterval` -> tasks/result
                                   |-- input_required: tasks/result at once, whose stream brings the server's question
     stopped or out of time -> tasks/cancel
 
-A task outlives the connection. Whoever kept its id asks for its result later, with `result_of_task`.
+A task outlives the connection. A program that kept its id can fetch its result later, with `result_of_task`.
 
-The SDK has the messages but no client for them. 2026-07-28 has no tasks of its own; there they are an extension, which is not
-declared.
+The SDK has the messages but no client for them. In 2026-07-28 tasks are an extension, which is not declared here.
 """
 
 import asyncio

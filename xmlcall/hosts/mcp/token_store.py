@@ -1,7 +1,8 @@
-"""What is kept of a sign-in between two runs, and where: the system's keyring, else a file that only its owner may read.
+"""Stores a sign-in between two runs: in the system's keyring, or else in a file that only its owner may read.
 
-A text a server, under a key that tells no secret. The keyring is whatever `keyring` finds (Secret Service, KWallet, macOS
-Keychain); a machine without one, such as a server, gets the file, and whoever signs in is told so. Nothing here is ever logged.
+Each server has one text, under a key that reveals no secret. The keyring is whatever `keyring` finds (Secret Service, KWallet,
+macOS Keychain); a machine without one, such as a server, uses the file, and the user is notified when signing in. Nothing here is
+ever logged.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""The three MCP transports, opened from a server's configuration, and what is heard of a server besides MCP.
+"""Opens the three MCP transports from a server's configuration, and records what a server outputs besides MCP.
 
-Time limits: a connection has none of its own. A server may stay silent between two calls for hours, and with the SDK's read
-limit of 300 seconds an idle event stream would end the session; each request is bounded by its caller instead.
+Time limits: a connection has none of its own. A server may stay silent between two calls for hours, and with the SDK's read limit
+of 300 seconds an idle event stream would end the session. Instead, its caller limits each request.
 """
 
 import asyncio
