@@ -135,9 +135,9 @@ class FittedBackend(Around, KeptOpen):
         tools = 'offer fewer tools ("includeTools" in the configuration of their servers)'
         what = f"shorten the system prompt, {tools}" if system > said else "shorten the message"
         message = (
-            f"the prompt is too long for the model, even without older messages: it needs about {needed:,} tokens, {share:,} of "
+            f"the prompt is too long for the model, also without older messages: it needs about {needed:,} tokens, {share:,} of "
             f"them for the system prompt with the tools; the context holds {length:,}, a part of "
-            f"which is reserved for the reply: {what}, or {error.advice}"
+            f"which is for the reply: {what}, or {error.advice}"
         )
         return error.said_as(message, context_length=length)
 

@@ -260,8 +260,8 @@ def ask_need(
         return replace(undecided, usage=told.usage)
     if told.text and not told.candidates:
         raise BackendProtocolError(
-            "a call threshold needs a server that reports token probabilities (llama.cpp, vLLM, Ollama 0.12.11 or later); "
-            "this server reports none: leave the threshold out"
+            "a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
+            "this one tells none: leave the threshold out"
         )
     need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
