@@ -279,7 +279,7 @@ def test_rules_of_files_hold_and_what_would_ask_is_denied(tmp_path: Path) -> Non
     assert "xmlcall.toml is in the working directory: only its rules that ask or deny hold" in told
     assert "runs itself, without asking: calculator\n" in told
     assert '"demo.calculator" did not run: no rule allows it; to allow it: --allow demo.calculator\n' in told
-    assert "a rule asks, and nobody can be asked; it would have to go: ask demo.calculator (xmlcall.toml, rule 1)\n" in told
+    assert "a rule asks, but there is no user to ask; to allow it, remove: ask demo.calculator (xmlcall.toml, rule 1)\n" in told
 
 
 def test_no_tool_is_allowed_unless_it_was(tmp_path: Path) -> None:

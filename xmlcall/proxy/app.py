@@ -48,20 +48,20 @@ def create_app(
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
     Args:
-        model: as for `connect`, or a backend that is not open.
+        model: a model address as `connect` takes it, or a backend that is not open yet.
         hosts: MCP servers whose tools the proxy runs itself.
-        allowed: globs over `server.tool`: the tools of the hosts that are offered and run, without asking anybody; or `Rules`.
+        allowed: globs over `server.tool` that select the hosts' tools to offer and run without confirmation; or `Rules`.
         asking: how the model is asked; None for the defaults, in mode `auto`.
         stream_arguments: whether arguments go out before their call is complete.
-        api_key: that every request has to carry; "" for none.
-        origins: web pages that may call, such as `http://localhost:3000`; by default none may.
-        allowed_hosts: names besides this machine's under which the proxy may be called; `*` for all.
-        strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
-        observer: counts and traces the requests; None counts them and traces none.
-        asked: fields of `asking` by their names, such as `mode="xml"`.
+        api_key: the key that every request must carry; "" if none is required.
+        origins: web pages that may call, such as `http://localhost:3000`; none by default.
+        allowed_hosts: host names, besides this machine's own, under which clients may call the proxy; `*` for all.
+        strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
+        observer: counts and traces the requests; None counts them without tracing.
+        asked: fields of `asking` by name, such as `mode="xml"`.
 
     Raises:
-        UsageError: no such form of model, or a setting that cannot be.
+        UsageError: the model address or a setting is invalid.
     """
     backend = connect(model) if isinstance(model, str) else model
     engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **asked)
@@ -91,11 +91,11 @@ def app_of(
     ending: Ending | None = None,
     observer: Observer | None = None,
 ) -> Starlette:
-    """Make the app of open models.
+    """Make the app that serves models that are already open.
 
     Args:
-        beside: routes of others, under paths of their own; they see to it themselves who may call.
-        ending: begun when the server is stopped and the answers under way have had their time; they end with an error then.
+        beside: additional routes under paths of their own; they do their own access control.
+        ending: starts when the server has been stopped and the grace period is over; remaining answers then end with an error.
     """
     ending, observer = ending or Ending(), observer or Observer()
 
@@ -131,7 +131,7 @@ def app_of(
         middleware=[Middleware(one_framing), *([] if served.engine.strict else [Middleware(tolerant_paths)])],
         exception_handlers={HTTPException: not_here},
     )
-    app.router.redirect_slashes = False  # to an address made of the request's own Host, before anybody has looked at that
+    app.router.redirect_slashes = False  # the redirect would use the request's Host header before the guard has checked it
     return app
 
 

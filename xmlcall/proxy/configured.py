@@ -1,4 +1,4 @@
-"""What is made of settings: the models of a proxy, opened one after the other, its keys, and the app for any ASGI server.
+"""Build a proxy from its settings: the models, opened one after the other, the keys, and the app for any ASGI server.
 
     XMLCALL_CONFIG=xmlcall.toml uvicorn --factory xmlcall.proxy:configured_app
     XMLCALL_CONFIG=xmlcall.toml hypercorn 'xmlcall.proxy.configured:configured_app()'
@@ -32,7 +32,7 @@ from .settings import ModelSettings, keys_of, read_settings
 __all__ = ["configured_app", "enter", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
-AGAIN_SECONDS: Final = 2.0  # between two tries to open a model that is not there yet
+AGAIN_SECONDS: Final = 2.0  # between two attempts to open a model whose server is not up yet
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -55,10 +55,10 @@ def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Served
 async def opened(
     models: Sequence[ServedModel], rows: Sequence[ModelSettings], *, wait: float = 0.0, tell: Callable[[str], None] = log.info
 ) -> AsyncIterator[None]:
-    """Open models, and have each asked as its profile says.
+    """Open the models and apply each one's profile.
 
     Args:
-        wait: seconds for a model's server to come, if it is not there.
+        wait: seconds to wait for a model's server that is not up yet.
     """
     async with AsyncExitStack() as stack:
         for model, row in zip(models, rows, strict=True):
@@ -68,7 +68,7 @@ async def opened(
 
 
 async def enter(stack: AsyncExitStack, engine: Engine, *, wait: float) -> None:
-    """Open a model."""
+    """Open a model, and retry for `wait` seconds while its server is not up."""
     until = time.monotonic() + wait
     while True:
         try:
@@ -82,7 +82,7 @@ async def enter(stack: AsyncExitStack, engine: Engine, *, wait: float) -> None:
 
 
 def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return how a model is asked, as `Engine.ask_by` takes it."""
+    """Return the settings for asking a model, as keyword arguments of `Engine.ask_by`."""
     found = chosen(row.profile, engine.backend.capabilities.fingerprints, tell)
     profile = found.profile if found is not None and found.profile is not None else None
     way, used = row.way or (profile.way if profile else "auto"), profile or Profile(model=row.name)
@@ -106,9 +106,9 @@ def configured_app(
     """Make the app of a settings file, for any ASGI server; its lifespan opens the models.
 
     Args:
-        file: TOML; None takes the one of the variable `XMLCALL_CONFIG`, or the environment alone.
-        ending: of all answers, for a server that says when it has to end.
-        beside: entered when the models are open, left before they are closed.
+        file: a TOML file; None reads the file named by `XMLCALL_CONFIG`, or else the environment alone.
+        ending: ends all answers, for a server that announces its shutdown.
+        beside: a context that is entered once the models are open and left before they are closed.
 
     Raises:
         UsageError: the settings cannot be read, or name no model.

@@ -1,4 +1,4 @@
-"""`xmlcall.toml` for a proxy with several models and keys, and environment variables over it.
+"""The settings of a proxy with several models and keys: `xmlcall.toml`, overridden by environment variables.
 
     [serve]
     port = 8485
@@ -12,9 +12,9 @@
     key = "${ALICE_KEY}"
     models = ["small"]
 
-`XMLCALL_SERVE__PORT=9000` goes before `port`; `XMLCALL_MODEL` and `XMLCALL_KEY` hold a JSON list of tables in place of those of
-the file. The file may hold rules about tools, too (`agent.policy_file`); they are read there. Everything is read strictly: a key
-that is not known would otherwise do nothing, in silence. No message shows a secret.
+`XMLCALL_SERVE__PORT=9000` overrides `port`; `XMLCALL_MODEL` and `XMLCALL_KEY` each hold a JSON list of tables that replaces the
+file's tables. The file may also hold rules about tools, which `agent.policy_file` reads. Unknown keys are errors, because a
+misspelled key would otherwise be ignored silently. No message shows a secret.
 """
 
 import os
@@ -63,7 +63,7 @@ class ModelSettings(BaseModel):
 
 
 class KeySettings(BaseModel):
-    """A `[[key]]`; the key itself is said in one of three ways."""
+    """A `[[key]]`; exactly one of `key`, `key_file` and `sha256` gives the key itself."""
 
     model_config = _STRICT
 
@@ -75,16 +75,16 @@ class KeySettings(BaseModel):
 
     @model_validator(mode="after")
     def _has_one_key(self) -> Self:
-        said = [name for name in ("key", "key_file", "sha256") if getattr(self, name) is not None]
-        if len(said) != 1:
-            raise ValueError(f"expected one of key, key_file and sha256, got {' and '.join(said) or 'none of them'}")
+        given = [name for name in ("key", "key_file", "sha256") if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"expected one of key, key_file and sha256, got {' and '.join(given) or 'none of them'}")
         if self.key is not None and not self.key.get_secret_value():
             raise ValueError("expected a key that is not empty")
         return self
 
 
 class ServeSettings(BaseModel):
-    """`[serve]`: options of `xmlcall serve` of the same names; None was not said."""
+    """`[serve]`: the options of `xmlcall serve` with the same names; None means not given."""
 
     model_config = _STRICT
 
@@ -100,10 +100,10 @@ class ServeSettings(BaseModel):
 
 
 class ProxySettings(BaseSettings):
-    """All of a file.
+    """All settings of a proxy.
 
     Args:
-        key: the keys; without one everybody may call who can reach the port.
+        key: the keys; without any, everyone who can reach the port may call.
     """
 
     model_config = SettingsConfigDict(
@@ -123,7 +123,7 @@ class ProxySettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Put the environment before the file."""
+        """Give the environment priority over the file."""
         return env_settings, init_settings
 
     @model_validator(mode="after")
@@ -140,10 +140,10 @@ class ProxySettings(BaseSettings):
 
 
 def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> ProxySettings:
-    """Read the settings of a file and of the environment.
+    """Read the settings from a file and the environment.
 
     Raises:
-        UsageError: it cannot be read; says the file, the line, what was expected and what came.
+        UsageError: the settings are invalid; the message names the file, the line, what was expected and what was found.
     """
     text, data = "", dict[str, Any]()
     if file is not None:
@@ -156,8 +156,8 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
     except _NotSet as error:
         raise UsageError(f"{where}: the variable {error} is not set: set it, or write the value") from None
     except ValidationError as error:
-        raise UsageError(f"{where}: {_told(error, text)}") from None
-    except ValueError as error:  # an environment variable that is no JSON
+        raise UsageError(f"{where}: {_first_error(error, text)}") from None
+    except ValueError as error:  # an environment variable that is not JSON
         raise UsageError(f"{error}: expected JSON in the environment variable") from None
 
 
@@ -179,8 +179,8 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
     return environ[name]
 
 
-def _told(error: ValidationError, text: str) -> str:
-    """Say the first thing that is wrong, with its line."""
+def _first_error(error: ValidationError, text: str) -> str:
+    """Describe the first error, with its line number."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = first["loc"]
     line = line_of(text, place)
@@ -201,10 +201,10 @@ def _known(place: Sequence[int | str]) -> list[str]:
 
 
 def line_of(text: str, place: Sequence[int | str]) -> int:
-    """Return the line of a file in which a value stands; that of its table if the value is not found; 0 for neither.
+    """Return the number of the line that holds a value; else the line of its table; 0 if neither is found.
 
     Args:
-        place: names and numbers of tables on the way to it, such as `("model", 1, "name")`.
+        place: the path to the value, made of names and table indexes, such as `("model", 1, "name")`.
     """
     if not place:
         return 0
@@ -224,11 +224,11 @@ def line_of(text: str, place: Sequence[int | str]) -> int:
     return found
 
 
-# -- what is made of them that needs no server -------------------------------------------------------------------------
+# -- keys --------------------------------------------------------------------------------------------------------------
 
 
 def keys_of(settings: ProxySettings) -> tuple[Key, ...]:
-    """Make the keys of a proxy."""
+    """Return the keys that the settings define; reads the key files."""
     return tuple(_key(row) for row in settings.key)
 
 

@@ -1,1 +1,1 @@
-"""How a request is answered: from text, natively, plainly."""
+"""How the proxy answers a request: with calls read from text, with native function calling, or as plain text."""

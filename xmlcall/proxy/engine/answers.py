@@ -1,15 +1,15 @@
-"""What a caller is given of a machine, event by event, and of its end.
+"""Turn the events of a machine into what the caller receives.
 
-*Of an answer without tools*: events as they come.
+*An answer without tools* passes events on as they arrive.
 
-*Of a turn whose calls are text*: text goes out as it comes, calls of the caller's tools once they are bound. Tools of the proxy's
-own servers run in the turn, and the caller sees nothing of them. Calls that cannot run are answered with feedback before
-anything of them has gone out. When no retry is left, calls that agents can check themselves go out as they are. Otherwise the
-model is asked for plain words, and the answer is an error if it has none: half a call, or a call left out in silence, is worse.
-The request was sound, so the error is never the caller's (4xx), with one exception: after tools of the proxy's own have run, a
-status that clients do not repeat.
+*A turn whose calls are text* sends text as it arrives, and calls of the caller's tools once they are bound. Tools of the proxy's
+own servers run within the turn, and the caller sees nothing of them. A call that cannot run is answered with feedback to the
+model before any of it has gone out. When no retry is left, calls that agents can check themselves go out as they are. Otherwise
+the model is asked for plain words, and if it gives none, the answer is an error: half a call, or a call dropped silently, would
+be worse. The request was valid, so the error is never the caller's (4xx), with one exception: once tools of the proxy's own have
+run, the status is one that clients do not retry.
 
-`Engine.respond` iterates the driver of a machine; nothing here stands between the two.
+`Engine.respond` iterates the driver of the machine directly; nothing here wraps it.
 """
 
 import logging
@@ -46,7 +46,7 @@ __all__ = ["Answer", "PlainAnswer", "PromptedAnswer", "WithWholeMessages"]
 
 log = logging.getLogger("xmlcall.proxy")
 
-# Reasons for which a turn ends without an answer, and what the caller is told; `{why}` is what is wrong with the calls.
+# The error message for each reason why a turn ends without an answer; `{why}` describes what is wrong with the calls.
 _FAILURES: Final[Mapping[str, str]] = {
     "invented_results": "no answer: the model wrote results that no tool gave, however often it was told",
     "own_words": "no answer: the model only repeated its instructions, however often it was told",
@@ -60,15 +60,15 @@ _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wi
 
 
 class Answer:
-    """An answer, or one of several that make up what a caller is given.
+    """An answer, or one of several consecutive parts of it.
 
     Args:
-        recording: told each event.
-        otherwise: makes another answer, if the server refuses to go on with a beginning, before anything has come.
+        recording: receives each event.
+        otherwise: makes a replacement, if the server refuses to continue a given beginning before anything was sent.
 
     Attributes:
-        filters: what goes out passes them, in this order.
-        again: makes the answer that follows behind the end of this one; None where none does.
+        filters: applied in this order to everything that goes out.
+        again: makes the answer that follows this one, or returns None if there is none.
     """
 
     def __init__(self, recording: "Hearing | None" = None, *, otherwise: "Callable[[], Answer] | None" = None) -> None:
@@ -80,23 +80,23 @@ class Answer:
 
     @asynccontextmanager
     async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
-        """Begin; what is to be iterated are the events, each of which gives `pieces`."""
+        """Start the answer and yield its events; pass each event to `pieces`."""
         async with aclosing(self._drive()) as events:
             yield events
 
     def pieces(self, event: Any) -> Sequence[ResponseEvent]:
-        """Take an event; return what goes out."""
+        """Take an event and return what goes out."""
         if self._note is not None:
             self._note(event)
         pieces = self._pieces_of(event)
         return self._filtered(pieces) if pieces else pieces
 
     def ending(self) -> Iterator[ResponseEvent]:
-        """Return what goes out behind the last event."""
+        """Return what goes out after the last event."""
         return (piece for last in self._last_pieces() for piece in self._filtered([last]))
 
     def instead(self, error: BackendError) -> "Answer | None":
-        """Return the answer that takes the place of this one, which has failed."""
+        """Return the answer that replaces this one after it failed; None if there is none."""
         is_due = self._otherwise is not None and not self._has_said and is_refused_beginning(error)
         return self._otherwise() if is_due and self._otherwise is not None else None
 
@@ -120,7 +120,7 @@ class PlainAnswer(Answer):
     """An answer without tools.
 
     Args:
-        number: of the reply among those that the answer takes.
+        number: which reply of the whole answer this is, counted from 1.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class PlainAnswer(Answer):
         otherwise: Callable[[], Answer] | None = None,
     ) -> None:
         super().__init__(recording, otherwise=otherwise)
-        if backend.capabilities.reasoning_open:  # the text would begin inside the thinking; the server is to part them
+        if backend.capabilities.reasoning_open:  # the text would begin inside the thinking, so the server has to split them
             completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
         self._backend, self._number = backend, number
         self._machine = Machine(generate_native(completion, Binder(catalog=Catalog()), backend.capabilities))
@@ -166,14 +166,14 @@ def _record(recording: "Hearing", generated: Generated, number: int) -> None:
 
 
 class WithWholeMessages(Around, KeptOpen):
-    """A backend that is sent a caller's messages as they came, in the server's own format, with what was added behind them."""
+    """A backend that sends the caller's messages unchanged, in the server's own format, followed by the added messages."""
 
     def __init__(self, backend: Backend, count: int, write: Callable[[Message], dict[str, Any]]) -> None:
         super().__init__(backend)
         self._count, self._write = count, write
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return how a request is made."""
+        """Return the attempts at a request."""
         whole, added = request.extra.get("messages"), request.messages[self._count :]
         if isinstance(whole, list) and added:
             request = replace(request, extra={**request.extra, "messages": [*whole, *map(self._write, added)]})
@@ -181,12 +181,12 @@ class WithWholeMessages(Around, KeptOpen):
 
 
 class PromptedAnswer(Answer):
-    """An answer of a turn whose calls are text, or the server's own.
+    """The answer of a turn whose calls are read from text, or come from the server's own function calling.
 
     Args:
         driven: the turn's events.
-        is_strict: whether calls that cannot run are an error, and not the caller's to check.
-        keep: told the rounds of the proxy's own tools, if calls go to the caller behind them.
+        is_strict: whether calls that cannot run are an error instead of being left to the caller to check.
+        keep: receives the rounds of the proxy's own tools, if calls to the caller follow them.
     """
 
     def __init__(
@@ -204,14 +204,14 @@ class PromptedAnswer(Answer):
         self._turn, self._driven, self._sender, self._format = turn, driven, sender, format
         self._is_strict, self._keep = is_strict, keep
         self._shown = ""  # text of the replies before the last one
-        self._sent: dict[str, ToolCall] = {}  # by id; one that was begun before it was whole went out with another
-        self._is_retry = False  # the reply answers our own words, and not the caller's
-        self._visible: list[str] = []  # pieces of text: to add each to a text is quadratic in its length
-        self._holds = False  # the reply's text may not stay
-        self._passes = False  # it stays for certain
+        self._sent: dict[str, ToolCall] = {}  # by id; a call that was streamed before it was complete went out under another id
+        self._is_retry = False  # the reply answers the proxy's feedback, not the caller
+        self._visible: list[str] = []  # pieces of text: appending each to one string is quadratic in its length
+        self._holds = False  # the reply's text may have to be discarded
+        self._passes = False  # the reply's text is certain to be kept
         self._held: list[str] = []
-        self._taken: dict[object, str] = {}  # calls of this reply, with the id under which each came first
-        self._left: list[ToolCall] = []  # of this reply, the same as one before
+        self._taken: dict[object, str] = {}  # calls of this reply, each with the id of its first occurrence
+        self._left: list[ToolCall] = []  # calls of this reply that repeat an earlier one
 
     @asynccontextmanager
     async def driven(self) -> AsyncIterator[AsyncGenerator[LoopEvent]]:
@@ -222,7 +222,7 @@ class PromptedAnswer(Answer):
         except BackendError as error:
             if not self._turn.has_run:
                 raise
-            # No client repeats a 400, and what ran would run twice; LangChain.js repeats every 5xx.
+            # No client retries a 400. LangChain.js retries every 5xx, and the tools that ran would then run twice.
             raise ApiError(f"{error}; tools had run before", code="failed_after_tools") from None
         finally:
             if self._recording is not None:
@@ -253,7 +253,7 @@ class PromptedAnswer(Answer):
             case TurnEnded(reply=reply, message=kept):
                 return [*self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
             case CallHeld(call=call):
-                log.info("held back a call of %r, which waits for the results of those before it", call.name)
+                log.info("held back a call of %r, which needs the results of earlier calls", call.name)
             case CallInReasoning(name=name):
                 log.warning("the model called %r in thinking that never ended, so nothing was called", name)
             case _ if not self._is_retry:
@@ -271,7 +271,7 @@ class PromptedAnswer(Answer):
         self._sender.begin()
 
     def _text_of_reply(self, text: str) -> list[ResponseEvent]:
-        """Hold text back that is shown only if the reply has no call, or only if it stays."""
+        """Hold back text that is shown only if the reply has no call, or only if the reply is kept."""
         self._held.append(text)
         if self._holds or (not self._passes and self._turn.may_repeat("".join(self._held))):
             return []
@@ -285,11 +285,11 @@ class PromptedAnswer(Answer):
         return [TextPiece(text=text)] if text else []
 
     def _before_call(self) -> list[ResponseEvent]:
-        """Pass on text in front of a call, except of a retry: a reply with a call is not replaced."""
+        """Pass on the text before a call, except in a retry; this is safe because a reply with a call is not replaced."""
         return [] if self._is_retry else self._pass_on()
 
     def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
-        """Take what comes of a call before it is whole."""
+        """Take an event of a call that is not complete yet."""
         match event:
             case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
                 self._sender.start(event)
@@ -301,7 +301,7 @@ class PromptedAnswer(Answer):
         return []
 
     def _call(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
-        if self._taken.setdefault(identity(call), call.id) != call.id:  # known at the reply's end whether that was asked for
+        if self._taken.setdefault(identity(call), call.id) != call.id:  # whether the user asked for repeats is known at the end
             if isinstance(call, ToolCall):
                 self._left.append(call)
             return []
@@ -319,13 +319,13 @@ class PromptedAnswer(Answer):
         return []
 
     def _repeated(self, reply: Reply) -> Iterator[ResponseEvent]:
-        """Take calls that the reply had before, if the person asked for so many."""
+        """Take calls that repeat an earlier one of the reply, if the user asked for that many."""
         wanted = {call.id for call in reply.calls}
         for call in self._left:
             if call.id in wanted:
                 yield from self._take(call)
             else:
-                log.info("left out a call of %r that stood in the same reply before", call.name)
+                log.info("dropped a call of %r that repeats an earlier one in the same reply", call.name)
 
     def _released(self) -> list[ResponseEvent]:
         generated = self._turn.generated
@@ -333,7 +333,7 @@ class PromptedAnswer(Answer):
         return self._pass_on() if is_answer else []
 
     def _own_rounds(self) -> OwnRounds | None:
-        """Return what the caller cannot send back; None if nothing of the proxy's ran, or calls came in several replies."""
+        """Return what the caller cannot send back; None if no tool of the proxy's ran, or calls came in several replies."""
         turn = self._turn
         valid = [(call, result) for call, result in turn.answered if isinstance(call, ToolCall)]
         if not (turn.has_run or turn.results) or len(valid) != len(turn.answered):
@@ -344,14 +344,14 @@ class PromptedAnswer(Answer):
 
 
 def _end(turn: Turn, reason: str) -> ResponseEnded:
-    """Say what the answer took: its last prompt is what the conversation has grown to."""
+    """End the answer with its usage; the last prompt's tokens are the size to which the conversation has grown."""
     last, whole = turn.generated.usage if turn.generated else Usage(), turn.usage
     shown = replace(whole, prompt_tokens=last.prompt_tokens, cached_tokens=last.cached_tokens)
     return ResponseEnded(finish_reason=reason, usage=shown, all_usage=whole if whole != shown else None)
 
 
 def _parting(turn: Turn, sender: Sender) -> Iterator[ResponseEvent]:
-    """Give the caller the last calls as they are: agents check arguments themselves, and tell the model what is wrong."""
+    """Send the last invalid calls to the caller as written: agents check arguments themselves and report errors to the model."""
     calls = (as_written(call, turn.offer.catalog) for call, _ in turn.answered if isinstance(call, InvalidCall))
     for call in calls:
         if call is not None and call.name in turn.offer.of_caller:
@@ -365,5 +365,5 @@ def _why(turn: Turn) -> str:
 
 
 def _as_text(result: ToolResult, format: PromptFormat) -> ToolResult:
-    """Return a result as the model is shown it."""
+    """Return a result as the text that the model is shown."""
     return ToolResult(content=(TextContent(text=result_text(result, format)),), is_error=result.is_error)

@@ -1,23 +1,20 @@
-"""Calls on their way to the caller: whole once they are bound, or in fragments as the model writes them.
+"""Send calls to the caller: whole once they are bound, or in fragments as the model writes them.
 
-A call whose beginning went out and that then turned out invalid stays unfinished: calls after it wait, and the model's next try
-has to complete it with what was sent, or the answer is broken off. On a retry, a call that was sent already is
-not sent again: the model was asked to write one call once more and wrote them all.
+A call that turns out invalid after its beginning was sent stays unfinished: later calls wait for it. If the model's next attempt
+calls the same tool with everything that was sent, the rest is appended; otherwise the answer ends in an error. On a retry, a call
+that was already sent is not sent again, because a model that is asked to rewrite one call often rewrites them all.
 
-*Arguments* are JSON text while the model still writes them. A fragment must never turn out wrong, so only what is certain goes
-out early: the text of a parameter that is a string and nothing else by its schema, of a tool and a parameter that are spelled
-exactly, as it comes; a parameter of another type once it is complete, typed by the same binding that will type the whole call.
-What is not certain waits for the end of the call. There the bound arguments have the last word: if they differ from what was
-sent, the answer ends in an error.
+*Arguments* are sent as JSON text while the model is still writing them. A fragment must never turn out wrong, so only what is
+certain goes out early. If the tool and the parameter are spelled exactly, and the schema allows only a string, the text goes out
+as it arrives. A parameter of another type goes out once it is complete, typed by the same binding that will type the whole call.
+Everything uncertain waits for the end of the call, where the bound arguments decide: if they differ from what was sent, the
+answer ends in an error.
 
-A call that is a copy of the prompt's example does not run (`echo.py`), so nothing goes out while the call may still be one:
-until a value differs from the example's. A text waits while it may be a placeholder; if it is one after other values went out,
-the call is mended like any other. It waits, too, while it may be the word for an optional parameter of which the request says
-nothing, and while it may be taken for made up (`grounds.py`): until it is whole, or too long for that. A line that may be
-pretty-printed waits for a second one.
-
-A call that turns out invalid after its beginning was sent can still be mended: if the next try calls the same tool with all
-that was sent, the rest is appended.
+A call that copies the prompt's example does not run (`echo.py`), so nothing goes out until a value differs from the example's.
+A text waits while it may still be a placeholder; if it turns out to be one after other values went out, the call is repaired like
+any other invalid call. A text also waits while it may be the word for an optional parameter that the request does not mention,
+and while it may count as made up (`grounds.py`), until it is complete or too long for that. A line that may be pretty-printed
+waits for the next line.
 """
 
 import json
@@ -41,7 +38,7 @@ __all__ = ["CallText", "MayBeMadeUp", "Sender", "broken_off"]
 
 # -- arguments ------------------------------------------------------------------------------------------------------------
 
-# Keys of a schema that say nothing about which strings are valid (JSON Schema 2020-12, validation, section 9).
+# Schema keys that do not restrict which strings are valid (JSON Schema 2020-12, validation, section 9).
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
@@ -54,8 +51,8 @@ class CallText:
     """The JSON text of one call's arguments, piece by piece.
 
     Args:
-        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
-        may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
+        unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
+        may_be_made_up: whether a parameter's value may be made up, so that the call must not run; None to skip this check.
     """
 
     def __init__(self, tool: Tool, catalog: Catalog, unsaid: str = "", may_be_made_up: MayBeMadeUp | None = None) -> None:
@@ -64,15 +61,15 @@ class CallText:
         self._unsaid = unsaid
         self._may_be_made_up = may_be_made_up
         self._properties = tool.input_schema.get("properties")
-        self._copies = examples_of(tool)  # examples that the call may be a copy of
-        self._ready = ""  # certain, but not sent as long as there are any
-        self._sent: dict[str, Any] = {}  # or ready to be
-        self._open: str | None = None  # the parameter whose text is coming in
+        self._copies = examples_of(tool)  # examples that the call may still be a copy of
+        self._ready = ""  # certain, but held back while `_copies` is not empty
+        self._sent: dict[str, Any] = {}  # arguments that were sent or are in `_ready`
+        self._open: str | None = None  # the parameter whose text is arriving
         self._text: list[str] = []
-        self._plain = False  # the open parameter goes out as it comes
-        self._is_marked = False  # the open parameter says that it is a string
-        self._waits = False  # nothing of it is ready: so far it may be a placeholder
-        self._held = False  # something is not certain: nothing more before the end
+        self._plain = False  # the open parameter's text goes out as it arrives
+        self._is_marked = False  # the open parameter is explicitly marked as a string
+        self._waits = False  # none of the open parameter is ready, because it may still be a placeholder
+        self._held = False  # something is uncertain, so nothing more goes out before the end
 
     @property
     def name(self) -> str:
@@ -89,7 +86,7 @@ class CallText:
         return self._plain and self._open is not None and not self._waits
 
     def add(self, delta: ToolArgumentDelta) -> str:
-        """Take a piece of a parameter; return what can be sent."""
+        """Take a piece of a parameter and return what can be sent."""
         return self._unless_copied(self._add(delta))
 
     def _unless_copied(self, text: str) -> str:
@@ -117,7 +114,7 @@ class CallText:
         return before + (_inside(delta.text) if self._is_going_out else "")
 
     def _may_not_count(self, name: str) -> bool:
-        """Say whether the open text can still become a placeholder, or the word for what the request does not say."""
+        """Return whether the open text can still become a placeholder, a made-up value or the word for "not mentioned"."""
         text = "".join(self._text)
         says_nothing = bool(self._unsaid) and self._unsaid.startswith(text.strip().casefold())
         if may_lose_indentation(text) or (self._may_be_made_up and may_be_groundless(text)):
@@ -127,7 +124,7 @@ class CallText:
         return may_be_placeholder(name, text) or (says_nothing and may_be_unsaid(name, self._unsaid, self._tool, self._catalog))
 
     def end_parameter(self) -> str:
-        """Note that the open parameter is closed; return what can be sent."""
+        """Close the open parameter and return what can be sent."""
         return self._unless_copied("" if self._held else self._end_parameter())
 
     def _begin_parameter(self, name: str) -> None:
@@ -139,7 +136,7 @@ class CallText:
         self._open, self._text, self._waits = name, [], self._plain
 
     def _release(self) -> str:
-        """Begin to send the open parameter."""
+        """Start to send the open parameter."""
         self._waits = False
         self._copies = [example for example in self._copies if self._open not in example]
         return f'{self._comma()}{json.dumps(self._open)}: "{_inside("".join(self._text))}'
@@ -179,7 +176,7 @@ class CallText:
         return ", " if self._sent else "{"
 
     def end(self, call: ToolCall) -> str | None:
-        """Return the rest of the text for the call as bound; None if what was sent is not part of it."""
+        """Return the rest of the bound call's text; None if the call does not agree with what was sent."""
         sent = dict(self._sent) if self.begun else {}
         rest = ""
         if self.begun and self._is_going_out and self._open is not None:
@@ -199,7 +196,7 @@ class CallText:
 
 
 def _may_be_one_item(text: str, value: Any) -> bool:
-    """Say whether a list was read of a text that may be its first item, of which each has an element."""
+    """Return whether a list was read from a text that may be only its first item, because each item has an element of its own."""
     return isinstance(value, list) and not text.lstrip().startswith("[")
 
 
@@ -208,7 +205,7 @@ def _is(arguments: dict[str, Any], name: str, value: Any) -> bool:
 
 
 def _inside(text: str) -> str:
-    """Write text as it stands inside a JSON string."""
+    """Return text escaped as in a JSON string, without the quotes."""
     return json.dumps(text, ensure_ascii=False)[1:-1]
 
 
@@ -217,12 +214,12 @@ def _json(value: Any) -> str:
 
 
 class Sender:
-    """What the caller is given of an answer's calls.
+    """Sends an answer's calls to the caller.
 
     Args:
-        unsaid: the word that the prompt asks for where the request says nothing of a parameter; "" if it asks for none.
-        may_be_made_up: says of a parameter's value whether the call may not run because of it; None where no value is looked at.
-        may_be_copied: says of a tool and a wire format whether the call may be somebody's; None where none is looked for.
+        unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
+        may_be_made_up: whether a parameter's value may be made up, so that the call must not run; None to skip this check.
+        may_be_copied: whether a call of a tool in a dialect may be copied from the conversation; None to skip this check.
 
     Attributes:
         sent: the calls that went out whole.
@@ -248,11 +245,11 @@ class Sender:
         self._unfinished = False
         self._waiting: list[ToolCall] = []
         self._names: set[str] = set()  # of tools that this reply called
-        self._earlier: list[ToolCall] = []  # of earlier replies, not yet written again in this one
+        self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
 
     @property
     def unfinished(self) -> str:
-        """The tool of a call whose beginning went out and whose end did not; else ""."""
+        """The tool of a call that was sent only in part; else ""."""
         return self._text.name if self._unfinished and self._text else ""
 
     def begin(self) -> None:
@@ -263,8 +260,8 @@ class Sender:
     def start(self, event: ToolCallStart) -> None:
         """Note that the model has begun a call.
 
-        Values that are written in entities cannot go out before they are whole; nor can a second call of a tool, which may turn
-        out to be the first once more; nor a call that may turn out to be copied.
+        Three kinds of calls cannot go out before they are complete: calls whose values are written with entities; a second call
+        of a tool, which may turn out to repeat the first; and a call that may turn out to be copied.
         """
         if not self._streams or self._unfinished:
             return
@@ -278,14 +275,14 @@ class Sender:
         self._identity = new_id()
 
     def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
-        """Take a piece of a parameter; return what goes out."""
+        """Take a piece of a parameter and return what goes out."""
         if self._text is None or self._unfinished:
             return []
         begun = self._text.begun
         return self._fragment(self._text.add(delta), begun)
 
     def end_parameter(self) -> list[ResponseEvent]:
-        """Note that a parameter is closed; return what goes out."""
+        """Close the open parameter and return what goes out."""
         if self._text is None or self._unfinished:
             return []
         begun = self._text.begun
@@ -297,13 +294,13 @@ class Sender:
         return [*([] if begun else [self._opening(self._text.name, self._identity)]), *self._pieces(text)]
 
     def drop(self) -> None:
-        """Note that the call that was begun is not valid."""
+        """Note that the current call is invalid."""
         if self._text is not None:
             self._unfinished = self._unfinished or self._text.begun
             self._text = self._text if self._unfinished else None
 
     def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
-        """Take a valid call; return what goes out."""
+        """Take a valid call and return what goes out."""
         same = next((each for each in self._earlier if (each.name, each.arguments) == (call.name, call.arguments)), None)
         if is_retry and same is not None:
             self._earlier.remove(same)
@@ -334,7 +331,7 @@ class Sender:
 
 
 def broken_off(name: str) -> ApiError:
-    """Make the error of a call whose beginning went out and that does not come to an end that fits it."""
+    """Return the error for a call that was sent in part and cannot be completed to match."""
     message = (
         f"the beginning of a call of {name!r} was sent as the model wrote it, and the call was cut off or cannot run: "
         "ask again, or do without --stream-arguments"

@@ -1,4 +1,4 @@
-"""The tool lists that callers send, compiled and rendered once: a caller sends the same list with every request."""
+"""Compile and render each caller's tool list once, because a caller sends the same list with every request."""
 
 import json
 from collections import OrderedDict
@@ -16,7 +16,7 @@ from ...types.calls import Message, Tool
 
 __all__ = ["Catalogs", "OfferedTools", "key_of"]
 
-LIMIT: Final = 32  # lists that are kept; the one that was not used for longest goes first
+LIMIT: Final = 32  # tool lists to keep; the least recently used is dropped first
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class OfferedTools:
     reminder: str
 
     def sources(self, messages: Sequence[Message], results: Iterable[str] = (), described: Iterable[str] = ()) -> Sources:
-        """Return the texts by others that a call must not be copied from."""
+        """Return the texts, not written by the model, from which a call must not be copied."""
         system = [message.content for message in messages if message.role == "system"]
         said = [message.content for message in messages if message.role in ("user", "tool")]
         return Sources(said=[*said, *results], described=[*self.words, *described], instructions=system)
@@ -40,7 +40,7 @@ _Rendered = tuple[Catalog, Mapping[str, str], tuple[ToolPrompt, str]]
 
 
 class Catalogs:
-    """Catalogs by their tools."""
+    """A cache of catalogs and their prompts, by tool list."""
 
     def __init__(self, say: Callable[[str], None], *, reminder: bool) -> None:
         self._say = say
@@ -49,7 +49,7 @@ class Catalogs:
         self._rendered: OrderedDict[tuple[int, PromptFormat], _Rendered] = OrderedDict()
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
-        """Return the catalog of a list of tools, the same one for the same list."""
+        """Return the catalog of a tool list; the same list gives the same catalog."""
         return self._found(tools, key_of(tools))[0]
 
     def _found(self, tools: tuple[Tool, ...], key: str) -> tuple[Catalog, list[str]]:
@@ -62,13 +62,13 @@ class Catalogs:
         return found
 
     def knows(self, key: str) -> bool:
-        """Say whether a list was compiled before, so that it costs next to nothing."""
+        """Return whether a tool list is compiled already, so that it is cheap to use."""
         return key in self._known
 
     def offered(
         self, tools: tuple[Tool, ...], key: str, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
     ) -> OfferedTools:
-        """Return how a list of tools is shown; the prompt and the reminder of no tools are empty texts."""
+        """Return how a tool list is shown to the model; without tools, the prompt and the reminder are empty."""
         catalog, words = self._found(tools, key)
         shown, reminder = self._prompts(catalog, format, instructions, budget)
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
@@ -94,10 +94,10 @@ class Catalogs:
             self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --tool-tokens)")
         for tool in catalog:
             if catalog.parameters(tool.name) and not parameters_of(tool):
-                self._say(f"The tool {tool.name[:80]!r} is shown by its name and description alone: its schema is too large.")
+                self._say(f"The tool {tool.name[:80]!r} is shown with its name and description only: its schema is too large.")
         return offered, prompt.reminder(catalog, format) if self._reminder else ""
 
 
 def key_of(tools: tuple[Tool, ...]) -> str:
-    """Return by what a list of tools is known again; written once for a request, since it is as long as the tools are."""
+    """Return the cache key of a tool list; compute it once per request, because it is as long as the tools."""
     return json.dumps([[tool.name, tool.description, tool.input_schema] for tool in tools], default=dict)

@@ -1,10 +1,10 @@
-"""The proxy's heart: an open model, the servers whose tools it runs itself, and the way in which each request is answered.
+"""The core of the proxy: an open model, the servers whose tools the proxy runs itself, and the choice of how to answer.
 
-Three ways. *Text*: tools are offered in the prompt and calls are read from the text (`answers.py`). *Native*: the model server's
-own function calling, where it works. *Plain*: no tools on offer, the model's text as it is. Where the caller speaks the model
-server's own wire format, plain requests need no engine: their bytes are passed on (`routes.py`).
+A request is answered in one of three ways. *Text*: the prompt offers the tools, and calls are read from the text (`answers.py`).
+*Native*: the model server's own function calling, where it works. *Plain*: no tools on offer, and the model's text as it is. If
+the caller uses the model server's own wire format, plain requests bypass the engine: their bytes are passed on (`routes.py`).
 
-In mode `auto` the first request with tools is preceded by one trial of the server's own function calling (`probe.py`).
+In mode `auto`, the engine tries the server's own function calling once, before the first request with tools (`probe.py`).
 """
 
 import asyncio
@@ -60,13 +60,13 @@ class Engine:
     """A model with tool calling. Open it with `async with`: that opens the backend and the hosts.
 
     Args:
-        hosts: servers whose tools the proxy runs itself; with their rules, where several engines share them.
-        allowed: globs over `server.tool`: the hosts' tools that are offered and run; nobody is asked about them. Or rules, of
-            which what they would ask about is denied.
+        hosts: servers whose tools the proxy runs itself; `OwnTools` if several engines share them.
+        allowed: globs over `server.tool` that select the hosts' tools to offer and run without confirmation; or rules, whose
+            "ask" counts as "deny".
         asking: how the model is asked; None for the defaults, in mode `auto`.
-        strict: whether requests are refused that leave their wire format where it cannot matter (see `tolerance`).
-        rounds: of the proxy's own tools, where several engines share them; None for some of its own.
-        asked: fields of `asking` by their names, such as `mode="xml"`. What a request says of sampling is the caller's.
+        strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
+        rounds: the store for rounds of the proxy's own tools, if several engines share it; None for a store of its own.
+        asked: fields of `asking` by name, such as `mode="xml"`. The sampling options come from each request.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Engine:
         self.ask_by()
 
     def ask_by(self, **asked: Unpack[AskingFields]) -> None:
-        """Ask the model in another way, from the next request on: what is right for it may be known only once it is open."""
+        """Change how the model is asked, from the next request on; what suits a model may be known only once it is open."""
         self.asking = replace(self.asking, **asked)
         if self.asking.mode == "native-only":
             raise UsageError("mode must be one of 'auto', 'xml', 'native', got 'native-only'")
@@ -133,7 +133,7 @@ class Engine:
 
     @property
     def format(self) -> PromptFormat:
-        """How prompts are written, and in which format calls are asked for."""
+        """How prompts are written, including the format in which the model writes calls."""
         return self._format
 
     @property
@@ -142,7 +142,7 @@ class Engine:
         return "ollama" if self.backend.capabilities.server == "ollama" else "openai"
 
     async def is_native(self) -> bool:
-        """Say whether tools go to the model server's own function calling."""
+        """Return whether tools go to the model server's own function calling."""
         if self.asking.mode != "auto":
             return self.asking.mode == "native"
         if self.backend.capabilities.native_tools is False:
@@ -166,7 +166,7 @@ class Engine:
         """Answer a request.
 
         Args:
-            is_streamed: the caller sees events as they come; if not, arguments come whole.
+            is_streamed: whether the caller receives events as they arrive; if not, arguments are sent whole.
 
         Yields:
             Events for the caller, a ResponseEnded last. Closing the generator ends the generation.
@@ -202,7 +202,7 @@ class Engine:
                     raise
 
     async def _shown(self, request: ChatRequest) -> OfferedTools:
-        """Return what is on offer; tools that are not known yet are read in a thread: others are answered meanwhile."""
+        """Return the tools on offer; a new tool list is compiled in a thread, so that other requests do not wait for it."""
         tools = self._offered(request)
         key, budget = key_of(tools), budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
         instructions = dict(self.own.router.instructions())
@@ -210,7 +210,7 @@ class Engine:
         return show() if self._catalogs.knows(key) else await asyncio.to_thread(_compiled, show)
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
-        """Return the caller's tools and those of the proxy's own servers; of two with one name, the caller's."""
+        """Return the caller's tools and those of the proxy's own servers; if two share a name, the caller's wins."""
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
@@ -223,7 +223,7 @@ class Engine:
         *,
         stream_arguments: bool,
     ) -> Answer:
-        """Answer with tools that are offered in the prompt."""
+        """Answer with the tools offered in the prompt."""
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
@@ -262,14 +262,14 @@ class Engine:
         )
         if schema is not None:
             self._give_form(answer, schema, partial(self._constrained, turn, schema, backend, recording))
-        elif request.sampling.json_schema is not None:  # of a required call the form is the tool's
+        elif request.sampling.json_schema is not None:  # a required call has the form of its tool instead
             answer.filters.append(wordless)
         if begun and self._goes_on(request):
             answer.filters.append(without_beginning(begun))
         return answer
 
     def _give_form(self, answer: Answer, schema: Mapping[str, Any], constrained: Callable[[], Answer]) -> None:
-        """Have an answer checked against a schema, and another one follow if it does not fit."""
+        """Check an answer against a schema, and let a constrained answer follow if it does not fit."""
         form = Formed(schema)
         answer.filters.append(form)
 
@@ -294,14 +294,14 @@ class Engine:
         """Decide how the first reply is asked for.
 
         Args:
-            server: what is known of the one that is asked whether a tool is needed.
+            server: the capabilities of the server that is asked whether a tool is needed.
         """
         completion = self._completion(request)
         threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
         if threshold is not None:
             is_decided = yield from decides(threshold, server, completion, self._format)
-        # Where questions are decided, no earlier one has a reminder: else the prompt would change with each question and result.
-        # The last has one if its call was not begun for the model.
+        # If a decision is made for each question, earlier questions carry no reminder: otherwise the prompt would change with
+        # each question and result. The last question carries one if its call is not begun for the model.
         if is_decided:
             is_reminded = request.messages[-1].role == "user" or not server.continues
             writer = replace(writer, stands="question", reminder=writer.reminder if is_reminded else "")
@@ -317,18 +317,18 @@ class Engine:
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
     def _constrained(self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Hearing | None") -> PlainAnswer:
-        """Ask once more in place of the last reply, and let the server constrain this one to a schema."""
+        """Ask again in place of the last reply, and let the server constrain the new reply to a schema."""
         request = turn.first.request
         messages = (*request.messages, *turn.added[:-1])
         completion = replace(request, messages=messages, json_schema=schema)
         return PlainAnswer(backend, completion, recording, number=turn.count + 1)
 
     def _goes_on(self, request: ChatRequest) -> bool:
-        """Say whether an answer is what follows the caller's beginning; what it is else is the model server's to say."""
+        """Return whether an answer holds only what follows the caller's beginning; if not, the model server decides."""
         return self.backend.capabilities.continues or request.wire == "anthropic"
 
     def _begun(self, request: ChatRequest, completion: CompletionRequest, begun: str) -> FirstRequest | None:
-        """Go on with a reply that the caller has begun; None if it has not."""
+        """Return the request that continues the caller's beginning of a reply; None if there is no beginning."""
         if not begun:
             return None
         asked = self._asked_to_begin(completion, begun)
@@ -342,7 +342,7 @@ class Engine:
         return replace(completion, messages=with_words(prompt.begin(begun, self._format), completion.messages))
 
     def _demanded(self, request: ChatRequest, completion: CompletionRequest) -> FirstRequest | None:
-        """Begin the call for a model that has to make one, where the server goes on from there; None if it has not."""
+        """Begin the call for a model that must make one, if the server can continue it; else None."""
         is_last_said = completion.messages[-1].role == "assistant"
         if request.choice.mode != "required" or is_last_said or not self.backend.capabilities.continues:
             return None
@@ -350,12 +350,12 @@ class Engine:
         return FirstRequest(request=completion, otherwise=completion, begun=begun)
 
     def _recalled(self, request: ChatRequest, shown: OfferedTools | None = None) -> Known:
-        """Return the rounds of the proxy's own tools in a conversation; none where there are no such tools."""
+        """Return the rounds of the proxy's own tools in a conversation; empty if there are no such tools."""
         has_own = self.own or (shown is not None and shown.prompt.own)
         return self._rounds.recall(request.messages) if has_own else {}
 
     def _callable(self, request: ChatRequest, shown: OfferedTools) -> Catalog:
-        """Return what may be called: what the caller's choice admits, and where no call is demanded, the tool of ours."""
+        """Return what may be called: the tools that the caller's choice allows and, in mode `auto`, our describing tool."""
         chosen = tuple(tool for tool in shown.tools if request.choice.allows(tool.name))
         own = shown.prompt.describing if request.choice.mode == "auto" else ()
         if len(chosen) == len(shown.tools):
@@ -363,7 +363,7 @@ class Engine:
         return self._catalogs.of((*chosen, *own))
 
     def _writer(self, request: ChatRequest, shown: OfferedTools, known: Known) -> PromptWriter:
-        """Return what writes the caller's conversation, with a tool that has to be called described first."""
+        """Return the writer of the caller's conversation; a tool that must be called is described first."""
         return PromptWriter(
             offered=shown.prompt,
             reminder=shown.reminder,
@@ -376,7 +376,7 @@ class Engine:
         return replace(self._format, parallel=request.parallel)
 
     def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Hearing | None") -> Answer:
-        """Answer without tools; a history with calls in it is written as text."""
+        """Answer without tools; calls in the history are written as text."""
         backend = self._fitting.backend_for(recording)
         if recording is not None:
             recording.goes("plain", (), self._format)
@@ -395,10 +395,10 @@ class Engine:
         return asked()
 
     def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> Answer:
-        """Answer with the server's own function calling; a call that cannot run is told to the model, like one in the text."""
+        """Answer with the server's own function calling; feedback on invalid calls goes to the model, as for calls in text."""
         catalog = shown.catalog
         completion = self._completion(request, tuple(system_first(request.messages)))
-        if request.wire == self.wire and not offered_names(request.tools):  # nothing that the caller says is lost on the way
+        if request.wire == self.wire and not offered_names(request.tools):  # pass on every field that the caller set
             said = {name: value for name, value in request.whole.items() if name not in _OURS}
             completion = replace(completion, extra={**completion.extra, **said})
         if recording is not None:
@@ -417,7 +417,7 @@ class Engine:
         return PromptedAnswer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
 
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...] = ()) -> CompletionRequest:
-        """Return a request to the model server; fields of the caller's wire format, only where the server speaks that, too."""
+        """Return a request to the model server; extra fields are passed on only if the server shares the caller's wire format."""
         sampling = request.sampling
         own = _sent_on(sampling.extra) if request.wire == self.wire else {}
         if self.wire == "ollama":
@@ -439,7 +439,7 @@ def _sent_on(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _compiled(show: Callable[[], OfferedTools]) -> OfferedTools:
-    """Read tools, and what their calls are held against."""
+    """Compile tools and, if their calls may be slow to check, the validators of the calls."""
     shown = show()
     if shown.catalog.is_demanding:
         for name in shown.catalog.names():
@@ -447,9 +447,9 @@ def _compiled(show: Callable[[], OfferedTools]) -> OfferedTools:
     return shown
 
 
-# Ollama's: with the first two it cuts a prompt that is too long, another value of the third loads the model anew.
+# Ollama's options: the first two make it cut a prompt that is too long, and a new value of the third reloads the model.
 _NOT_SENT_ON: Final = frozenset({"truncate", "shift", "num_ctx"})
-_OURS = frozenset({"model", "stream", "stream_options", "n"})  # are not the caller's to choose, where a reply is read
+_OURS = frozenset({"model", "stream", "stream_options", "n"})  # where the proxy reads the reply, it sets these fields itself
 _MESSAGE_WRITERS: Final = {"openai": openai_wire.message_dict, "ollama": ollama_wire.message_dict}
 
 

@@ -1,23 +1,23 @@
-"""What goes to the model otherwise than the caller wrote it, and comes back as the caller expects it.
+"""Change what the caller sent into what the model can handle, and change the answer back into what the caller expects.
 
-*Names that a model cannot write*: it is offered others, and the caller hears its own again. A name becomes part of the prompt
-and of tags, so white space, quotes, `<` and `>` cannot stand in it, and it cannot be very long. Such a name is written with `_`
-in these places. Other names stay as they are, in any script. No wire format knows of it. The same tools get the same names each
-time: the prompt stays cached.
+*Names that a model cannot write*: the model is offered other names, and the caller gets its own names back. A name becomes part
+of the prompt and of tags, so it cannot contain white space, quotes, `<` or `>`, and it cannot be very long. These characters are
+replaced by `_`. All other names stay as they are, in any script. The wire formats are not affected. The same tools get the same
+names each time, so the prompt stays cached.
 
-*Replies that the caller has begun*: the last message of a request is the model's own, and the answer goes on with it. Anthropic
-calls it prefill: the answer is what follows, without the beginning. Where the model server continues such a message, it is sent
-as it is. Others write a new message, and some templates refuse (those of models that may think). There the person's message asks
-the model to begin with these words, and they are taken off its reply.
+*Replies that the caller has begun*: the last message of a request is the model's own, and the answer continues it. Anthropic
+calls this prefill: the answer is only what follows the beginning. If the model server continues such a message, it is sent as it
+is. Other servers write a new message, and some chat templates refuse it (those of models that may think). For these, the user's
+message asks the model to begin with these words, and the words are removed from its reply.
 
-*An answer whose form the caller demands*, where tools are on offer: calls pass as ever, and what is no call has to be JSON. The
-schema stands behind the person's words. What the model says without a call is held until it is whole, and checked; a value in a
-fence or between words is taken out of them. If none fits, the model is asked once more, with the reply constrained to the schema
-where the server can do that, so that no call can come of it. Agents need both at once: openai-agents' `output_type`, LangChain's
-`ProviderStrategy`, the AI SDK's `Output.object`. Words beside a call are left out: the SDKs of OpenAI and Anthropic read all text
-of such an answer as JSON, and fail at them.
+*An answer whose form the caller demands*, with tools on offer: calls pass as usual, and an answer without a call must be JSON.
+The schema follows the user's words in the prompt. Text without a call is held until it is complete, then checked; a value in a
+fence or between words is extracted. If none fits, the model is asked once more, and the server constrains the reply to the schema
+if it can, so the reply cannot contain a call. Agents need both at once: openai-agents' `output_type`, LangChain's
+`ProviderStrategy`, the AI SDK's `Output.object`. Words beside a call are left out, because the SDKs of OpenAI and Anthropic parse
+all text of such an answer as JSON and would fail on them.
 
-A filter takes one event of an answer, and returns what goes out in its place.
+A filter takes one event of an answer and returns the events that replace it.
 """
 
 import json
@@ -50,7 +50,7 @@ Filter = Callable[[ResponseEvent], Iterable[ResponseEvent]]
 
 _WRITABLE: Final = re.compile(r"""[^\s<>"'`\x00-\x1f\x7f]{1,128}""")
 _OTHERS: Final = re.compile(r"""[\s<>"'`\x00-\x1f\x7f]+""")
-_LENGTH: Final = 100  # of what is kept of a name that is too long; a number may follow
+_LENGTH: Final = 100  # characters that are kept of a name that is too long; a number may follow
 
 Names = Mapping[str, str]
 
@@ -59,7 +59,7 @@ def offered_names(tools: Iterable[Tool], taken: Iterable[str] = ()) -> dict[str,
     """Choose a name for each tool that needs another.
 
     Returns:
-        The names to offer by the tools' own; empty if all can be written.
+        The names to offer, by the tools' own names; empty if the model can write all names.
     """
     names = [tool.name for tool in tools]
     used = {*taken, *names}
@@ -79,7 +79,7 @@ def offered_names(tools: Iterable[Tool], taken: Iterable[str] = ()) -> dict[str,
 
 
 def renamed(request: ChatRequest, names: Names) -> ChatRequest:
-    """Return a request in which tools have other names, also where the history calls them and where one is chosen."""
+    """Return a request with its tools renamed, including the calls in the history and the choice of a tool."""
     if not names:
         return request
 
@@ -122,7 +122,7 @@ def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
     """Take the beginning of a reply off a conversation.
 
     Returns:
-        The request without its last message and the text of that, if it begins a reply; else the request and "".
+        The request without its last message, and that message's text, if it begins a reply; else the request and "".
     """
     *before, last = request.messages
     if not before or last.role != "assistant" or last.tool_calls:
@@ -136,8 +136,8 @@ def with_beginning(completion: CompletionRequest, begun: str) -> CompletionReque
 
 
 def without_beginning(begun: str) -> Filter:
-    """Leave out the beginning, if the answer begins so; white space at either end of that does not matter."""
-    wanted, met, decided = begun.lstrip(), 0, False  # so many characters of the beginning came
+    """Remove the beginning if the answer repeats it; white space around the beginning does not matter."""
+    wanted, met, decided = begun.lstrip(), 0, False  # `met` counts the characters of the beginning that have arrived
 
     def passed(event: ResponseEvent) -> Iterable[ResponseEvent]:
         nonlocal met, decided
@@ -150,7 +150,7 @@ def without_beginning(begun: str) -> Filter:
             return (TextPiece(text=_rest(wanted[:met] + text, wanted)),)
         if isinstance(event, ResponseEnded) and not decided and met:  # the whole reply was shorter
             return TextPiece(text=wanted[:met]), event
-        decided = decided or isinstance(event, CallOpened)  # the rest of the beginning was no text
+        decided = decided or isinstance(event, CallOpened)  # a call came instead of the rest of the beginning
         return (event,)
 
     return passed
@@ -165,10 +165,10 @@ def _rest(said: str, wanted: str) -> str:
 
 
 class Formed:
-    """A filter that passes on as JSON what an answer says without a call.
+    """A filter that reduces the text of an answer without a call to its JSON value.
 
     Attributes:
-        unfit: the end of an answer that had neither; None before, and for any other.
+        unfit: the end of an answer that had neither a call nor a fitting value; else None.
     """
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -198,7 +198,7 @@ class Formed:
         return (TextPiece(text=text), event) if text else (event,)
 
     def with_both(self, event: ResponseEvent) -> Iterable[ResponseEvent]:
-        """Count both answers at the end of the second: the last prompt, and all that was generated."""
+        """Report the usage of both answers at the end of the second: the last prompt, and all generated tokens."""
         if self.unfit is None or not isinstance(event, ResponseEnded):
             return (event,)
         whole = (self.unfit.all_usage or self.unfit.usage) + event.usage
@@ -207,15 +207,15 @@ class Formed:
 
 
 def wordless(event: ResponseEvent) -> Iterable[ResponseEvent]:
-    """Leave out what is said beside an answer that has to be a call."""
+    """Leave out text beside an answer that must be a call."""
     return () if isinstance(event, TextPiece) else (event,)
 
 
 def value_in(text: str, schema: Mapping[str, Any]) -> str | None:
-    """Return the JSON value in a text that fits a schema, as it is written; None if there is none.
+    """Return the JSON value in a text that fits a schema, exactly as written; None if there is none.
 
     Args:
-        schema: a JSON Schema; one that cannot be used is fitted by any value.
+        schema: a JSON Schema; if it is unusable, any value fits.
     """
     validator = compiled_as_mended(schema)
     for candidate in _candidates(text):
@@ -229,7 +229,7 @@ def value_in(text: str, schema: Mapping[str, Any]) -> str | None:
 
 
 def _candidates(text: str) -> Iterator[str]:
-    """Yield what may be the value: all of it, the inside of its first fence, from its first bracket to its last."""
+    """Yield what may be the value: the whole text, the inside of its first fence, the span from first to last bracket."""
     yield text.strip()
     _, fenced, rest = text.partition("```")
     if fenced:

@@ -1,10 +1,10 @@
-"""The model as one request asks it: with what fits into its context, cut at places that follow from the request alone.
+"""Fit each request into the model's context, with cuts that depend on the request alone.
 
-Replicas of the proxy that stand before one model server cut a conversation at the same places, whatever they answered before
-(`prompting.tokens`). For that they ask the server once how many tokens it counts in a text that is always the same, when a prompt
-first comes near the context; short conversations cost no request.
+All replicas of the proxy in front of one model server cut a conversation at the same places, whatever they answered before
+(`prompting.tokens`). To make this possible, each replica asks the server once how many tokens it counts in a fixed text. It asks
+when a prompt first comes near the context limit, so short conversations cost no extra request.
 
-What was cut, and what else was put right in a request, the log tells once, in words of which nobody else chooses signs or sizes.
+The log reports each cut, and each other correction of a request, once. Others cannot inject control characters or long texts.
 """
 
 import asyncio
@@ -27,41 +27,41 @@ if TYPE_CHECKING:
 
 __all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce"]
 
-# -- what the log tells once ----------------------------------------------------------------------------------------------
+# -- what is logged once --------------------------------------------------------------------------------------------------
 
-NOTES_LIMIT: Final = 100  # of what was mended that are told
-_SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # in the log, besides letters and digits
+NOTES_LIMIT: Final = 100  # notes about corrections that are logged
+_SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # characters that are logged as they are, besides letters and digits
 
 log = logging.getLogger("xmlcall.proxy")
 
 
 class SaidOnce:
-    """Tells whoever runs the proxy."""
+    """Logs each note and each cut once, for the operator of the proxy."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()
         self._cuts: deque[tuple[int, int, int]] = deque(maxlen=NOTES_LIMIT)
 
     def note(self, note: str) -> None:
-        """Log what was put right in a request, the first time."""
+        """Log a correction of a request, the first time it occurs."""
         if note not in self._said and len(self._said) < NOTES_LIMIT:
             self._said.add(note)
             log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
 
     def cut(self, fitted: Fitted) -> None:
-        """Tell that a prompt was cut, once for each cut; without names, which others chose."""
-        told = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
-        if told not in self._cuts:
-            self._cuts.append(told)
+        """Log that a prompt was cut, once for each cut; no names are logged, because others choose them."""
+        counts = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
+        if counts not in self._cuts:
+            self._cuts.append(counts)
             what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
-            log.info(what, *told)
+            log.info(what, *counts)
 
 
 class Fitting:
     """Makes a backend for each request.
 
     Args:
-        lang: of the notes in the places of what is missing, `en` or `zh`.
+        lang: language of the notes that replace what was cut, `en` or `zh`.
     """
 
     def __init__(self, backend: Retrying, *, lang: str, said: SaidOnce) -> None:
@@ -72,10 +72,10 @@ class Fitting:
         self._fitted = partial(FittedBackend, lang=lang, on_cut=said.cut, measure=self._measure)
 
     def backend_for(self, heard: "Hearing | None") -> Backend:
-        """Return the model as a request asks it.
+        """Return the backend for one request.
 
         Args:
-            heard: told what goes out and what comes back, if anybody wants to hear.
+            heard: observes what goes out and what comes back; None if it is not observed.
         """
         facts = self._facts
         if facts.context_length is None:
@@ -84,19 +84,19 @@ class Fitting:
         return fitted(self._backend) if heard is None else heard.backend(self._backend, fitted)
 
     async def _measure(self) -> None:
-        """Measure the rate, once; a server that fails now is asked again with the next long prompt."""
+        """Measure the rate once; if the server fails, try again with the next long prompt."""
         async with self._measuring:
             if self._is_measured:
                 return
             try:
                 self._facts.rate = await measured_rate(self._backend)
-            except BackendError as error:  # the request itself tells what is wrong
+            except BackendError as error:  # the request itself will report the error
                 if not isinstance(error, BackendStatusError) or error.status_code >= 500:
                     return
             self._is_measured = True
 
     def with_tools_told(self, error: ContextOverflow, system: str, count: int) -> ContextOverflow:
-        """Add to an error what the tools take of the context; an agent's own are often more than half."""
+        """Add to an error how much of the context the tools take; an agent's tools often take more than half."""
         tokens = round(tokens_of(system) * RequestScale(self._facts).bounds[0])
         message = f"{error} (the {count} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
         return error.said_as(message)

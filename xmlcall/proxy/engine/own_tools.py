@@ -1,17 +1,17 @@
-"""The tools that the proxy runs itself: those of its own MCP servers that the rules let run. All models of a proxy share them.
+"""The tools that the proxy runs itself: those of its own MCP servers that the rules allow. All models of a proxy share them.
 
-*Which calls run* is a matter of rules, since nobody can be asked. What rules would ask about is denied. The model and the log
-are told the line that would allow it, so that whoever runs the proxy can decide about it once. The log tells each line once: a
-model may try for ever.
+*Which calls run* is decided by rules alone, because the proxy has no user to ask. A call that a rule would ask about is denied.
+The model and the log receive the line that would allow the call, so the operator can decide once. Each line is logged only once,
+because a model may keep trying.
 
-*Rounds* in which the proxy ran tools itself are kept until the caller comes back with the results of its own calls. What the
-model said is written from what the caller sends (`prompting/writer.py`), so that every replica of the proxy writes the same.
-But a caller knows nothing of the proxy's own tools: their calls and results are kept in this process, under the id of the
-caller's first call. The id is random, so that nobody can ask for the rounds of others. What is kept is shown to the model again
-only behind the same calls with the same arguments.
+*Rounds* in which the proxy ran tools itself are kept until the caller returns with the results of its own calls. The model's
+messages are rebuilt from what the caller sends (`prompting/writer.py`), so every replica of the proxy writes the same prompt.
+But the caller knows nothing of the proxy's own tools, so this process keeps their calls and results under the id of the caller's
+first call. The id is random, so a client cannot request another client's rounds. The model sees the kept rounds again only with
+the same calls and the same arguments.
 
-Another process does not have them: a balancer before several has to keep a client on one. Rounds that are not known are left
-out.
+Other processes do not have these rounds, so a balancer in front of several processes must keep each client on one. Unknown rounds
+are left out.
 """
 
 import asyncio
@@ -41,18 +41,18 @@ __all__ = ["OwnRules", "OwnTools", "RoundsKept", "with_own_results"]
 log = logging.getLogger("xmlcall.proxy")
 
 _MOST_TOLD: Final = 100
-_PARAMETER: Final = re.compile(r"^(\$(?:\.\w+|\['[^']*'\])).*", re.DOTALL)  # behind it the model may have made names of fields
+_PARAMETER: Final = re.compile(r"^(\$(?:\.\w+|\['[^']*'\])).*", re.DOTALL)  # names after it may be the model's own inventions
 
 
 class OwnRules:
-    """A policy of rules for a program without a person."""
+    """A policy made of rules, for a program without a user to ask."""
 
     def __init__(self, rules: Rules, format: PromptFormat) -> None:
         self._rules, self._format = rules, format
         self._told: set[str] = set()
 
     def offers(self, server: str, tool: str) -> bool:
-        """Say whether some call of a tool may run, so that the tool is offered."""
+        """Return whether any call of a tool may run; only then is the tool offered."""
         return self._rules.may_allow(server, tool)
 
     async def __call__(self, proposal: Proposal) -> Decision:
@@ -70,17 +70,18 @@ class OwnRules:
         if line in self._told or len(self._told) >= _MOST_TOLD:
             return
         self._told.add(line)
-        told = {_PARAMETER.sub(r"\1", path): server for path, server in ruling.foreign.items()}
+        sources = {_PARAMETER.sub(r"\1", path): server for path, server in ruling.foreign.items()}
         foreign = ", ".join(
-            f"{path} {f'comes from {server}' if server else 'leads where nobody said'}" for path, server in told.items()
+            f"{path} {f'comes from {server}' if server else 'is a target that the conversation does not mention'}"
+            for path, server in sources.items()
         )
         why = "; ".join(filter(None, [foreign, ", ".join(ruling.repairs)])) or "no rule allows it"
-        what = "a rule asks, and nobody can be asked; it would have to go" if asks else f"{why}; to allow it"
+        what = "a rule asks, but there is no user to ask; to allow it, remove" if asks else f"{why}; to allow it"
         log.warning("%s did not run: %s: %s", json.dumps(target), json.dumps(what)[1:-1], line)
 
 
 def _allowing(proposal: Proposal, ruling: Ruling) -> str:
-    """Write what would allow a call: an option, or where more has to be said, a rule of a file."""
+    """Write what would allow a call: an option, or if an option cannot express it, a rule for the settings file."""
     glob = json.dumps(glob_of(proposal.host, proposal.host_tool))
     if not ruling.foreign and not ruling.repairs:
         return f"--allow {shlex.quote(glob[1:-1])}"
@@ -91,14 +92,14 @@ def _allowing(proposal: Proposal, ruling: Ruling) -> str:
 # -- rounds ---------------------------------------------------------------------------------------------------------------
 
 CHARACTERS_LIMIT: Final = 16_000_000
-"""What all rounds together may take; the oldest go first."""
+"""The most that all rounds together may take; the oldest are dropped first."""
 
 SECONDS: Final = 86_400.0
-"""After which rounds are forgotten."""
+"""How long rounds are kept."""
 
 
 class RoundsKept:
-    """Rounds in the memory of a process; all its engines may share them."""
+    """Rounds kept in memory; all engines of a process may share them."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -106,7 +107,7 @@ class RoundsKept:
         self._size = 0
 
     def recall(self, messages: Iterable[Message]) -> Known:
-        """Return the rounds behind a conversation."""
+        """Return the kept rounds that belong to a conversation."""
         asked = [message.tool_calls[0].id for message in messages if message.tool_calls]
         found = ((each, self._kept[each]) for each in asked if each in self._kept)
         return {each: rounds for each, (until, _, rounds) in found if until > self._clock()}
@@ -126,7 +127,7 @@ class RoundsKept:
 
 
 def _texts(rounds: OwnRounds) -> Iterator[str]:
-    """Yield what takes memory; a call's arguments as they are written."""
+    """Yield the texts that take memory."""
     for message in rounds.before:
         yield from (message.content, *message.images)
     for call, result in rounds.calls:
@@ -136,7 +137,7 @@ def _texts(rounds: OwnRounds) -> Iterator[str]:
 
 
 def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message, ...]:
-    """Return a conversation with what the proxy's own tools returned in it, as far as that is known."""
+    """Return a conversation with the known results of the proxy's own tools inserted."""
     whole: list[Message] = []
     for message in messages:
         found = rounds_behind(message, known)
@@ -144,21 +145,21 @@ def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message
             whole.append(message)
             continue
         own = [(call, result) for call, result in found.calls if result is not None]
-        told = [Message(role="tool", name=call.name, content=result_text(result)) for call, result in own]
-        whole += [*found.before, message, *told]
+        results = [Message(role="tool", name=call.name, content=result_text(result)) for call, result in own]
+        whole += [*found.before, message, *results]
     return tuple(whole)
 
 
 class OwnTools:
-    """Servers, and which of their tools are offered. Each engine enters it: the first opens the servers, the last closes them.
+    """Servers and the tools of theirs that are offered. The first engine that enters opens the servers; the last one closes them.
 
     Args:
-        allowed: globs over `server.tool`, or rules, of which what they would ask about is denied: nobody can be asked.
-        lang: in which a model is told what was denied, `en` or `zh`.
+        allowed: globs over `server.tool`; or rules, whose "ask" counts as "deny" because there is no user to ask.
+        lang: language of the denials that a model receives, `en` or `zh`.
 
     Attributes:
-        tools: that were on offer when they were listed last.
-        origins: by the name of a tool, its server and its own name there.
+        tools: the tools on offer when they were last listed.
+        origins: for each tool name, its server and its name on that server.
     """
 
     def __init__(self, hosts: Iterable[Host] = (), allowed: Iterable[str] | Rules = (), *, lang: str = "en") -> None:
@@ -173,7 +174,7 @@ class OwnTools:
         return bool(self.router.hosts)
 
     async def __aenter__(self) -> Self:
-        """Open the servers, if they are not."""
+        """Open the servers, if they are not open yet."""
         if not self._users:
             await self.router.__aenter__()
             self.router.changed.set()
@@ -183,14 +184,14 @@ class OwnTools:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close the servers, if nobody uses them any more."""
+        """Close the servers, if no engine uses them any more."""
         self._users -= 1
         if not self._users:
             await self.router.__aexit__(kind, error, trace)
 
     async def listed(self) -> tuple[Tool, ...]:
         """Return the tools on offer, listed again if a server said that they changed."""
-        async with self._listing:  # or a request that comes meanwhile would find none
+        async with self._listing:  # otherwise a concurrent request would find no tools
             if self.router.changed.is_set():
                 found = {tool.name: (tool, self.router.origin(tool.name)) for tool in await self.router.tools()}
                 self.tools = tuple(tool for tool, origin in found.values() if self.rules.offers(origin[0].name, origin[1]))

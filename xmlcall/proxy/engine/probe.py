@@ -1,8 +1,8 @@
-"""What the model server is asked besides answers: whether its function calling works, and how many tokens prompts have.
+"""Probe the model server: test whether its function calling works, and count the tokens of prompts.
 
-Whether function calling works is asked, not believed: servers say that they can for models whose calls leak as text. llama.cpp
-does for Qwen2.5-Coder-0.5B, of whose replies to 80 questions none came back as a call. One small question with a tool; only a
-right call counts.
+Function calling is tested, because servers also claim to support it for models whose calls leak as text. llama.cpp does so for
+Qwen2.5-Coder-0.5B, and of that model's replies to 80 questions, none came back as a call. The test is one small question with a
+tool, and only the correct call counts.
 """
 
 import json
@@ -32,7 +32,7 @@ TRIAL_TOKENS: Final = 128
 BYTES_A_TOKEN: Final = 4  # of English text, for an estimate
 TOKENS_A_MESSAGE: Final = 4
 
-# Of every kind that conversations are made of. The same for all replicas of the proxy: where prompts are cut follows from it.
+# A mix of the kinds of text in conversations. It must be the same in all replicas, because the cuts of prompts depend on it.
 REFERENCE: Final = """\
 Please look at the report below, tell me in two or three sentences what has changed since last week, and check whether the
 numbers in the table add up. If something is missing, ask the person who wrote it before you go on; nobody wants to guess.
@@ -69,7 +69,7 @@ _RIGHT: Final = [{"a": 1234, "b": 5678}]
 
 
 async def calls_natively(backend: Retrying) -> bool:
-    """Ask a question that needs a tool; a server that refuses tools says no that way."""
+    """Return whether the server calls a tool correctly for a question that needs one; a server that refuses tools does not."""
     request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
     binder = Binder(catalog=Catalog([_TOOL]))
     machine, works = Machine(generate_native(request, binder, backend.capabilities, read_text=False)), False
@@ -79,13 +79,13 @@ async def calls_natively(backend: Retrying) -> bool:
     except BackendError as error:
         if not isinstance(error, BackendStatusError) or error.status_code >= 500:
             raise
-    outcome = "it works and is used" if works else "no right call came; tools are offered in the prompt"
-    log.info("a trial of the model server's own function calling: %s", outcome)
+    outcome = "it works and is used" if works else "it gave no correct call; tools are offered in the prompt"
+    log.info("tested the model server's own function calling: %s", outcome)
     return works
 
 
 async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:
-    """Count the tokens of a prompt; estimated where the model server does not count."""
+    """Count the tokens of a prompt; estimate them if the model server does not count."""
     if counted := await _counted(backend, messages):
         return counted
     return sum(TOKENS_A_MESSAGE + len(message.content.encode("utf-8", "replace")) // BYTES_A_TOKEN for message in messages)
@@ -102,20 +102,20 @@ async def _counted(backend: Retrying, messages: Sequence[Message]) -> int | None
 
 
 async def measured_rate(backend: Retrying) -> float | None:
-    """Measure how many tokens the server counts for one that is estimated, and a little more, of a text that never changes.
+    """Measure how many tokens the server counts per estimated token, plus a margin, on a text that never changes.
 
-    Servers that do not count are asked for a reply of one token, and tell the length of its prompt.
+    A server that cannot count is asked for a reply of one token, and its usage gives the length of the prompt.
 
     Returns:
-        None if the server does not tell, or tells what cannot be.
+        None if the server does not report a count, or reports an impossible one.
     """
     request = CompletionRequest(messages=(Message(role="user", content=REFERENCE),), max_tokens=1, temperature=0.0)
-    told = await _counted(backend, request.messages)
-    if not told:
+    counted = await _counted(backend, request.messages)
+    if not counted:
         async with aclosing(backend.stream(request)) as chunks:
             async for chunk in chunks:
-                told = chunk.usage.prompt_tokens if chunk.usage and chunk.usage.prompt_tokens else told
+                counted = chunk.usage.prompt_tokens if chunk.usage and chunk.usage.prompt_tokens else counted
     scale = Scale()
-    if told:
-        scale.learn(told, estimate(request.messages))
+    if counted:
+        scale.learn(counted, estimate(request.messages))
     return scale.rate

@@ -1,9 +1,9 @@
-"""What is recorded of one request: who asked, which way it went, every event of the turn, and how it ended.
+"""Record one request: the client, the way it was answered, every event of the turn, and how it ended.
 
-A request is one turn of the `Recorder`. Where nobody records there is no `Recording`, and nothing of this runs. Its cost is what
-`benchmarks/recording.py` measures: it counts text in steps, keeps no bytes of pictures, and leaves all reading for later.
+A request is one turn of the `Recorder`. Without a recorder there is no `Recording`, and none of this code runs. To keep recording
+cheap (`benchmarks/recording.py` measures the cost), it counts text in steps, keeps no image bytes, and defers all parsing.
 
-No header is kept but the name of the program that asks. Keys that this program knows are cut out of what others say.
+The name of the client program is the only header that is kept. Keys known to this program are removed from recorded error texts.
 """
 
 import json
@@ -28,18 +28,18 @@ __all__ = ["Recording", "client_of"]
 LONGEST_CLIENT: Final = 80  # characters of a program's name
 LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
-_STEP: Final = 8_192  # characters after which text is counted
-_EVENT: Final = 64  # characters that an event counts for besides its text
-_WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is that of the reply
+_STEP: Final = 8_192  # text is counted after every so many characters
+_EVENT: Final = 64  # characters that an event counts for, besides its text
+_WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is already counted with the reply
 _FREQUENT: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta, Markup, ReasoningDelta})
-_BATCH: Final = 64  # frequent events that are told at once
+_BATCH: Final = 64  # frequent events that are passed on at once
 _ENDS: Final = ("", "end", "tool_calls")  # of turns in which nothing went wrong
 _TOO_LONG: Final = "the rest of this turn was too long to be recorded"
 
 
 @lru_cache(maxsize=64)
 def client_of(agent: str) -> str:
-    """Return the name that a program gave of itself, fit to be shown."""
+    """Return the name that a client program gave itself, made safe to display."""
     plain = " ".join("".join(sign if sign.isprintable() else " " for sign in agent[: 4 * LONGEST_CLIENT]).split())
     return plain if len(plain) <= LONGEST_CLIENT else f"{plain[: LONGEST_CLIENT - 1]}…"
 
@@ -48,26 +48,26 @@ class Recording:
     """The recording of one request.
 
     Attributes:
-        texts: what the model wrote and the turn was not told of; whoever hears the model adds to it.
-        watchers: of the recorder.
+        texts: model output that was not passed to the turn yet; the observer of the model appends to it.
+        watchers: the recorder's watchers.
     """
 
     def __init__(self, recorder: Recorder, *, client: str, model: str) -> None:
         self._recorder = recorder
         self._facts: dict[str, Any] = {"client": client, "model": model}
         self._turn: TurnBuilder | None = None
-        self._passing: RelayedTurn | None = None  # the same, if bytes are passed on
+        self._passing: RelayedTurn | None = None  # the same turn, if its bytes are passed on
         self._room = recorder.room
         self._uncounted = 0
-        self._events: list[LoopEvent] = []  # that the turn was not told of
+        self._events: list[LoopEvent] = []  # events that were not passed to the turn yet
         self._is_first = True
-        self._prompt: tuple[Message, ...] = ()  # the last one, of which the next begins with the same messages
+        self._prompt: tuple[Message, ...] = ()  # the last prompt; the next one begins with the same messages
         self._reason, self._shown = "", ""
         self.texts: list[str] = []
         self.watchers = recorder.watchers
 
     def is_about(self, model: str) -> None:
-        """Note which model is asked, before anything else of the request."""
+        """Note which model is asked, before anything else about the request."""
         self._facts["model"] = model
 
     # -- how it is asked -------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ class Recording:
         question = self._question(last_request(request.messages))
         self._turn = self._recorder.begin(**self._facts, question=question, conversation=said)
         self._recorder.holds_back(self._turn, self._tell)
-        self._prompt = request.messages  # whose texts the prompt has, too
+        self._prompt = request.messages  # the prompt contains their texts, too
         self._count(text if said else len(question))
 
     def relayed(self, data: Mapping[str, Any], wire: str) -> None:
@@ -98,13 +98,13 @@ class Recording:
         return _bounded(text, min(LONGEST_QUESTION, self._recorder.room // 4))
 
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
-        """Note which way a request goes."""
+        """Note in which way a request is answered."""
         if self._turn is not None:
             self._turn.know(way=way, tools=tools, lang=format.lang, **_asking(format) if way == "xml" else {})
             self._recorder.changed(self._turn)
 
     def prompt(self, messages: Sequence[Message]) -> None:
-        """Note what goes to the model; one that is too long is not kept."""
+        """Note a prompt that goes to the model; a prompt that is too long is not kept."""
         self._tell()  # of the reply before
         if self._turn is None or self._room < 0:
             return
@@ -120,16 +120,16 @@ class Recording:
     def note(self, event: LoopEvent) -> None:
         """Note an event of the turn.
 
-        What comes with every token waits until there are many, while nobody looks: told one by one, each costs several times
-        as much, since between two of them everything else runs.
+        Events that arrive with every token are batched while there are no watchers. Passed on singly, each would cost several
+        times as much, because all other code runs between two of them.
         """
         self._events.append(event)
         if self.watchers or self._is_first or type(event) not in _FREQUENT or len(self._events) >= _BATCH:
-            self._is_first = isinstance(event, TurnStarted)  # the time of the first piece behind it is told
+            self._is_first = isinstance(event, TurnStarted)  # the turn records when the first piece after it came
             self._tell()
 
     def _tell(self) -> None:
-        """Tell the turn what was held back."""
+        """Pass on to the turn what was held back."""
         events, text = self._events, "".join(self.texts)
         self._events = []
         self.texts.clear()
@@ -149,15 +149,15 @@ class Recording:
             self._recorder.changed(turn)
 
     def headed(self, status: int, media_type: str) -> None:
-        """Note the head of an answer that is passed on."""
+        """Note the status and the media type of an answer whose bytes are passed on."""
         if self._passing is not None:
             self._passing.answered(status, media_type)
 
     def passed(self) -> bool:
-        """Take in the pieces of an answer that were passed on since the last time.
+        """Take in the pieces of an answer that were passed on since the last call.
 
         Returns:
-            Whether the first token has come; before, and while somebody watches, this is to be called with each piece.
+            Whether the first token has arrived. Until then, and while there are watchers, call this after each piece.
         """
         turn = self._passing
         if turn is None:
@@ -172,7 +172,7 @@ class Recording:
 
     @property
     def pieces(self) -> list[bytes]:
-        """Where the pieces of an answer are put that is passed on."""
+        """The list to which the pieces of a passed-on answer are appended."""
         return [] if self._passing is None else self._passing.pieces
 
     def _count(self, text: int) -> None:
@@ -183,11 +183,11 @@ class Recording:
     # -- how it ends -----------------------------------------------------------------------------------------------------
 
     def answered(self, reason: str, text: str) -> None:
-        """Note that the turn is over, before the caller has all of it; a later word counts."""
+        """Note how the turn ended, before the caller has received all of it; a later call replaces this."""
         self._reason, self._shown = reason, text
 
     def over(self, *, error: ApiError | None, form: Format, status: int, has_left: bool) -> None:
-        """Note that the caller has all, or is gone."""
+        """Note that the caller has received everything, or has disconnected."""
         if self._turn is None:
             if error is None and not has_left:
                 return
@@ -210,13 +210,13 @@ class Recording:
         return self._reason or "end"
 
     def _told(self, error: ApiError, form: Format, status: int) -> str:
-        """Return what went wrong, and in the line below how the caller was told."""
+        """Return what went wrong and, on the next line, the error that the caller received."""
         message = self._recorder.hide(_bounded(error.message, LONGEST_ERROR))
         sent = self._recorder.hide(_bounded(json.dumps(form.error(error), ensure_ascii=False), LONGEST_ERROR))
         return f"{message}\nsent to the caller with status {status}: {sent}"
 
     def _refused(self, status: int) -> str:
-        """Return what the model server said to a request that was passed on, where it refused it or broke off."""
+        """Return the model server's error for a passed-on request that it refused or broke off; else ""."""
         if status < 400 or self._passing is None:
             return ""
         said = _bounded(self._passing.failure(), LONGEST_ERROR)
@@ -236,8 +236,8 @@ def _without_pictures(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 
 def _joined(events: Iterable[LoopEvent]) -> Iterator[LoopEvent]:
-    """Join pieces of one text, or of one argument, that follow each other."""
-    run: TextDelta | ToolArgumentDelta | None = None  # the first piece of several
+    """Join consecutive pieces of one text or of one argument."""
+    run: TextDelta | ToolArgumentDelta | None = None  # the first of several pieces
     texts: list[str] = []
     end = 0
     for event in events:
@@ -263,9 +263,9 @@ def _is_same(run: TextDelta | ToolArgumentDelta, event: TextDelta | ToolArgument
 
 
 def _size(event: LoopEvent) -> int:
-    """Estimate what an event keeps."""
+    """Estimate the characters that an event keeps in memory."""
     if isinstance(event, ToolCallEnd):
-        return _EVENT + 3 * len(event.raw.text)  # as written, its arguments, and these as bound
+        return _EVENT + 3 * len(event.raw.text)  # the call as written, its arguments, and the bound arguments
     if isinstance(event, ReasoningDelta):
         return len(event.text)
     if isinstance(event, CallFinished):

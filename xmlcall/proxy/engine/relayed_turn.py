@@ -1,8 +1,8 @@
-"""A turn whose bytes were passed on: what was asked and answered, read from the bytes when somebody looks.
+"""A turn whose bytes were passed on: the question and the answer, parsed from the bytes when a record is requested.
 
-While the answer passes, its bytes are only copied: to read one piece takes longer than to pass it on. A record reads what came
-since the last one and lets the bytes go; nobody's answer waits for that. What cannot be read is left out, since the
-caller got it byte for byte anyway.
+While the answer passes through, its bytes are only copied, because parsing a piece takes longer than passing it on. Each record
+parses what arrived since the last one and then frees the bytes; no answer waits for that. Unreadable parts are left out, because
+the caller received them byte for byte anyway.
 """
 
 import re
@@ -22,15 +22,15 @@ from ...wire.sse import EventDecoder
 
 __all__ = ["RelayedTurn", "messages_in"]
 
-# A piece of text or thinking that is not empty, in any of the formats; the first one is the first token.
+# A piece of text or thinking that is not empty, in any of the formats; the first such piece is the first token.
 _FIRST: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|thinking|response|text)" ?: ?"[^"]')
 
 
 def messages_in(data: Mapping[str, Any]) -> tuple[MessageRecord, ...]:
-    """Return what a request says to the model, as far as it is text.
+    """Return the text messages in a request.
 
     Args:
-        data: a body in OpenAI's or Ollama's format, as anybody may have written it.
+        data: an unchecked body in OpenAI's or Ollama's format.
     """
     said = [(text_of(each.get("role")) or "user", _text(each.get("content"))) for each in mappings(data.get("messages"))]
     if not said:
@@ -46,18 +46,18 @@ def _text(content: Any) -> str:
 
 
 class RelayedTurn(TurnBuilder):
-    """A turn that is read when a record is asked for.
+    """A turn that is parsed when a record is requested.
 
     Attributes:
-        pieces: of the answer, since they were taken; whoever passes them on adds to them.
-        token_at: when the first token came, by `time.monotonic`; None before.
-        is_cut: whether some of the answer is not kept.
+        pieces: pieces of the answer since the last `take`; the code that passes them on appends to it.
+        token_at: when the first token arrived, by `time.monotonic`; None before.
+        is_cut: whether the rest of the answer is not kept.
     """
 
     def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, **facts: Any) -> None:
         super().__init__(**facts)
         self.pieces: list[bytes] = []
-        self._unread = bytearray()  # one that grows costs less than many small ones that stay
+        self._unread = bytearray()  # one growing buffer costs less than many small objects
         self.token_at: float | None = None
         self.is_cut = False
         self._asked, self._wire = prompt, wire
@@ -66,12 +66,12 @@ class RelayedTurn(TurnBuilder):
         self._reading: _Reading | None = None
 
     def answered(self, status: int, media_type: str) -> None:
-        """Note the head of the answer."""
+        """Note the status and the media type of the answer."""
         self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
         self.version += 1
 
     def take(self) -> int:
-        """Put the pieces that came since the last time to the others; return how many bytes that are."""
+        """Move the pieces that arrived since the last call to the unread bytes; return their number of bytes."""
         piece = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
         if self.token_at is None and _FIRST.search(piece):
@@ -83,7 +83,7 @@ class RelayedTurn(TurnBuilder):
         return len(piece)
 
     def failure(self) -> str:
-        """Return what the model server said was wrong; "" if nothing. To be asked at the end."""
+        """Return the model server's error message; "" if there is none. Call this at the end."""
         return self._read(is_over=True).failure
 
     def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
@@ -92,7 +92,7 @@ class RelayedTurn(TurnBuilder):
         super().end(outcome, answer=answer, error=error)
 
     def record(self) -> TurnRecord:
-        """Make the record of what came until now."""
+        """Make the record of what has arrived so far."""
         record = super().record()
         if self._reading is None:
             return record
@@ -103,7 +103,7 @@ class RelayedTurn(TurnBuilder):
         return replace(record, replies=(reply,), answer=answer, first_token_seconds=first)
 
     def _read(self, *, is_over: bool) -> "_Reading":
-        """Read what came since the last time, and let it go."""
+        """Parse what arrived since the last call, and free the bytes."""
         reading = self._reading or _Reading(self._wire, is_stream=False, is_error=False)
         data = bytes(self._unread)
         self._unread.clear()
@@ -114,10 +114,10 @@ class RelayedTurn(TurnBuilder):
 
 
 class _Reading:
-    """An answer while it is read.
+    """The parser of one answer.
 
     Args:
-        is_stream: it comes as server-sent events; what does not is read by lines, or whole.
+        is_stream: whether it arrives as server-sent events; otherwise it is parsed by lines, or as a whole.
     """
 
     def __init__(self, wire: str, *, is_stream: bool, is_error: bool) -> None:
@@ -125,11 +125,11 @@ class _Reading:
         self._is_ollama, self._is_error = wire == "ollama", is_error
         self._events = EventDecoder() if is_stream else None
         self._reader = StreamReader()
-        self._rest = b""  # of a line, or of an answer that is one object
+        self._rest = b""  # the incomplete last line, or so far all of an answer that is one object
         self._ending, self._usage = "", Usage()
 
     def feed(self, data: bytes) -> None:
-        """Read more; what is not in the format is left out."""
+        """Parse more bytes; what is not in the format is left out."""
         if self._events is not None:
             self._take_all(self._events.feed(data))
             return
@@ -137,12 +137,12 @@ class _Reading:
         self._take_all(line.decode("utf-8", "replace") for line in lines)
 
     def close(self) -> None:
-        """Read the end: of a stream, or of an answer that is one object."""
+        """Parse the end of a stream, or an answer that is one object."""
         rest, self._rest = self._rest, b""
         self._take_all(self._events.close() if self._events is not None else iter([rest.decode("utf-8", "replace")]))
 
     def _take_all(self, payloads: Iterator[str]) -> None:
-        with suppress(BackendProtocolError):  # an event without end
+        with suppress(BackendProtocolError):  # an event that is too long
             for payload in payloads:
                 with suppress(BackendProtocolError):
                     self._take(read_json(payload))

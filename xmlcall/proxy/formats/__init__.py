@@ -1,1 +1,1 @@
-"""The wire formats that clients speak: requests read, answers written."""
+"""The wire formats of clients: read their requests and write their answers."""

@@ -1,7 +1,7 @@
-"""Anthropic's messages, from the server's side: bodies into requests, events into answers and streamed content blocks.
+"""Anthropic's Messages API, from the server's side: bodies into requests, events into answers and streamed content blocks.
 
-Source: Anthropic API reference, Messages (create, streaming, count tokens, errors), as the `anthropic` SDK 2.12 types it. Of
-tools only the caller's own are read: what Anthropic runs, or what only its models know, is refused.
+Source: Anthropic API reference, Messages (create, streaming, count tokens, errors), as the `anthropic` SDK 2.12 types it. Only
+the caller's own tools are accepted; tools that Anthropic runs, or that only its models know, are refused.
 """
 
 import json
@@ -36,7 +36,7 @@ from .contract import (
 __all__ = ["MESSAGES", "CountBody", "MessagesBody", "error_body", "read_count"]
 
 NO_THREADS: Final = "thread_unsupported_request"
-"""What SDKs answer with the same request once more, whole and without a thread."""
+"""The error code to which SDKs react by sending the request again, whole and without a thread."""
 
 
 class _TextBlock(JsonBody):
@@ -137,13 +137,13 @@ class CountBody(JsonBody):
     system: Annotated[list[_TextBlock], BeforeValidator(_as_blocks, json_schema_input_type=str | list[_TextBlock])] | None = None
     tools: list[_Tool] | None = None
     tool_choice: _ToolChoice | None = None
-    thinking: dict[str, Any] | None = None  # ignored: how much the model thinks is its server's to say
+    thinking: dict[str, Any] | None = None  # ignored: the model server decides how much the model thinks
 
 
 class MessagesBody(CountBody):
     """The body of `POST /v1/messages`."""
 
-    max_tokens: int | None = Field(default=None, ge=1)  # Anthropic wants it; without it the model server has its own limit
+    max_tokens: int | None = Field(default=None, ge=1)  # required by Anthropic; without it the model server's own limit applies
     stream: bool | None = None
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = None
@@ -156,7 +156,7 @@ class MessagesBody(CountBody):
 
 def _read(data: Mapping[str, Any]) -> Asked:
     body = read_body(MessagesBody, data)
-    if body.thread is not None:  # as the SDKs' tool runners ask; their next request would hold a result and no more
+    if body.thread is not None:  # sent by the SDKs' tool runners; their next request would hold only a result
         why = "this server keeps no state: send the whole conversation, without this field"
         raise ApiError(f"thread: {why}", param="thread", code=NO_THREADS)
     if all(message.role == "assistant" for message in body.messages):
@@ -178,7 +178,7 @@ def read_count(data: Mapping[str, Any]) -> Asked:
     """Read a body of `POST /v1/messages/count_tokens`, whose answer is `{"input_tokens": n}`.
 
     Args:
-        data: as it came. Unlike a body that asks for an answer, it may end in a message of the model's.
+        data: the body as received. Unlike a body that asks for an answer, it may end with a message of the model.
     """
     body = read_body(CountBody, data)
     return Asked(request=_request(body, Sampling(extra=extra_of(body))), model=body.model, stream=False)
@@ -219,7 +219,7 @@ _ROLES.update(dict.fromkeys(("image", "document", "tool_result"), "user"))
 
 
 def _messages(message: _Message, path: str) -> list[Message]:
-    """Read a message; results, which stand in the user's, become messages of their own."""
+    """Read a message; tool results, which Anthropic puts into user messages, become messages of their own."""
     blocks, role = message.content, message.role
     for number, block in enumerate(blocks):
         if (owner := _ROLES.get(block.type, role)) != role:
@@ -227,7 +227,7 @@ def _messages(message: _Message, path: str) -> list[Message]:
             raise ApiError(f"{where}: expected {block.type} with role {owner} only, got it with role {role}", param=where)
     calls = [block for block in blocks if isinstance(block, _ToolUse)]
     results = [_result(block) for block in blocks if isinstance(block, _ToolResult)]
-    text, images = _shown(blocks, "" if role == "assistant" else "\n")  # an answer's texts are pieces of one
+    text, images = _shown(blocks, "" if role == "assistant" else "\n")  # the texts of an answer are pieces of one text
     made = tuple(call_of(call.id, call.name, call.input, index) for index, call in enumerate(calls))
     said = Message(role=role, content=text, images=images, tool_calls=made)
     return [*results, said] if text or images or not results else results
@@ -241,7 +241,7 @@ def _result(block: _ToolResult) -> Message:
 
 
 def _shown(blocks: Iterable[_Block], joint: str = "\n") -> tuple[str, tuple[str, ...]]:
-    """Return the text of blocks and the URLs of their pictures."""
+    """Return the text of blocks and the URLs of their images."""
     texts, images = [], []
     for block in blocks:
         match block:
@@ -258,12 +258,12 @@ _STOP_REASONS: Final = {"stop": "end_turn", "tool_calls": "tool_use", "content_f
 
 
 def _stopped(finish_reason: str | None) -> dict[str, str | None]:
-    """Say why a reply ended; None is not yet, every other reason is that it was cut."""
+    """Write why a reply ended; None means not yet, and any unlisted reason means that the reply was cut off."""
     return {"stop_reason": finish_reason and _STOP_REASONS.get(finish_reason, "max_tokens"), "stop_sequence": None}
 
 
 def _usage(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
-    """Write the token counts; input from the cache is counted apart, and what the server did not tell counts as 0."""
+    """Write the token counts; cached input is counted separately, and counts that the server did not report are 0."""
     cached = usage.cached_tokens
     counts = {"input_tokens": max((usage.prompt_tokens or 0) - (cached or 0), 0), "output_tokens": usage.completion_tokens or 0}
     return counts | ({} if cached is None else {"cache_read_input_tokens": cached}) | own_usage(all_usage)
@@ -289,7 +289,7 @@ class _BlockWriter:
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._index = -1  # of the open block, or of the last one
-        self._kind = ""  # of the open block
+        self._kind = ""  # of the open block; "" if none is open
 
     def begin(self) -> bytes:
         return _event("message_start", message=_answer(self._asked, [], None, Usage()))
@@ -324,7 +324,7 @@ class _BlockWriter:
 
     def _close(self) -> bytes:
         kind, self._kind = self._kind, ""
-        # The signature ends every block of thinking (API reference, streaming): some clients drop one that has none.
+        # A signature ends every thinking block (API reference, streaming), and some clients drop a block without one.
         signature = self._delta("signature_delta", signature="") if kind == "thinking" else b""
         return signature + _event("content_block_stop", index=self._index) if kind else b""
 
@@ -344,7 +344,7 @@ _ERROR_TYPES.update({429: "rate_limit_error", 503: "overloaded_error", 504: "tim
 
 
 def error_body(error: ApiError) -> dict[str, Any]:
-    """Write an error as Anthropic does: its status decides its type, and SDKs go by the `details` of refused threads."""
+    """Write an error as Anthropic does: the status determines the type; for refused threads, SDKs read the `details`."""
     kind = _ERROR_TYPES.get(error.status, "invalid_request_error" if 400 <= error.status < 500 else "api_error")
     details = {"details": {"error_code": error.code}} if error.code == NO_THREADS else {}
     return {"type": "error", "error": {"type": kind, "message": error.message, **details}}

@@ -1,7 +1,7 @@
-"""What the formats share in reading bodies: validation, contents made of parts, calls in a history.
+"""Shared code of the formats for reading bodies: validation, contents made of parts, calls in a history.
 
-Bodies are hostile: each is validated by a pydantic model, which also describes it in the app's OpenAPI document. A field that the
-proxy does not know is kept and sent on where caller and model server speak the same format.
+Bodies are untrusted input, so a pydantic model validates each one; the model also describes it in the app's OpenAPI document. A
+field that the proxy does not know is kept, and sent on if the caller and the model server use the same format.
 """
 
 import json
@@ -16,7 +16,7 @@ from .contract import ApiError
 
 __all__ = ["JsonBody", "Parts", "arguments_of", "call_of", "content_of", "extra_of", "read_body", "tools_of"]
 
-SHOWN_CHARACTERS = 80  # of a wrong value
+SHOWN_CHARACTERS = 80  # how much of a wrong value an error shows
 TOOL_LIMIT = 1000  # as many as one MCP server may list
 
 B = TypeVar("B", bound=BaseModel)
@@ -43,7 +43,7 @@ def read_body(kind: type[B], data: Mapping[str, Any]) -> B:
 
 
 def _path(steps: Sequence[int | str], data: Any, *, missing: bool) -> str:
-    """Write a field's path, without the branches of unions that pydantic puts into it."""
+    """Write a field's path, without the union branches that pydantic inserts."""
     path: list[str] = []
     for number, step in enumerate(steps):
         is_field = (isinstance(data, dict) and step in data) or (isinstance(data, list) and isinstance(step, int))
@@ -65,10 +65,10 @@ def extra_of(body: BaseModel, *, but: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def content_of(content: Parts, path: str) -> tuple[str, tuple[str, ...]]:
-    """Read a content in OpenAI's form: a text, or parts of text and images.
+    """Read a content in OpenAI's form: a text, or a list of text and image parts.
 
     Returns:
-        The text, parts joined by line ends, and the URLs of the images.
+        The text, with its parts joined by newlines, and the URLs of the images.
     """
     if not isinstance(content, list):
         return content or "", ()
@@ -92,7 +92,7 @@ def _string(value: Any, path: str) -> str:
 
 
 def arguments_of(text: str, path: str) -> dict[str, Any]:
-    """Read the arguments of a call in a history, written as JSON text; no text is no arguments."""
+    """Read the arguments of a call in a history, written as JSON text; an empty text means no arguments."""
     try:
         value = json.loads(text) if text.strip() else {}
     except (ValueError, RecursionError):
@@ -103,7 +103,7 @@ def arguments_of(text: str, path: str) -> dict[str, Any]:
 
 
 def call_of(identity: str, name: str, arguments: Mapping[str, Any], index: int) -> ToolCall:
-    """Make a call of one in a history."""
+    """Make a `ToolCall` from a call in a history."""
     return ToolCall(id=identity, name=name, arguments=dict(arguments), raw=RawCall(index=index, name=name, dialect="native"))
 
 
@@ -111,7 +111,7 @@ def tools_of(listed: Iterable[Any], read: Callable[[Any], Tool], path: str = "to
     """Read the tools of a request.
 
     Raises:
-        ApiError: one is no tool, two have one name, or there are too many.
+        ApiError: an item is not a tool, two tools share a name, or there are too many.
     """
     items = list(listed)
     if len(items) > TOOL_LIMIT:

@@ -1,8 +1,8 @@
 """The contract between wire formats and engine: a request as the engine reads it, and the events of an answer.
 
-A wire format reads a body into a `ChatRequest` and writes `ResponseEvent`s in its own spelling; it knows no model. The engine
-makes events of a request; it knows no wire format. Nothing of a call is said before the call is certain: its opening, then its
-arguments as JSON text in one or more pieces, then its end. After an error nothing follows.
+A wire format reads a body into a `ChatRequest` and writes `ResponseEvent`s in its own syntax; it knows nothing of the model. The
+engine turns a request into events; it knows nothing of wire formats. A call produces events only once they are certain: its
+opening, then its arguments as JSON text in one or more pieces, then its end. Nothing follows an error.
 """
 
 import itertools
@@ -35,10 +35,10 @@ __all__ = [
 
 
 class ApiError(Exception):
-    """A request that cannot be answered, told to the caller in its own wire format.
+    """A request that cannot be answered; the caller receives the error in its own wire format.
 
     Args:
-        retry_after: seconds after which the same request may be answered; 0 if that is not known.
+        retry_after: seconds after which the same request may succeed; 0 if unknown.
     """
 
     def __init__(
@@ -58,11 +58,12 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """Whether the model has to call a tool.
+    """Whether the model must call a tool.
 
     Args:
-        name: the one tool that it has to call, with `required`; "" for any.
-        allowed: names of the only tools that it may call; None for all on offer. The others stay in the prompt, for its cache.
+        name: the tool that it must call, in mode `required`; "" for any.
+        allowed: names of the only tools that it may call; None for all on offer. The others stay in the prompt, so that it stays
+            cached.
     """
 
     mode: Literal["auto", "none", "required"] = "auto"
@@ -70,18 +71,18 @@ class ToolChoice:
     allowed: frozenset[str] | None = None
 
     def allows(self, name: str) -> bool:
-        """Say whether a tool may be called."""
+        """Return whether a tool may be called."""
         return name == self.name if self.name else self.allowed is None or name in self.allowed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to generate, in no format's spelling; None leaves a value to the model server.
+    """How to generate, independent of any format; None leaves a value to the model server.
 
     Args:
         options: further numbers by their common names: `top_p`, `top_k`, `min_p`, `presence_penalty`, `frequency_penalty`,
             `repeat_penalty`.
-        extra: fields that only the caller's own wire format knows; sent on where the model server speaks that format.
+        extra: fields specific to the caller's wire format; sent on if the model server uses that format.
     """
 
     max_tokens: int | None = None
@@ -95,11 +96,11 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A conversation that the model is to go on with.
+    """A conversation for the model to continue.
 
     Args:
-        messages: as the caller keeps them: calls in `tool_calls`, results in messages of role `tool`. Not empty.
-        whole: the body as it came, for a model server that speaks the same format and reads calls itself.
+        messages: the caller's messages, with calls in `tool_calls` and results in messages of role `tool`. Not empty.
+        whole: the body as received, for a model server that uses the same format and reads calls itself.
     """
 
     messages: tuple[Message, ...]
@@ -112,34 +113,34 @@ class ChatRequest:
 
     @property
     def is_open_question(self) -> bool:
-        """Whether a person spoke last, with nothing demanded of the reply; a person's words may also stand beside results."""
+        """Whether the user spoke last and no particular reply is demanded; the user's words may also come with tool results."""
         since = itertools.takewhile(lambda message: message.role in ("user", "tool"), reversed(self.messages))
         return self.choice.mode == "auto" and {message.role for message in since} == {"user"}
 
     @property
     def is_simple(self) -> bool:
-        """Whether it asks for nothing that only the prompt can do: servers take choices in their own ways, or not."""
+        """Whether native function calling can serve it; servers differ in how they treat choices, and some ignore them."""
         choice = self.choice
         return choice.mode == "auto" and choice.allowed is None and self.parallel and self.sampling.json_schema is None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPiece:
-    """Visible text, as it comes."""
+    """Visible text, as it arrives."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPiece:
-    """What the model thinks, as it comes."""
+    """The model's reasoning, as it arrives."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOpened:
-    """A call of a tool of the caller's."""
+    """The start of a call of one of the caller's tools."""
 
     index: int
     id: str
@@ -148,7 +149,7 @@ class CallOpened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentsPiece:
-    """Some of a call's arguments; the pieces of a call, joined, are the JSON text of its bound arguments."""
+    """A part of a call's arguments; the joined pieces of a call are the JSON text of its bound arguments."""
 
     index: int
     text: str
@@ -156,7 +157,7 @@ class ArgumentsPiece:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallClosed:
-    """A call is complete; `call` has the id that its opening had."""
+    """A complete call; `call` has the same id as its opening."""
 
     index: int
     call: ToolCall
@@ -167,9 +168,9 @@ class ResponseEnded:
     """The last event of an answer.
 
     Args:
-        usage: the last prompt, and all that was generated: clients take the prompt for the size of the conversation, and compact
-            it when it grows too large.
-        all_usage: of all requests to the model that the answer took, if there was more than one.
+        usage: the tokens of the last prompt, and all generated tokens. Clients treat the prompt as the size of the conversation,
+            and compact the conversation when it grows too large.
+        all_usage: the sum over all requests to the model for this answer, if there was more than one.
     """
 
     finish_reason: str
@@ -193,7 +194,7 @@ class WholeResponse:
 
 
 def own_usage(usage: Usage | None) -> dict[str, Any]:
-    """Write what all requests of an answer took, as a field that no wire format has; clients skip what they do not know."""
+    """Write the usage of all requests of an answer as a field of our own, which clients skip because they do not know it."""
     return {"xmlcall_all_requests": asdict(usage)} if usage is not None else {}
 
 
@@ -216,7 +217,7 @@ class Asked:
     """A request as a wire format read it.
 
     Args:
-        shape: what the writer of the answer needs to know besides, in the format's own terms.
+        shape: further facts that the writer of the answer needs, in the format's own terms.
     """
 
     request: ChatRequest
@@ -229,7 +230,7 @@ class Writer(Protocol):
     """Writes one streamed answer."""
 
     def begin(self) -> bytes:
-        """Write what comes before everything else; it may be written before the model says anything."""
+        """Write what precedes all events; it may be sent before the model has produced anything."""
 
     def write(self, event: ResponseEvent) -> bytes:
         """Write an event; b"" if this format does not show it."""
@@ -238,12 +239,12 @@ class Writer(Protocol):
         """Write an error that ends the answer."""
 
     def ping(self) -> bytes:
-        """Write something that readers skip, to keep a silent connection open; b"" if the format has no such thing."""
+        """Write something that readers skip, to keep an idle connection open; b"" if the format has no such thing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One wire format of callers."""
+    """One wire format that callers use."""
 
     name: str
     media_type: str

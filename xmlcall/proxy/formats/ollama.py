@@ -1,15 +1,15 @@
 """Ollama's native API, from the server's side: `POST /api/chat`, `POST /api/generate` and the small endpoints around them.
 
-Unlike in OpenAI's format answers stream unless told otherwise, arguments are an object, a call comes whole in one line, and
-`done_reason` is `stop` after calls too. A request with nothing to say asks to load the model: `shape["load"]` says so, and
-`loaded` answers it. U+0085, U+2028 and U+2029 are escaped in lines: JSON allows them in strings, but httpx, which Ollama's own
-client reads with, takes them for line ends.
+Unlike in OpenAI's format, answers stream by default, arguments are an object, a call arrives whole in one line, and `done_reason`
+is `stop` after calls too. A request without messages asks to load the model: `shape["load"]` is true then, and `loaded` answers
+it. U+0085, U+2028 and U+2029 are escaped in lines: JSON allows them in strings, but httpx, which Ollama's own client uses, treats
+them as line ends.
 
 Source: Ollama, docs/api.md; api/types.go for fields and their defaults; server/routes.go for what is empty, absent or refused.
 
-*The small paths* tell which models there are, what they can do, which version this is, and what is refused. The proxy serves
-one model. A request to fetch it succeeds at once, since it is there. Requests to make, copy, delete or publish models are
-refused, also in front of an Ollama: a caller may talk to the model, and not change the server's models.
+*The small paths* report the available models, their capabilities and the version. A request to pull a served model succeeds at
+once, because the model is already there. Requests to create, copy, delete or push models are refused, even in front of an
+Ollama, because a caller may use the models but not change them.
 """
 
 import base64
@@ -63,7 +63,7 @@ __all__ = [
 OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
 SENT_ON: Final = ("keep_alive", "think", "truncate", "shift", "logprobs", "top_logprobs")
 CHAT_ONLY: Final = ("messages", "tools", "tool_choice")
-"""Not known to `/api/generate`; sent on, they would take the place of its prompt, since an Ollama is asked for a chat."""
+"""Fields that `/api/generate` ignores. Sent on, they would replace the prompt, because the proxy asks an Ollama for a chat."""
 
 _PICTURES: Final = (
     (re.compile(rb"\x89PNG"), "image/png"),
@@ -78,7 +78,7 @@ _LINE_ENDS: Final = {ord(each): f"\\u{ord(each):04x}" for each in "\u0085\u2028\
 
 
 def _integral(value: Any) -> Any:
-    """Take 5.0 for 5, as Ollama does, which reads all numbers of `options` as floating point."""
+    """Read 5.0 as 5, like Ollama, which reads all numbers in `options` as floating point."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -227,7 +227,7 @@ def _pictures(images: list[str] | None, path: str) -> tuple[str, ...]:
 
 
 def _picture(image: str, path: str) -> str:
-    """Make a `data:` URL of a picture in base64, which may be broken into lines."""
+    """Make a `data:` URL from an image in base64, which may contain line breaks."""
     text = "".join(image.split())
     try:
         data = base64.b64decode(text, validate=True)
@@ -244,9 +244,9 @@ def _sampling(body: _OllamaAsked) -> Sampling:
     extra = kept | {name: value for name in SENT_ON if (value := getattr(body, name)) is not None}
     limit = options.num_predict or 0
     return Sampling(
-        max_tokens=limit if limit > 0 else None,  # -1: without end, -2: what the context holds; 0 is no limit either
+        max_tokens=limit if limit > 0 else None,  # -1 is no limit, -2 fills the context, and 0 is no limit either
         temperature=options.temperature,
-        seed=None if options.seed == -1 else options.seed,  # Ollama's word for a random one
+        seed=None if options.seed == -1 else options.seed,  # -1 means a random seed in Ollama
         stop=(options.stop,) if isinstance(options.stop, str) else tuple(options.stop or ()),
         json_schema={"type": "object"} if body.format == "json" else body.format if isinstance(body.format, dict) else None,
         options={name: value for name in OPTIONS if (value := getattr(options, name)) is not None},
@@ -266,7 +266,7 @@ def _call(index: int, call: ToolCall) -> dict[str, Any]:
 
 
 def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """Write some of an answer, or all of it; whether it is done is still to be said."""
+    """Write part of an answer, or all of it; the caller adds whether it is done."""
     head = {"model": asked.model, "created_at": now()}
     shown = {"thinking": thinking} if thinking else {}
     if asked.shape["generate"]:
@@ -275,11 +275,11 @@ def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict
     return head | {"message": {"role": "assistant", "content": text} | shown | called}
 
 
-_DONE_REASONS: Final = {"tool_calls": "stop", "other": "length"}  # where the format has another word
+_DONE_REASONS: Final = {"tool_calls": "stop", "other": "length"}  # where the format uses another word
 
 
 def _end(reason: str, usage: Usage, *, total: int, prompt: int = 0, generation: int = 0) -> dict[str, Any]:
-    """Say that an answer is done; durations are nanoseconds, and what the server did not tell counts as 0."""
+    """Write the end of an answer; durations are in nanoseconds, and counts that the server did not report are 0."""
     return {
         "done": True,
         "done_reason": _DONE_REASONS.get(reason, reason),
@@ -303,7 +303,7 @@ def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
 
 
 def loaded(asked: Asked) -> dict[str, Any]:
-    """Write the answer to a request that only loads the model; like Ollama's it is one JSON object, streamed or not."""
+    """Write the answer to a request that only loads the model; like Ollama's, it is one JSON object, streamed or not."""
     return _part(asked) | {"done": True, "done_reason": "load"}
 
 
@@ -345,7 +345,7 @@ class _LineWriter:
         return _line(_error(error))
 
     def ping(self) -> bytes:
-        return b""  # clients read every line as JSON, and an empty one is none
+        return b""  # clients parse every line as JSON, so an empty line would be an error
 
 
 def _error(error: ApiError) -> dict[str, Any]:
@@ -363,12 +363,12 @@ OLLAMA_GENERATE: Final = Format(
 # -- the small paths ------------------------------------------------------------------------------------------------------
 
 VERSION: Final = "0.32.15"
-"""The Ollama whose API this is; clients ask for a least version."""
+"""The Ollama version whose API this implements; clients require a minimum version."""
 
 PULLED: Final = tuple(
     {"status": words} for words in ("pulling manifest", "verifying sha256 digest", "writing manifest", "success")
 )
-"""What `POST /api/pull` says of a model that is there already, a line each; not streamed it is the last alone."""
+"""The lines that `POST /api/pull` answers for a model that is already there; if not streamed, only the last one."""
 
 REFUSED: Final = (("POST", "/api/create"), ("POST", "/api/copy"), ("POST", "/api/push"), ("DELETE", "/api/delete"))
 """Paths that would change the model server's models."""
@@ -377,18 +377,18 @@ _DETAILS: Final = {"format": "gguf", "family": "xmlcall", "families": ["xmlcall"
 
 
 def _listed(model: str) -> dict[str, Any]:
-    digest = hashlib.sha256(model.encode("utf-8", "replace")).hexdigest()  # `ollama list` shows 12 digits of it and needs them
+    digest = hashlib.sha256(model.encode("utf-8", "replace")).hexdigest()  # `ollama list` needs it and shows 12 digits of it
     return {"name": model, "model": model, "size": 0, "digest": digest, "details": dict(_DETAILS)}
 
 
 def is_named(model: str, name: str) -> bool:
-    """Say whether a name means a model; without a tag it means `latest`."""
+    """Return whether a name refers to a model; a name without a tag means `latest`."""
     tagged = [each if ":" in each.rpartition("/")[2] else f"{each}:latest" for each in (model, name)]
     return tagged[0] == tagged[1]
 
 
 def tags(models: Iterable[str]) -> dict[str, Any]:
-    """Write the answer of `GET /api/tags`: the models that there are."""
+    """Write the answer of `GET /api/tags`: the available models."""
     return {"models": [_listed(model) | {"modified_at": now()} for model in models]}
 
 
@@ -396,14 +396,14 @@ def running(models: Mapping[str, int | None]) -> dict[str, Any]:
     """Write the answer of `GET /api/ps`: the models that are loaded.
 
     Args:
-        models: by name, how many tokens their contexts hold; None if that is not known.
+        models: context lengths in tokens, by model name; None if unknown.
     """
     loaded_now = {"expires_at": now(timedelta(days=1)), "size_vram": 0}
     return {"models": [_listed(model) | loaded_now | {"context_length": length or 0} for model, length in models.items()]}
 
 
 def show(model: str, context_length: int | None) -> dict[str, Any]:
-    """Write the answer of `POST /api/show`: what a model is."""
+    """Write the answer of `POST /api/show`: the description of a model."""
     information: dict[str, Any] = {"general.architecture": "xmlcall", "general.basename": model}
     if context_length is not None:
         information["xmlcall.context_length"] = context_length
@@ -424,12 +424,12 @@ def version() -> dict[str, Any]:
 
 
 def with_tools(show_body: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `tools` to the capabilities that a real Ollama's `/api/show` tells of a model.
+    """Add `tools` to the capabilities of a model in the `/api/show` answer of a real Ollama.
 
     Args:
-        show_body: its answer; a model that completes nothing, such as one for embeddings, stays as it is.
+        show_body: the answer; a model that cannot complete text, such as an embedding model, stays as it is.
     """
-    told = show_body.get("capabilities")
-    abilities = told if isinstance(told, list) else ["completion"]  # before 0.6.4 it told none
+    reported = show_body.get("capabilities")
+    abilities = reported if isinstance(reported, list) else ["completion"]  # before 0.6.4, Ollama reported none
     added = ["tools"] if "completion" in abilities and "tools" not in abilities else []
     return dict(show_body) | {"capabilities": [*abilities, *added]}

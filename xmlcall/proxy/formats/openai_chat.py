@@ -1,8 +1,8 @@
-"""OpenAI's chat completions, from the server's side: bodies into requests, events into answers and chunks.
+"""OpenAI's Chat Completions API, from the server's side: bodies into requests, events into answers and chunks.
 
-Source: OpenAI API reference, chat completions, the chat completion object and its chunk object. What OpenAI deprecated but agents
-still send (`functions`, `function_call`, role `function`) is read, and answered in the same form. Of `tool_choice` all forms are
-read; of `tools` only functions, since a custom tool's input is no JSON.
+Source: OpenAI API reference, chat completions, the chat completion object and its chunk object. Deprecated fields that agents
+still send (`functions`, `function_call`, role `function`) are accepted and answered in the same form. All forms of `tool_choice`
+are accepted. Among `tools`, only functions are, because a custom tool's input is not JSON.
 """
 
 import json
@@ -119,7 +119,7 @@ def _tool(item: dict[str, Any]) -> Tool:
 
 
 def chosen(choice: Any, tools: tuple[Tool, ...]) -> ToolChoice:
-    """Read a `tool_choice`, in the form of chat completions or of responses."""
+    """Read a `tool_choice`, in the form of Chat Completions or of Responses."""
     if choice is None:
         return ToolChoice()
     if choice in ("auto", "none", "required"):
@@ -218,7 +218,7 @@ def _head(kind: str, asked: Asked) -> dict[str, Any]:
 
 
 def usage_dict(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
-    """Write the token counts; what the server did not tell counts as 0."""
+    """Write the token counts; counts that the server did not report are 0."""
     prompt, completion = usage.prompt_tokens or 0, usage.completion_tokens or 0
     data: dict[str, Any] = {"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": prompt + completion}
     if usage.cached_tokens is not None:
@@ -227,7 +227,7 @@ def usage_dict(usage: Usage, all_usage: Usage | None = None) -> dict[str, Any]:
 
 
 def _finish_reason(reason: str, asked: Asked) -> str:
-    """Say why a reply ended; the format has no word for an unknown reason, and a reply that may be cut has to be told as cut."""
+    """Write why a reply ended; an unknown reason becomes `length`, because the reply may have been cut off."""
     if reason == "tool_calls" and asked.shape["legacy"]:
         return "function_call"
     return "length" if reason == "other" else reason

@@ -1,9 +1,9 @@
-"""OpenAI's responses, from the server's side: bodies into requests, whole answers; `responses_stream` writes the streamed ones.
+"""OpenAI's Responses API, from the server's side: bodies into requests, and whole answers.
 
-Source: OpenAI API reference, create a model response, and the models of openai-python 3.54, which reads what is written here.
-This is the part of the format that agents use: a history of messages, calls and their outputs, functions and custom tools
-(`responses_tools`), text in a given form. Nothing is stored, so every request has to hold its whole conversation. No tool runs
-on the server's side: items that such tools left in a history are dropped.
+`openai_responses_stream` writes the streamed answers. Source: OpenAI API reference, create a model response, and the models of
+openai-python 3.54, which reads what is written here. This is the part of the format that agents use: a history of messages, calls
+and their outputs, functions and custom tools (`openai_responses_tools`), and text in a given form. Nothing is stored, so every
+request must contain its whole conversation. No tool runs on the server's side, so items of such tools in a history are dropped.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,11 +27,11 @@ STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt
 """Fields that only mean something to a server that stores responses, conversations or prompts."""
 
 ECHOED: Final = ("instructions", "max_output_tokens", "metadata", "reasoning", "temperature", "top_p", "user")
-"""Fields of a request that its answer repeats as they came."""
+"""Fields of a request that the answer repeats unchanged."""
 
 
 def _listed(wrap: Callable[[str], dict[str, Any]], documented: Any) -> BeforeValidator:
-    """Make a list of a single text. A union type would name its members in errors, and not the field that is wrong."""
+    """Accept a single text as a list. A union type would name its members in errors instead of the wrong field."""
 
     def listed(value: Any) -> list[Any]:
         if isinstance(value, str):
@@ -189,7 +189,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
 
 
 def _listed_tools(body: ResponsesBody) -> list[Any]:
-    """Return the tools of the body, and of its items: Codex offers all tools there to models that it knows."""
+    """Return the tools of the body and of its items; for models that Codex knows, it sends all tools as items."""
     additional = (item.get("tools") for item in body.input if item.get("type") == "additional_tools")
     return [*(body.tools or ()), *(tool for tools in additional if isinstance(tools, list) for tool in tools)]
 
@@ -239,8 +239,8 @@ def _messages(body: ResponsesBody, known: Mapping[str, Offered]) -> tuple[Messag
 
 
 def _item(item: dict[str, Any], path: str, known: Mapping[str, Offered]) -> Message | None:
-    """Read one item, None if it is not for the model."""
-    # A message may leave out its type, and so may a reference: `ItemReference` of openai-python has an optional one.
+    """Read one item; return None if it is not for the model."""
+    # The type is optional in a message, and also in a reference (`ItemReference` of openai-python).
     kind = item.get("type") or ("item_reference" if "id" in item and "role" not in item else "message")
     if kind == "item_reference":
         why = "this server keeps no state: send the item itself, not a reference; most clients do if `store` is false"
@@ -315,15 +315,15 @@ _HOSTED: Final = frozenset(
         "web_search_call",
     }
 )
-"""Items that OpenAI's own tools and servers leave in a history, and that say nothing without them."""
+"""Items that OpenAI's own tools and servers leave in a history; they mean nothing without these tools."""
 
 
 def _joined(messages: Iterable[Message]) -> Iterable[Message]:
-    """Join the calls of one answer, and the messages before, between and after them, into one message, as a chat has it."""
+    """Join an answer's calls and the messages before, between and after them into one message, as in Chat Completions."""
     runs: list[list[Message]] = []
     for message in messages:
         last = runs[-1] if runs else []
-        near = [*last[:2], message]  # a run of several has a call among its first two: no need to look at the others
+        near = [*last[:2], message]  # a run of several has a call among its first two, so the others need no check
         if last and all(each.role == "assistant" for each in near) and any(each.tool_calls for each in near):
             last.append(message)
         else:
@@ -337,7 +337,7 @@ def _one(run: list[Message]) -> Message:
     calls = (call for message in run for call in message.tool_calls)
     return Message(
         role="assistant",
-        content="".join(message.content for message in run),  # as it was said: the stream cut it where calls stood
+        content="".join(message.content for message in run),  # the original text: the stream was split where the calls were
         tool_calls=tuple(call_of(call.id, call.name, call.arguments, index) for index, call in enumerate(calls)),
         images=tuple(image for message in run for image in message.images),
     )

@@ -1,8 +1,8 @@
-"""The response object of OpenAI's responses, its output items, and the events that tell of both while they grow.
+"""The response object of OpenAI's Responses API, its output items, and the events that stream both.
 
 Source: OpenAI API reference, the response object and the streaming events of responses; the models and the stream reader of
-openai-python 3.54. An answer is a list of items: reasoning, messages, calls. Each is added, grows, and is done. `output_index` is
-its place in the list; its id is the same in all its events. There is no `[DONE]`.
+openai-python 3.54. An answer is a list of items: reasoning, messages, calls. Each item is added, grows, and is done. Its
+`output_index` is its place in the list, and its id is the same in all its events. There is no `[DONE]`.
 """
 
 import json
@@ -34,7 +34,7 @@ __all__ = ["EventWriter", "begun", "call_item", "call_text", "ended", "filled", 
 Status = Literal["in_progress", "completed", "incomplete"]
 
 REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filter", "other": "max_output_tokens"}
-"""Why an answer is incomplete, by its finish reason; the format has two words."""
+"""The reason for an incomplete answer, by finish reason; the format knows only two reasons."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class _Kind:
     """A kind of output item.
 
     Args:
-        events: the name of the events that tell how it grows, without `.delta` and `.done`.
+        events: the name of the events by which it grows, without `.delta` and `.done`.
         part: its one content part, without the text; None for an item without content.
     """
 
@@ -84,7 +84,7 @@ _KINDS: Final = {
 
 
 def new_item(kind: str, **fields: Any) -> dict[str, Any]:
-    """Write an item of the output that has just begun."""
+    """Write an output item that has just begun."""
     row = _KINDS[kind]
     empty: dict[str, Any] = {row.whole: ""} if row.part is None else {"content": []}
     identity = f"{row.prefix}_{secrets.token_hex(12)}"
@@ -98,7 +98,7 @@ def call_item(asked: Asked, identity: str, name: str) -> dict[str, Any]:
 
 
 def call_text(item: Mapping[str, Any], call: ToolCall) -> str:
-    """Return what an item says of its call: the arguments as JSON text, or the input of a custom tool."""
+    """Return the text of a call's item: the arguments as JSON, or the input of a custom tool."""
     if item["type"] == "custom_tool_call":
         return str(call.arguments.get(CUSTOM_INPUT, ""))
     return json.dumps(call.arguments, ensure_ascii=False)
@@ -108,7 +108,7 @@ def filled(item: dict[str, Any], text: str, status: Status = "completed") -> dic
     """Complete an item.
 
     Args:
-        text: all of it: what was thought or said, or a call's arguments as JSON text.
+        text: the whole text: reasoning, a message, or a call's arguments as JSON.
     """
     row = _KINDS[item["type"]]
     full: dict[str, Any] = {row.whole: text} if row.part is None else {"content": [row.part | {"text": text}]}
@@ -116,7 +116,7 @@ def filled(item: dict[str, Any], text: str, status: Status = "completed") -> dic
 
 
 def begun(asked: Asked) -> dict[str, Any]:
-    """Write a response object of an answer that has just begun, what the caller asked for repeated in it."""
+    """Write the response object of an answer that has just begun; it repeats the caller's settings."""
     return {
         "id": f"resp_{secrets.token_hex(12)}",
         "object": "response",
@@ -129,7 +129,7 @@ def begun(asked: Asked) -> dict[str, Any]:
         "model": asked.model,
         "output": [],
         "previous_response_id": None,
-        "store": False,  # whatever was asked: nothing is stored
+        "store": False,  # whatever the caller asked for, nothing is stored
         "usage": None,
     }
 
@@ -145,12 +145,12 @@ def ended(response: dict[str, Any], end: ResponseEnded | WholeResponse, output: 
 
 
 def status_of(finish_reason: str) -> Status:
-    """Tell whether an answer that ended is whole."""
+    """Return whether an answer that ended is complete."""
     return "completed" if finish_reason in UNCUT else "incomplete"
 
 
 def _usage_dict(usage: Usage) -> dict[str, Any]:
-    """Write the token counts; what the server did not tell counts as 0."""
+    """Write the token counts; counts that the server did not report are 0."""
     given, made = usage.prompt_tokens or 0, usage.completion_tokens or 0
     return {
         "input_tokens": given,
@@ -166,7 +166,7 @@ def _usage_dict(usage: Usage) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Growing:
-    """An item of the output, while it grows and after."""
+    """An output item, while it grows and afterwards."""
 
     place: int
     item: dict[str, Any]
@@ -185,16 +185,16 @@ class EventWriter:
         self._response = begun(asked)
         self._number = 0
         self._items: list[_Growing] = []
-        self._prose: _Growing | None = None  # the message or reasoning that grows
-        self._space = ""  # white space that would begin a message, until it is known that there is one
-        self._calls: dict[int, _Growing] = {}  # those that grow
+        self._prose: _Growing | None = None  # the open message or reasoning
+        self._space = ""  # leading white space, held until a message is certain to follow
+        self._calls: dict[int, _Growing] = {}  # the open calls
 
     def begin(self) -> bytes:
-        """Say that the response is there and in progress."""
+        """Write that the response was created and is in progress."""
         return b"".join(self._event(f"response.{what}", response=self._response) for what in ("created", "in_progress"))
 
     def write(self, event: ResponseEvent) -> bytes:
-        """Write an event, with what it opens and closes."""
+        """Write an event, and the items that it opens and closes."""
         match event:
             case TextPiece(text=text):
                 return self._say(text)
@@ -205,7 +205,7 @@ class EventWriter:
                 self._calls[index], opening = self._open(call_item(self._asked, identity, name))
                 return silence + opening
             case ArgumentsPiece(index=index, text=text):
-                growing = self._calls[index]  # the input of a custom tool is no JSON: it comes with the call's end
+                growing = self._calls[index]  # a custom tool's input is not JSON, so it is sent at the call's end
                 return self._grow(growing, text) if text and growing.item["type"] == "function_call" else b""
             case CallClosed(index=index, call=call):
                 return self._close_call(self._calls.pop(index), call)
@@ -213,7 +213,7 @@ class EventWriter:
                 return self._end(event)
 
     def _say(self, text: str) -> bytes:
-        """Add to the message; calls are often followed by white space, which alone makes no message."""
+        """Add to the message; white space alone opens no message, because calls are often followed by white space."""
         text, self._space = self._space + text, ""
         if not text.strip() and (self._prose is None or self._prose.item["type"] != "message"):
             self._space = text
@@ -225,7 +225,7 @@ class EventWriter:
         return opening + self._grow(growing, text)
 
     def _prose_of(self, kind: str) -> tuple[_Growing, bytes]:
-        """Go on with the message or the reasoning that is open, or open a new one."""
+        """Return the open item if it is of this kind, or open a new one."""
         if self._prose is not None and self._prose.item["type"] == kind:
             return self._prose, b""
         silence = self._silence("completed")
@@ -233,7 +233,7 @@ class EventWriter:
         return self._prose, silence + opening
 
     def _silence(self, status: Status) -> bytes:
-        """Close the message or the reasoning that is open."""
+        """Close the open message or reasoning."""
         if self._prose is None:
             return b""
         growing, self._prose = self._prose, None
@@ -264,7 +264,7 @@ class EventWriter:
     def _end(self, event: ResponseEnded) -> bytes:
         status = status_of(event.finish_reason)
         opening = b""
-        if all(growing.item["type"] == "reasoning" for growing in self._items):  # an answer has a message, if an empty one
+        if all(growing.item["type"] == "reasoning" for growing in self._items):  # an answer always has a message, even if empty
             opening = self._prose_of("message")[1] + self._say("")
         closing = self._silence(status) + b"".join(self._close(call, "incomplete") for call in self._calls.values())
         response = ended(self._response, event, self._output())
@@ -274,10 +274,10 @@ class EventWriter:
         return [growing.item for growing in self._items if growing.item["status"] != "in_progress"]
 
     def fail(self, error: ApiError) -> bytes:
-        """Write the error, and the response as failed, with the items that were done before."""
+        """Write the error, and the failed response with the items that were already done."""
         fields = {"code": error.code or None, "message": error.message, "param": error.param or None}
-        told = {"code": _failure(error), "message": error.message}
-        response = self._response | {"status": "failed", "error": told, "output": self._output()}
+        failure = {"code": _failure(error), "message": error.message}
+        response = self._response | {"status": "failed", "error": failure, "output": self._output()}
         return self._event("error", **fields) + self._event("response.failed", response=response)
 
     def ping(self) -> bytes:
@@ -300,8 +300,8 @@ class EventWriter:
 
 
 def _failure(error: ApiError) -> str:
-    """Name an error in the words of a failed response, which are fewer than ours; agents try again after `server_error`."""
-    if error.code == "context_length_exceeded":  # not in openai-python's list, but OpenAI's own: agents shorten the conversation
+    """Map an error to one of the few codes of a failed response; agents retry after `server_error`."""
+    if error.code == "context_length_exceeded":  # OpenAI sends it, though openai-python does not list it; agents then compact
         return error.code
     if error.status == 429:
         return "rate_limit_exceeded"

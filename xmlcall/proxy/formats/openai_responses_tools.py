@@ -1,12 +1,12 @@
-"""The tools of a request in OpenAI's responses: functions, functions in a namespace, and custom tools, which take a text.
+"""The tools of a request in OpenAI's Responses API: functions, functions in a namespace, and custom tools, which take a text.
 
-A model is offered functions. A namespace is a list of them; where two have one name, both are offered under `namespace.name`. A
-custom tool is a function with one text, `input`. In calls, each gets back the form in which it was offered. Tools that run on
-OpenAI's own servers (`web_search`, `code_interpreter`) cannot be called here.
+The model is offered functions only. A namespace is a list of functions; if two share a name, both are offered as
+`namespace.name`. A custom tool is offered as a function with one text parameter, `input`. Calls go back to the caller in the form
+in which it sent the tool. Tools that run on OpenAI's own servers (`web_search`, `code_interpreter`) cannot be called here.
 
 Source: openai-python 3.54, `responses` (`NamespaceTool`, `CustomTool`, `ResponseFunctionToolCall`,
-`ResponseCustomToolCall`, `AdditionalTools`); Codex 0.169 sends `namespace` and `web_search` in every request, and puts
-all tools into an item `additional_tools` if it knows the name of the model.
+`ResponseCustomToolCall`, `AdditionalTools`). Codex 0.169 sends `namespace` and `web_search` in every request, and puts
+all tools into an `additional_tools` item if it knows the model's name.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ from .bodies import tools_of
 __all__ = ["CUSTOM_INPUT", "Offered", "called_as", "offered", "offered_name"]
 
 CUSTOM_INPUT: Final = "input"
-"""The one parameter of the function that stands for a custom tool."""
+"""The only parameter of the function that represents a custom tool."""
 
 _CUSTOM_SCHEMA: Final = {
     "type": "object",
@@ -43,10 +43,10 @@ def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]
     """Read the tools of a request.
 
     Returns:
-        The tools as functions, and for each name under which a tool is offered how the caller knows it.
+        The tools as functions, and the caller's view of each tool by the name under which it is offered.
 
     Raises:
-        ApiError: one is no tool, or of a kind that nobody here can run.
+        ApiError: an item is not a tool, or is of a kind that cannot run here.
     """
     flat = [pair for item in listed for pair in _flattened(item)]
     counted = Counter(str(item.get("name")) for item, _ in flat if isinstance(item, dict))
@@ -55,9 +55,9 @@ def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]
     def read(pair: tuple[Any, str]) -> Tool:
         item, namespace = pair
         tool = _tool(item)
-        told = Offered(name=tool.name, namespace=namespace, is_custom=_kind(item) == "custom")
+        original = Offered(name=tool.name, namespace=namespace, is_custom=_kind(item) == "custom")
         name = f"{namespace}.{tool.name}" if namespace and counted[tool.name] > 1 else tool.name
-        known.setdefault(name, told)
+        known.setdefault(name, original)
         return Tool(name=name, description=tool.description, input_schema=tool.input_schema)
 
     return tools_of(flat, read), known
@@ -65,14 +65,14 @@ def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]
 
 def offered_name(known: Mapping[str, Offered], name: str, namespace: str) -> str:
     """Return the name under which a tool is offered."""
-    return next((each for each, told in known.items() if (told.name, told.namespace) == (name, namespace)), name)
+    return next((each for each, tool in known.items() if (tool.name, tool.namespace) == (name, namespace)), name)
 
 
 def called_as(known: Mapping[str, Offered], name: str) -> tuple[str, dict[str, str]]:
-    """Return the type of a call's item and what names its tool."""
-    told = known.get(name, Offered(name=name))
-    kind = "custom_tool_call" if told.is_custom else "function_call"
-    return kind, {"name": told.name, **({"namespace": told.namespace} if told.namespace else {})}
+    """Return the type of a call's item and the fields that name its tool."""
+    tool = known.get(name, Offered(name=name))
+    kind = "custom_tool_call" if tool.is_custom else "function_call"
+    return kind, {"name": tool.name, **({"namespace": tool.namespace} if tool.namespace else {})}
 
 
 def _kind(item: Any) -> Any:
@@ -80,7 +80,7 @@ def _kind(item: Any) -> Any:
 
 
 def _flattened(item: Any) -> list[tuple[Any, str]]:
-    """Return a tool, or those of a namespace, each with the namespace's name."""
+    """Return a tool, or the tools of a namespace, each paired with the namespace's name."""
     inner = item.get("tools") if isinstance(item, dict) and _kind(item) == "namespace" else None
     if not isinstance(inner, list):
         return [(item, "")]
@@ -100,6 +100,6 @@ def _tool(item: Any) -> Tool:
 
 
 def _grammar(form: Any) -> str:
-    """Tell the model the grammar of a custom tool's input, which nothing here enforces."""
+    """Describe the grammar of a custom tool's input to the model; the proxy does not enforce it."""
     definition = form.get("definition") if isinstance(form, dict) else None
     return f"\nThe input follows this grammar:\n{definition}" if isinstance(definition, str) else ""

@@ -1,13 +1,13 @@
-"""Deviations from a wire format that cannot change an answer: they are put right before a body is read, unless `--strict`.
+"""Correct harmless deviations from a wire format before a body is read, unless `--strict` is given.
 
-A mend is a row: the wire formats whose clients need it, and a function that takes a body and says what it changed, "" if nothing.
-All were reported of real clients (2026-11-22). Everything else is read strictly, so that a mistake is reported, not guessed at.
-Here are the mends of fields and tools; those of the history are in `tolerance_history`.
+A repair is a row: the wire formats whose clients need it, and a function that takes a body and returns a note of what it changed,
+"" if nothing. All deviations were reported for real clients (2026-11-22). Everything else is read strictly, so that mistakes are
+reported instead of guessed at. This module repairs fields and tools; `tolerance_history` repairs the history.
 
-The body that came is not changed: what is mended is copied first.
+The original body is not changed, because each repaired part is copied first.
 
-*Files, sounds and films*: what is text is read, for anything else a note stands in its place. A client sends what it once
-attached again with every question, so a refusal would end the conversation for good.
+*Files, audio and video*: text is read, and a note replaces anything else. A client sends its attachments again with every
+question, so a refusal would block the conversation permanently.
 """
 
 import base64
@@ -36,13 +36,13 @@ __all__ = ["files", "mended"]
 # -- files ----------------------------------------------------------------------------------------------------------------
 
 _NAMES: Final = ("title", "filename", "name", "source", "file_id", "id")
-_CALLED: Final = 100  # characters of a name
+_CALLED: Final = 100  # characters of a name that are shown
 _TEXTS: Final = ("text/", "application/json", "application/xml", "application/yaml")
 _READ_SOURCES: Final = {"document": ("text",), "image": ("base64", "url")}
 
 
 def files(body: Body) -> str:
-    """Put text or a note into the place of each file among the parts of messages, items and results."""
+    """Replace each file among the parts of messages, items and results with its text or a note."""
     notes: set[str] = set()
 
     def holder(given: Body, *, is_result: bool = False) -> None:
@@ -66,7 +66,7 @@ def _replaced(part: Any, notes: set[str]) -> list[Any]:
 
 
 def _with_source(part: Body) -> list[Any] | None:
-    """Read a document or a picture of Anthropic's; None if it can stay, or has no source at all."""
+    """Read an Anthropic document or image; None if it can stay, or has no source at all."""
     source, kind = part.get("source"), kind_of(part)
     if not isinstance(source, dict) or kind_of(source) in ("", *_READ_SOURCES[kind]):
         return None
@@ -84,13 +84,13 @@ def _plain(content: Any) -> list[Any]:
 
 
 def _found(part: Body) -> list[Any]:
-    """Read a result of a search of Anthropic's: title, address and texts."""
+    """Read an Anthropic search result: its title, address and texts."""
     heads = [part[name] for name in ("title", "source") if isinstance(part.get(name), str)]
     return [text_part("\n".join(heads)), *_plain(part.get("content") or [])]
 
 
 def _attached(part: Body) -> list[Any]:
-    """Read a file of OpenAI's, whose data is a `data:` address."""
+    """Read an OpenAI file, whose data is a `data:` URL."""
     inner = file if isinstance(file := part.get("file"), dict) else part
     data = inner.get("file_data")
     head, _, packed = data.partition(",") if isinstance(data, str) else ("", "", "")
@@ -168,14 +168,14 @@ _HOSTED: Final = (
     "web_fetch",
     "web_search",
 )
-"""How the types of tools begin that only the maker of the format can run, or of which only its own models know the parameters."""
+"""Prefixes of the types of tools that only the format's vendor can run, or whose parameters only its own models know."""
 
 
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
-    """Mend a body.
+    """Repair a body.
 
     Returns:
-        A copy in which what cannot matter is left out or put right, and what was done, for the log.
+        A copy with the deviations corrected or left out, and notes on what was done, for the log.
     """
     body = dict(data)
     return body, [note for wires, mend in _MENDS if wire in wires and (note := mend(body))]
@@ -192,7 +192,7 @@ def _without_model(body: Body) -> str:
 
 
 def _scalars(body: Body) -> str:
-    """Read numbers and switches that are written as text; in Ollama's format numbers stand among the options."""
+    """Read numbers and switches that are written as text; Ollama's format has its numbers in `options`."""
     notes = []
     for name in _NUMBERS:
         if (number := _number(body.get(name))) is not None:
@@ -206,7 +206,7 @@ def _scalars(body: Body) -> str:
 
 
 def _number(value: Any) -> int | float | None:
-    """Read the text of a number, None if it is none."""
+    """Read a number written as text; None if the text is not a number."""
     if not isinstance(value, str) or not 0 < len(value) <= 40 or not value.isascii():
         return None
     for read in (int, float):
@@ -219,7 +219,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def _limits(body: Body) -> str:
-    """Take 1000.0 for 1000, and no limit from 0 and -1."""
+    """Read 1000.0 as 1000, and 0 and -1 as no limit."""
     notes = []
     for name in _LIMITS:
         value = body.get(name)
@@ -233,7 +233,7 @@ def _limits(body: Body) -> str:
 
 
 def _temperature(body: Body) -> str:
-    """Leave out -1, by which some clients mean the model's own; in Ollama's format it stands among the options."""
+    """Leave out -1, which some clients send for the model's default; Ollama's format has it in `options`."""
     options = body.get("options")
     if _is_negative(body.get("temperature")):
         del body["temperature"]
@@ -249,7 +249,7 @@ def _is_negative(value: Any) -> bool:
 
 
 def _stops(body: Body) -> str:
-    """Leave out stop strings that are empty, which would end every reply or none."""
+    """Leave out empty stop strings, which would end every reply or none."""
     name = "stop_sequences" if "stop_sequences" in body else "stop"
     given = body.get(name)
     listed = given if isinstance(given, list) else [given]
@@ -263,7 +263,7 @@ def _stops(body: Body) -> str:
 
 
 def _options(body: Body) -> str:
-    """Do the same for Ollama's options."""
+    """Apply `_scalars` and `_stops` to Ollama's options."""
     if not isinstance(body.get("options"), dict):
         return ""
     body["options"] = options = dict(body["options"])
@@ -271,7 +271,7 @@ def _options(body: Body) -> str:
 
 
 def _no_choice(body: Body) -> str:
-    """Read an empty text, an empty object or false as no choice."""
+    """Treat an empty text, an empty object or false as no choice."""
     if "tool_choice" not in body or body["tool_choice"] not in ("", {}, False):
         return ""
     del body["tool_choice"]
@@ -289,7 +289,7 @@ def _choice(body: Body) -> str:
 
 
 def _anthropic_choice(body: Body) -> str:
-    """Read OpenAI's choices where Anthropic's should stand."""
+    """Accept OpenAI's choices in place of Anthropic's."""
     given = body.get("tool_choice")
     choice = {"type": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
     function = choice.pop("function", None)
@@ -318,7 +318,7 @@ def _without_hosted_tools(body: Body) -> str:
 
 
 def _without_null_types(body: Body) -> str:
-    """Read a tool whose type is null as one that tells none."""
+    """Treat a tool whose type is null as a tool without a type."""
     notes: set[str] = set()
 
     def tool(given: Body) -> None:
@@ -331,7 +331,7 @@ def _without_null_types(body: Body) -> str:
 
 
 def _without_hosted_items(body: Body) -> str:
-    """Do the same for tools that stand among the items of responses."""
+    """Leave out hosted tools that are listed among the items of Responses."""
     notes: set[str] = set()
 
     def item(given: Body) -> None:
@@ -343,7 +343,7 @@ def _without_hosted_items(body: Body) -> str:
 
 
 def _without_twins(body: Body) -> str:
-    """Leave out a tool that is in the list already, word for word."""
+    """Leave out exact duplicates of a tool."""
     if not isinstance(tools := body.get("tools"), list):
         return ""
     seen = {json.dumps(tool, sort_keys=True): tool for tool in tools}

@@ -1,7 +1,7 @@
-"""Deviations from a wire format in a request's history, and how they are put right (see `tolerance`).
+"""Correct deviations from a wire format in a request's history (see `tolerance`).
 
-A conversation that is refused once is refused for good, since the client sends it again with every question. So a history is read
-more tolerantly than the rest of a request: a value becomes its JSON text, and what is not for the model is left out.
+A conversation that is refused once is refused permanently, because the client sends it again with every question. So a history is
+read more tolerantly than the rest of a request: a value becomes its JSON text, and what is not for the model is left out.
 """
 
 import json
@@ -41,7 +41,7 @@ _BLOCKS: Final = frozenset(
         "web_search_tool_result",
     }
 )
-"""Anthropic's blocks of tools that run on its own servers, as users' messages may hold them."""
+"""Blocks of tools that run on Anthropic's own servers, as they occur in users' messages."""
 
 _READ: Final = frozenset({"", "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"})
 """Blocks that are read, or refused for a reason of their own."""
@@ -67,7 +67,7 @@ _ITEMS: Final = frozenset(
     "tool_search_output",
     "web_search_call",
 }
-"""Items of responses that are read, or passed over as they are."""
+"""Items of Responses that are read, or deliberately skipped."""
 
 _SHOWN: Final = frozenset({"text", "input_text", "output_text", "refusal", "image_url", "input_image", "image", "document"})
 _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
@@ -75,7 +75,7 @@ _RESULTS: Final = ("tool", "function")
 
 
 def over(body: Body, field: str, change: Callable[[Body], None]) -> None:
-    """Put copies into the place of the objects in a list, and change those."""
+    """Replace the objects in a list with copies, and change the copies."""
     if not isinstance(items := body.get(field), list):
         return
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
@@ -91,7 +91,7 @@ def kind_of(value: Any) -> str:
 
 
 def text_part(value: Any) -> Body:
-    """Make a part of a content out of a text, or of the JSON of another value."""
+    """Make a content part from a text, or from the JSON of another value."""
     return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
 
 
@@ -99,7 +99,7 @@ def text_part(value: Any) -> Body:
 
 
 def nothing_said(body: Body) -> str:
-    """Read null as an empty content, as OpenAI's chats have it."""
+    """Read null as an empty content, as OpenAI's Chat Completions do."""
     notes: set[str] = set()
 
     def message(given: Body) -> None:
@@ -113,7 +113,7 @@ def nothing_said(body: Body) -> str:
 
 
 def texts_alone(body: Body) -> str:
-    """Read a text among the parts of a content as a part; Ollama's contents have no parts, so there they are joined."""
+    """Read a bare text among the parts of a content as a part; Ollama's contents have no parts, so `developer` joins them."""
     notes: set[str] = set()
 
     def message(given: Body) -> None:
@@ -132,7 +132,7 @@ def texts_alone(body: Body) -> str:
 
 
 def calls(body: Body) -> str:
-    """Give the calls of a chat's history the form that they should have, so that a conversation does not stay stuck."""
+    """Give the calls in a chat's history their proper form, so that the conversation does not get stuck."""
     notes: set[str] = set()
 
     def call(given: Body) -> None:
@@ -148,7 +148,7 @@ def calls(body: Body) -> str:
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
-    """Write a call's arguments as the text of an object; broken JSON is mended, other text becomes an argument of its own."""
+    """Write a call's arguments as the text of an object; broken JSON is repaired, other text becomes an argument of its own."""
     given = call.get("arguments")
     if given is None or (isinstance(given, str) and not given.strip()):
         call["arguments"] = "{}"
@@ -160,7 +160,7 @@ def _write_arguments(call: Body, notes: set[str]) -> None:
 
 
 def _mended(text: str | None) -> Any:
-    """Return what broken arguments can only mean: a model wrote them, and its client cannot take them back."""
+    """Return the only possible reading of broken arguments; a model wrote them, so the client cannot correct them."""
     read = loosejson.read(text or "", kinds={"object"}, complete=True)
     value = read.value if isinstance(read, loosejson.JsonReading) else None
     return value if isinstance(value, dict) else {"arguments": text}
@@ -174,7 +174,7 @@ def _parsed(text: str) -> Any:
 
 
 def contents(body: Body) -> str:
-    """Leave thoughts out of a chat's history, and write what a tool gave as text, whatever it is."""
+    """Leave reasoning out of a chat's history, and write any tool result as text."""
     notes: set[str] = set()
 
     def message(given: Body) -> None:
@@ -192,7 +192,7 @@ def contents(body: Body) -> str:
 
 
 def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
-    """Write what is no part of a content as the text of one."""
+    """Write anything that is not a content part as a text part."""
     if all(kind_of(part) in _SHOWN for part in parts):
         return parts
     notes.add("content: wrote a part of another kind as text")
@@ -203,7 +203,7 @@ def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
 
 
 def items(body: Body) -> str:
-    """Give what a history of responses holds its form: calls, their outputs, an item that stands alone."""
+    """Give the items in a history of Responses their proper form: calls, their outputs, a single item."""
     notes: set[str] = set()
     if isinstance(body.get("input"), dict):
         body["input"] = [body["input"]]
@@ -233,7 +233,7 @@ def items(body: Body) -> str:
 
 
 def blocks(body: Body) -> str:
-    """Leave out what Anthropic's own servers left in a history; write inputs as objects, and results and references as text."""
+    """Leave out blocks of Anthropic's own servers; write inputs as objects, and results and references as text."""
     notes: set[str] = set()
 
     def holder(given: Body) -> None:
@@ -261,19 +261,19 @@ def blocks(body: Body) -> str:
 
 
 def _is_foreign(kind: str, role: Any) -> bool:
-    """Tell whether a block says nothing to a local model; in an answer each that is not known, for only a server made it."""
+    """Return whether a block means nothing to a local model; in an answer, any unknown block, because only a server makes it."""
     return kind in _BLOCKS or (kind not in _READ and (role == "assistant" or kind.endswith(("_tool_result", "_tool_use"))))
 
 
 def _summary(block: Any) -> Any:
-    """Read what a server wrote in place of older messages as a text."""
+    """Read a server's summary of older messages as a text."""
     if kind_of(block) != "compaction" or not isinstance(block.get("content"), str) or not block["content"]:
         return block
-    return text_part(f"{block['content']}\n")  # texts of an answer are joined without anything between
+    return text_part(f"{block['content']}\n")  # the texts of an answer are joined without a separator
 
 
 def _write_input(call: Body, notes: set[str]) -> None:
-    """Write a call's input as an object; broken JSON is mended, other text becomes an argument of its own."""
+    """Write a call's input as an object; broken JSON is repaired, other text becomes an argument of its own."""
     given = call.get("input")
     if given is None or isinstance(given, str):
         parsed = _parsed(given) if given else {}
@@ -294,7 +294,7 @@ def _write_result(result: Body, notes: set[str]) -> None:
 
 
 def developer(body: Body) -> str:
-    """Read Ollama's messages of role `developer`, which is OpenAI's, and contents made of texts, as OpenAI's are."""
+    """Accept OpenAI's role `developer` and OpenAI's contents made of text parts in Ollama's messages."""
     notes: set[str] = set()
 
     def message(given: Body) -> None:

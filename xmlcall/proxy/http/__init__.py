@@ -1,1 +1,1 @@
-"""HTTP: paths, who may ask, how an answer is sent."""
+"""HTTP: the paths, access control, and how an answer is sent."""

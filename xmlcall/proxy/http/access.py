@@ -1,13 +1,14 @@
-"""Who may talk to the proxy: checked before anything of a request is read.
+"""Access control: check who may call the proxy before any of the request is read.
 
-The danger on a loopback port is a web page in the person's browser: it can send requests to 127.0.0.1, and with servers of tools
-behind the proxy a request is an action. Browsers say where a request comes from (`Origin`, Fetch standard, section 3.2), so an
-origin that was not allowed is refused, and a name in `Host` that is not this machine's, too (DNS rebinding). Programs send no
-`Origin`. Pages never have origins such as `app://` or `vscode-webview://`; those are desktop programs and pass.
+The danger on a loopback port is a web page in the user's browser: it can send requests to 127.0.0.1, and with tool servers behind
+the proxy, a request is an action. Browsers state where a request comes from (`Origin`, Fetch standard, section 3.2), so the proxy
+refuses origins that are not allowed. It also refuses a `Host` that is not this machine (DNS rebinding). Programs other than
+browsers send no `Origin`. Origins such as `app://` or `vscode-webview://` belong to desktop programs, never to web pages, and
+are allowed.
 
-*API keys* say who may call, and which models they may use. They are never written anywhere. Of a key its SHA-256 is kept, and
-compared in constant time, so that neither memory nor the time of an answer tells it. Keys are long and random, or should be:
-nothing here makes a short one safe.
+*API keys* decide who may call, and which models each caller may use. They are never written anywhere. Only the SHA-256 of a key
+is kept, and it is compared in constant time, so neither memory nor response times reveal the key. Keys should be long and random:
+nothing here makes a short key safe.
 """
 
 import hashlib
@@ -33,7 +34,7 @@ class Key:
     """A caller's key.
 
     Args:
-        models: names of the only models that it may use; None for all.
+        models: names of the only models that the key may use; None for all.
     """
 
     name: str
@@ -41,11 +42,11 @@ class Key:
     models: frozenset[str] | None = None
 
     def opens(self, digest: bytes) -> bool:
-        """Say whether a key that somebody sent is this one."""
+        """Return whether the key that a caller sent is this one."""
         return hmac.compare_digest(self.digest, digest)
 
     def may_use(self, model: str) -> bool:
-        """Say whether it may use a model."""
+        """Return whether the key may use a model."""
         return self.models is None or model in self.models
 
 
@@ -58,7 +59,7 @@ def key_of(secret: str, name: str = "", *, models: Iterable[str] | None = None) 
     """Make a key.
 
     Args:
-        secret: what callers send; bytes that are no UTF-8 stand in it as the operating system has them.
+        secret: the text that callers send; bytes that are not UTF-8 are surrogate-escaped, as by `os.fsdecode`.
     """
     chosen = None if models is None else frozenset(models)
     return Key(name=name, digest=digest_of(os.fsencode(secret)), models=chosen)
@@ -70,11 +71,11 @@ HEADER_LIMIT: Final = 32_768  # bytes of all headers together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The rules.
+    """The access rules.
 
     Args:
-        keys: every request has to carry one of them; none are needed if there are none.
-        hosts: names and addresses under which the proxy may be called besides this machine's; `*` for all.
+        keys: every request must carry one of these keys; if empty, no key is needed.
+        hosts: names and addresses, besides this machine's own, under which the proxy may be called; `*` for all.
     """
 
     keys: tuple[Key, ...] = ()
@@ -82,10 +83,10 @@ class Guard:
     hosts: tuple[str, ...] = ()
 
     def check(self, headers: Headers, *, is_preflight: bool = False) -> Key | None:
-        """Check a request; return the key that it carries, if it has to carry one.
+        """Check a request, and return its key if keys are required.
 
         Args:
-            is_preflight: a browser asks for a page whether it may ask; it sends no key then (Fetch standard, section 4.8).
+            is_preflight: whether this is a browser's CORS preflight request, which carries no key (Fetch standard, section 4.8).
         """
         if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_LIMIT:
             raise ApiError(f"expected at most {HEADER_LIMIT} bytes of headers", status=431)
@@ -104,7 +105,7 @@ class Guard:
         return key
 
     def allows(self, origin: str) -> bool:
-        """Say whether an origin may call."""
+        """Return whether an origin may call."""
         scheme = origin.partition(":")[0].lower()
         return (
             "*" in self.origins
@@ -118,12 +119,12 @@ class Guard:
         return next((key for key in self.keys if any(key.opens(digest) for digest in digests)), None)
 
     def cors(self, origin: str | None) -> Iterable[tuple[bytes, bytes]]:
-        """Return the headers that let a page of an allowed origin read an answer; none unless origins were allowed."""
+        """Return the headers that let a page of an allowed origin read the answer; none if no origins are allowed."""
         if origin is None or not self.origins or not self.allows(origin):
             return ()
         return (
             (b"access-control-allow-origin", origin.encode("latin-1")),
-            (b"access-control-allow-headers", b"*, authorization"),  # which `*` leaves out; SDKs send headers of their own
+            (b"access-control-allow-headers", b"*, authorization"),  # `*` does not cover it; SDKs send custom headers
             (b"access-control-allow-methods", b"GET, POST, OPTIONS"),
             (b"access-control-expose-headers", b"x-should-retry"),
             (b"vary", b"origin"),

@@ -1,8 +1,8 @@
-"""What a proxy serves, and what of it one caller has: the models that its key may use, under the names that callers know.
+"""The models that a proxy serves, and the subset that each caller's key may use, under the names that callers know.
 
-One model without a name of its own answers for every name: clients have names that they cannot change. Several are told apart by
-their names and aliases. A model that a key may not use is not there for it: it is in no list, and asking for it gives the same
-error as a name that means nothing.
+A single model without a name of its own answers to every name, because some clients use a fixed name. Several models are
+distinguished by their names and aliases. A model that a key may not use is invisible to its caller: no list contains it, and a
+request for it gets the same error as an unknown name.
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ from .access import Key
 
 __all__ = ["Caller", "ServedModel", "ServedModels", "serving"]
 
-SHOWN: Final = 80  # characters of a name that somebody sent
+SHOWN: Final = 80  # characters of a requested name that an error shows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class ServedModel:
     """A model under a name.
 
     Args:
-        given_name: under which callers know it; "" for that of the model server.
+        given_name: the name under which callers know it; "" for the model server's name.
     """
 
     engine: Engine
@@ -38,20 +38,21 @@ class ServedModel:
         return self.given_name or self.engine.model
 
     def is_meant(self, name: str) -> bool:
-        """Say whether a name means this model, by its own name or Ollama's with the tag `latest`."""
+        """Return whether a name refers to this model, with or without Ollama's tag `latest`."""
         return is_named(self.name, name)
 
     def is_alias(self, name: str) -> bool:
-        """Say whether another name means this model."""
+        """Return whether a name matches one of the aliases."""
         return any(fnmatchcase(name, alias) for alias in self.aliases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModels:
-    """All that a proxy serves.
+    """All models that a proxy serves.
 
     Args:
-        models: at least one; the first is that of requests which name none and could name several.
+        models: at least one; the first answers requests that name no model.
+        takes_any_name: whether the first model answers to every name.
     """
 
     models: tuple[ServedModel, ...]
@@ -70,24 +71,24 @@ def serving(engine: Engine) -> ServedModels:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks."""
+    """The caller of a request, with the key that it sent."""
 
     served: ServedModels
     key: Key | None = None
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
-        """The models that are there for this caller."""
+        """The models that this caller may use."""
         return tuple(self._models())
 
     def _models(self) -> Iterator[ServedModel]:
         return (model for model in self.served.models if self.key is None or self.key.may_use(model.name))
 
     def model(self, name: Any) -> ServedModel:
-        """Return the model that a request means.
+        """Return the model that a request names.
 
         Args:
-            name: as it came, of any type; a request without one means the first model.
+            name: the unchecked value from the request; without one, the first model is meant.
         """
         models = self.models
         if models and (self.served.takes_any_name or not name):
@@ -101,5 +102,5 @@ class Caller:
         raise ApiError(message, status=404, param="model", code="model_not_found")
 
     def first(self) -> ServedModel:
-        """Return the model that paths without a name are about."""
+        """Return the model for paths that name none."""
         return self.model(None)

@@ -1,18 +1,18 @@
-"""From events to HTTP: answers and streams that end when the caller leaves, and errors in the caller's format.
+"""Send events over HTTP: answers and streams that end when the caller disconnects, and errors in the caller's format.
 
-A stream begins with its first event: what fails before that is answered with a status of its own. If the model is silent for long
-(a long prompt on a slow machine), the stream begins without an event, and pings keep the connection open. One task waits for the
-caller to leave and then cancels the other; that closes the model server's stream and ends its generation. A caller that reads
-slowly slows the model server, because nothing is read from it while a send waits.
+A stream starts with its first event, so an earlier failure is answered with a status of its own. If the model is silent for long
+(a long prompt on a slow machine), the stream starts without an event, and pings keep the connection open. One task waits for the
+caller to disconnect and then cancels the other; this closes the model server's stream and so ends its generation. A caller that
+reads slowly slows down the model server, because nothing is read from it while a send waits.
 
-A server that is stopped gives the answers under way a time of grace. What is not whole then ends with an error in the caller's
-format: a stream that just stops looks like a short answer. Each answer says how it is cut off; that costs a place in a set,
-where a task of its own that waits would cost 18 µs a request.
+A server that is being stopped gives the answers in progress a grace period. An answer that is still incomplete then ends with an
+error in the caller's format, because a stream that just stops looks like a short answer. Each answer registers a function that
+cuts it off. This costs one entry in a set, while a waiting task would cost 18 µs per request.
 
-*Pings* are what a stream says where the model says nothing for long, so that no client and no router gives it up. They are a
-timer of the event loop, and no task that sleeps: nearly no answer needs a ping. A task that is cancelled at each answer's end
-also leaves an error whose traceback holds the whole request in a cycle, 25 KB each, for the garbage collector to find
-(measured).
+*Pings* are sent when the model is silent for long, so that no client or router gives up on the stream. A timer of the event loop
+sends them rather than a sleeping task, because almost no answer needs a ping. Besides, a task that is cancelled at each answer's
+end leaves an exception whose traceback holds the whole request in a reference cycle: 25 KB each, measured, until the garbage
+collector runs.
 """
 
 import asyncio
@@ -41,21 +41,21 @@ __all__ = ["BEGIN_SECONDS", "PING_SECONDS", "Ending", "Exchange", "Pings", "api_
 
 
 class Ending:
-    """What is under way, and whether it has to end."""
+    """The answers in progress, and whether they have to end."""
 
     def __init__(self) -> None:
         self._cuts: set[Callable[[], None]] = set()
         self._has_begun = False
 
     def begin(self) -> None:
-        """Cut off what is under way, and from now on at once what begins."""
+        """Cut off all answers in progress, and from now on every new answer at once."""
         self._has_begun = True
         for cut in tuple(self._cuts):
             cut()
 
     @contextmanager
     def cutting(self, cut: Callable[[], None]) -> Iterator[None]:
-        """Have an answer cut off if the end comes before it is whole."""
+        """Register an answer to be cut off if the end comes before the answer is complete."""
         self._cuts.add(cut)
         try:
             if self._has_begun:
@@ -72,7 +72,7 @@ PING_SECONDS: Final = 15.0
 
 
 class Pings:
-    """Pings of one stream, from the block's beginning to its end."""
+    """Sends the pings of one stream for the duration of a `with` block."""
 
     def __init__(self, send: Callable[[], Awaitable[None]]) -> None:
         self._send, self._wait = send, BEGIN_SECONDS
@@ -89,7 +89,7 @@ class Pings:
             self._sending.cancel()
 
     def spoken(self) -> None:
-        """Note that the stream has said something."""
+        """Note that the stream has sent something."""
         self._last = time.monotonic()
 
     def _look(self) -> None:
@@ -108,8 +108,8 @@ class Pings:
         self._sending = None
 
 
-BATCH: Final = 64  # pieces of an answer that is passed on, which are recorded at once while nobody watches
-# The SDKs of OpenAI and Anthropic read it; a reply that failed after retries fails again at temperature 0.
+BATCH: Final = 64  # pieces of a passed-on answer that are recorded at once while there are no watchers
+# The SDKs of OpenAI and Anthropic honour it. A reply that failed after our retries would fail again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
 _FINAL: Final = frozenset(
     {
@@ -117,8 +117,8 @@ _FINAL: Final = frozenset(
         *("invented_results", "own_words"),
     }
 )
-STOPPED_SECONDS: Final = 5  # until what comes in place of a stopped server has started
-# Errors whose messages are logged; those of others may hold words of a body, of the model or of a tool.
+STOPPED_SECONDS: Final = 5  # until the replacement of a stopped server has started
+# Errors whose messages are logged; messages of other errors may contain text of a body, of the model or of a tool.
 _LOGGED: Final = frozenset(
     {
         "forbidden",
@@ -145,7 +145,7 @@ def api_error(error: Exception) -> ApiError:
     """Turn an exception into an error for the caller.
 
     Args:
-        error: of any kind. One that nobody foresaw goes to the log; the caller is told only that there was one.
+        error: any exception. An unexpected one is logged in full, and the caller learns only that the proxy failed.
     """
     if isinstance(error, ApiError):
         return error
@@ -159,28 +159,28 @@ def api_error(error: Exception) -> ApiError:
         return ApiError(str(error), status=502, kind="server_error", code="model_server_error")
     if isinstance(error, UsageError):
         return ApiError(str(error))
-    log.error("unforeseen", exc_info=error)
+    log.error("unexpected error", exc_info=error)
     return ApiError("the proxy failed: its log says how", status=500, kind="server_error", code="internal_error")
 
 
 def _failure(form: Format, error: ApiError) -> bytes:
-    """Write an error as an event of a stream that is not ours."""
+    """Write an error as an event in the model server's stream."""
     text = json.dumps(form.error(error)).encode()
     return text + b"\n" if form.media_type == _LINES else b"data: " + text + b"\n\n"
 
 
 def _inert(media_type: str) -> str:
-    """Return a type under which no browser runs what a model server says: its own, if it is one of those."""
+    """Return a media type under which no browser executes a model server's answer; its own type if that is safe."""
     return media_type if media_type.partition(";")[0].strip().lower() in _PASSED_ON else "text/plain; charset=utf-8"
 
 
-def _told(error: ApiError) -> str:
-    """Return what the log says of an error."""
+def _for_log(error: ApiError) -> str:
+    """Return the text by which the log describes an error."""
     return error.message if error.code in _LOGGED else error.code or error.kind
 
 
 def _headers(error: ApiError) -> Headers:
-    """Return what clients read of an error before its body."""
+    """Return the headers of an error."""
     wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
     return (*wait, *((_NO_RETRY,) if error.code in _FINAL else ()))
 
@@ -200,17 +200,17 @@ class Exchange:
     ) -> None:
         self._receive, self._send, self._form = receive, send, form
         self._headers = tuple(headers)
-        self.status = 0  # what the caller got; 0 if it left before
+        self.status = 0  # the status that the caller received; 0 until it is sent
         self._is_over = self._is_cut = False
         self._ending = ending or Ending()
-        self.failure = ""  # what went wrong, also after the status was sent; for the log
-        self.error: ApiError | None = None  # that the caller was told, or would have been
-        self.has_left = False  # the caller did, before its answer was whole
+        self.failure = ""  # what went wrong, even after the status was sent; for the log
+        self.error: ApiError | None = None  # the error that the caller received, or would have received
+        self.has_left = False  # the caller disconnected before its answer was complete
         self.recording: Recording | None = None
         self.observing = observing or unobserved()
 
     async def stream(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
-        """Write events as they come, until the last one, an error, or the caller's leaving."""
+        """Write events as they arrive, until the last one, an error, or the caller's disconnect."""
         writer, beginning = self._form.writer(asked), asyncio.Lock()
         headers = ((b"cache-control", b"no-store"), (b"x-accel-buffering", b"no"))
 
@@ -219,7 +219,7 @@ class Exchange:
                 if self.status:
                     return b""
                 await self._start(200, self._form.media_type, headers)
-                return writer.begin()  # goes out with what follows: each send costs
+                return writer.begin()  # sent together with what follows, because each send costs
 
         async def ping() -> None:
             said = await begin() + writer.ping()
@@ -253,7 +253,7 @@ class Exchange:
         await self._tell_cut(lambda error: b"")
 
     async def relay(self, opened: AbstractAsyncContextManager[Relayed]) -> None:
-        """Pass the model server's answer on, byte for byte; a stream that breaks off between two events ends with an error."""
+        """Pass on the model server's answer byte for byte; a stream that breaks off between two events ends with an error."""
         recording = self.recording
         pieces = None if recording is None else recording.pieces
         watchers = None if recording is None else recording.watchers
@@ -282,8 +282,8 @@ class Exchange:
                 failed = api_error(error)
                 if not self.status:
                     await self.fail(failed)
-                self.failure, self.error = _told(failed), failed
-                is_whole = is_between_events()  # of an answer without its end, the server drops the connection
+                self.failure, self.error = _for_log(failed), failed
+                is_whole = is_between_events()  # otherwise the answer stays incomplete and the server drops the connection
                 if is_whole:
                     await self._body(_failure(self._form, failed), more=True)
             if is_whole:
@@ -293,17 +293,17 @@ class Exchange:
             await self._tell_cut(partial(_failure, self._form))
 
     async def _break_off(self, error: ApiError, written: Callable[[ApiError], bytes]) -> None:
-        """Tell the caller that its answer fails, in the answer itself if that has begun."""
+        """Report an error to the caller, within the answer if it has already begun."""
         if not self.status:
             await self.fail(error)
             return
-        self.failure, self.error = _told(error), error
+        self.failure, self.error = _for_log(error), error
         await self._body(written(error), more=True)
 
     async def _tell_cut(self, written: Callable[[ApiError], bytes]) -> None:
-        """Tell the caller that the server was stopped before the answer was whole, if it was."""
+        """If the answer was cut off by the server's stop, report this to the caller."""
         if not self._is_cut or self._is_over or self.has_left:
-            return  # what was sent whole before the cut took hold has its end, and so has what the cut made fail
+            return  # the answer has its end already: it was completed before the cut took effect, or the cut made it fail
         message = "the server was stopped before the answer was whole: ask again"
         error = ApiError(message, status=503, kind="server_error", code="server_stopped", retry_after=STOPPED_SECONDS)
         await self._break_off(error, written)
@@ -318,15 +318,15 @@ class Exchange:
 
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
-        self.failure, self.error = _told(error), error
+        self.failure, self.error = _for_log(error), error
         await self.json(self._form.error(error), error.status, _headers(error))
 
     def leave(self) -> None:
-        """Note that the caller left before its answer was whole."""
+        """Note that the caller disconnected before its answer was complete."""
         self.failure, self.has_left = self.failure or "the caller left", True
 
     def recorded(self) -> None:
-        """Have the recording of this exchange end, if there is one."""
+        """End the recording of this exchange, if there is one."""
         if self.recording is not None:
             self.recording.over(error=self.error, form=self._form, status=self.status, has_left=self.has_left)
 
@@ -343,18 +343,18 @@ class Exchange:
             await self._say({"type": "http.response.body", "body": data, "more_body": more})
 
     async def _say(self, message: Message) -> None:
-        with suppress(OSError):  # the caller left, and some servers say so here; `leave` hears it too
+        with suppress(OSError):  # some servers report the caller's disconnect here; `leave` notices it too
             await self._send(message)
 
     @asynccontextmanager
     async def _until_left(self) -> AsyncIterator[None]:
-        """Cancel what is inside, if the caller leaves, or the server has to end."""
+        """Cancel the block if the caller disconnects or the server has to end."""
         async with anyio.create_task_group() as group:
 
             async def leave() -> None:
                 while (await self._receive())["type"] != "http.disconnect":
                     pass
-                if not self._is_over:  # servers say so, too, when an answer is complete
+                if not self._is_over:  # servers also send this after a complete answer
                     self.leave()
                 group.cancel_scope.cancel()
 

@@ -1,19 +1,19 @@
-"""A request before anything of it is understood: where it ends, under which path it comes, what its body unpacks to, its JSON.
+"""Read a request before it is interpreted: find its end, correct its path, unpack its body, and parse its JSON.
 
-*Where it ends*: requests of which two readers could see different ends (RFC 9112, section 6.1) are refused, and their connection
-closed. What is behind such a request would be the body for one reader, and the next request for another. Servers of HTTP below
-refuse most of them themselves, but not all.
+*The end*: if two readers could disagree about where a request ends (RFC 9112, section 6.1), the proxy refuses it and closes the
+connection. Bytes that one reader treats as the body would be the next request for the other. The HTTP servers below refuse most
+of these requests themselves, but not all.
 
-*Its path*: clients write a base URL without `/v1`, with it twice, or with a slash at the end. Some add `/v1` to the base URL that
-they are given, others do not.
+*The path*: clients configure a base URL without `/v1`, with it twice, or with a trailing slash. Some clients add `/v1` to the
+base URL that they are given, others do not.
 
-*Packed bodies* (RFC 9110, 8.4): gzip and deflate always, zstd where a library for it is installed. What a body unpacks to is
-bounded like a body that comes plain, for a small one can unpack to any size.
+*Packed bodies* (RFC 9110, 8.4): gzip and deflate always, zstd if a library for it is installed. An unpacked body has the same
+size limit as a plain one, because a small body can unpack to any size.
 
-*One reading of it*, which all who look at a request share: JSON can hold a key twice, and its readers differ: Go, in which Ollama
-is written, takes `Model` for `model`, and the last of both holds; others know `model` alone. So what was checked here could be
-another request there. A name in other letters becomes the name that it means, and each name stands once. Nothing goes on that
-would have a model server take another model, address or file.
+*One reading*, shared by all code and servers that inspect a request. JSON can contain a key twice, and parsers differ. Go, in
+which Ollama is written, reads `Model` as `model`, and the last of both wins; other parsers know `model` only. So the request that
+is checked here could be a different request there. A name in another case becomes the name that it means, and each name occurs
+only once. Fields that could make a model server use another model, address or file are not passed on.
 """
 
 import asyncio
@@ -40,26 +40,26 @@ from ..formats.openai_responses import ResponsesBody
 
 __all__ = ["content_of", "data_and_left_out", "data_of", "object_of", "one_framing", "refuse_many", "tidy", "tolerant_paths"]
 
-BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: a long conversation with pictures
-BODY_SECONDS: Final = 120.0  # for a body to come
-DEPTH_LIMIT: Final = 100  # levels of JSON in a body: what validates and writes it recurses
-VALUE_LIMIT: Final = 250_000  # of JSON in a body that is read: to tell what is wrong with each takes microseconds
+BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: enough for a long conversation with images
+BODY_SECONDS: Final = 120.0  # for a body to arrive
+DEPTH_LIMIT: Final = 100  # levels of JSON in a body, because validating and writing it are recursive
+VALUE_LIMIT: Final = 250_000  # JSON values in a body, because validating each one takes microseconds
 _REFUSAL: Final = "expected one length of the body: either one Content-Length, or Transfer-Encoding in HTTP/1.1"
 _VERSION: Final = "/v1"
-_PAGES: Final = "/ui/"  # pages for people, whose links have the paths that were meant
+_PAGES: Final = "/ui/"  # web pages; their paths need no correction
 _WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/rerank", "/responses")
 _MAX_ENCODINGS: Final = 3
-_MAX_MEMBERS: Final = 16  # of gzip, each of which costs a copy of the rest
-_ZSTD_WINDOW: Final = 1 << 23  # RFC 8878, 3.1.1.1.2: what a decoder should at least and need at most allow
+_MAX_MEMBERS: Final = 16  # gzip members, because each one costs a copy of the rest
+_ZSTD_WINDOW: Final = 1 << 23  # RFC 8878, 3.1.1.1.2: the least that a decoder should allow, and the most that it needs to
 _MISSING: Final = "zstd is read only where the package zstandard is installed"
 
 # -- before it is routed -----------------------------------------------------------------------------------------------
 #
-# What wraps the app returns what the app is awaited by, so that no frame of it stays while the answer goes out.
+# The wrappers return the app's awaitable instead of awaiting it, so that no frame of theirs stays while the answer goes out.
 
 
 def one_framing(app: ASGIApp) -> ASGIApp:
-    """Pass on what ends in one place; refuse anything else."""
+    """Refuse requests whose end is ambiguous; pass on all others."""
 
     def answer(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and _is_unclear(Headers(scope=scope), scope.get("http_version", "1.1")):
@@ -77,7 +77,7 @@ def _is_unclear(headers: Headers, version: str) -> bool:
 
 
 def tolerant_paths(app: ASGIApp) -> ASGIApp:
-    """Pass requests on under the path that was meant."""
+    """Pass requests on under their corrected path."""
 
     def answer(scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "http" and not scope["path"].startswith(_PAGES) and (path := tidy(scope["path"])) != scope["path"]:
@@ -88,7 +88,7 @@ def tolerant_paths(app: ASGIApp) -> ASGIApp:
 
 
 def tidy(path: str) -> str:
-    """Return the path that was meant."""
+    """Return the corrected path."""
     path = path.rstrip("/") or "/"
     while path.startswith(f"{_VERSION}{_VERSION}/"):
         path = path.removeprefix(_VERSION)
@@ -121,7 +121,7 @@ def data_of(content: bytes) -> Mapping[str, Any]:
 
 
 def data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
-    """Read a body; return also the words for which fields of it were left out."""
+    """Read a body, and return also the words because of which fields were left out."""
     try:
         return one_reading(object_of(content))
     except ValueError as error:
@@ -175,9 +175,9 @@ _NAMES: Final = frozenset(
         *("function_call", "functions", "input", "name", "num_ctx", "query"),
     }
 )
-# Words in names of fields that no format here has, by what a model server would take from them. Each gateway has its own
-# (LiteLLM's `user_config`, OpenRouter's `preset`, SGLang's `lora_path` and `bootstrap_host`, vLLM's `kv_transfer_params`), and
-# new ones come; fields of sampling have none of these words.
+# Words in the names of fields that are in none of our formats, by what a model server would take from them. Each server and
+# gateway has fields of its own (LiteLLM's `user_config`, OpenRouter's `preset`, SGLang's `lora_path` and `bootstrap_host`, vLLM's
+# `kv_transfer_params`), and new ones keep appearing. No sampling field contains any of these words.
 _WORDS: Final = {
     "another model": "adapter adapters deployment draft engine fallback fallbacks lora loras model models preset presets",
     "an address": "address api apibase azure aws base baseurl bootstrap endpoint endpoints host hosts hostname litellm port "
@@ -193,10 +193,10 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9\u017f\u212a]+")  
 
 
 def one_reading(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Give each field of a body its one name, and leave out what would have a model server go elsewhere.
+    """Give each field of a body a unique name, and leave out fields that could redirect a model server.
 
     Returns:
-        The body, and what the names of fields have that are left out.
+        The body, and the words because of which fields were left out.
     """
     named = _named(data)
     words = {name: word for name in named if (word := _word_of_elsewhere(name))}
@@ -209,14 +209,14 @@ def one_reading(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
 
 
 def _word_of_elsewhere(name: str) -> str:
-    """Return the word by which the name of a field chooses another model, an address or a file; "" if none does."""
+    """Return the word in a field's name that refers to another model, an address or a file; "" if there is none."""
     if name in _NAMES or name.casefold() in _HARMLESS:
         return ""
     return next((word for part in _HUMP.split(name) if (word := part.casefold()) in _ELSEWHERE), "")
 
 
 def _named(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Bring names that are known into small letters; one that stands in these already holds."""
+    """Write known names in lower case; if the lower-case name is also present, it takes priority."""
     if fields.keys() <= _NAMES:
         return fields
     found: dict[str, Any] = {}
@@ -232,7 +232,7 @@ def _named(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_packed(encoding: str) -> bool:
-    """Tell whether anything has to be done."""
+    """Return whether a body has to be unpacked."""
     return bool(_names(encoding))
 
 
@@ -240,7 +240,7 @@ def _unpacked(content: bytes, encoding: str, limit: int) -> bytes:
     """Unpack a body.
 
     Raises:
-        ApiError: 415, the encoding is not known here; 400, the body is damaged; 413, it unpacks to more.
+        ApiError: 415, the encoding is unknown; 400, the body is damaged; 413, it unpacks to more than the limit.
     """
     names = _names(encoding)
     unknown = next((name for name in names if name not in _READERS), "")
@@ -277,13 +277,13 @@ def _gzip(content: bytes, limit: int) -> bytes:
 
 
 def _deflate(content: bytes, limit: int) -> bytes:
-    """Unpack zlib's format, or the bare one, which some clients mean (RFC 9110, 8.4.1.2)."""
+    """Unpack the zlib format, or raw deflate, which some clients send instead (RFC 9110, 8.4.1.2)."""
     is_zlib = len(content) > 1 and content[0] & 15 == 8 and (content[0] << 8 | content[1]) % 31 == 0
     return _inflated(content, limit + 1, 15 if is_zlib else -15, "deflate")[0]
 
 
 def _inflated(content: bytes, most: int, window: int, name: str) -> tuple[bytes, bytes]:
-    """Return at most so many bytes, and what follows them where they are all."""
+    """Return at most `most` unpacked bytes, and the input that follows the packed data."""
     reader = zlib.decompressobj(window)
     try:
         found = reader.decompress(content, most)

@@ -1,10 +1,10 @@
-"""What is answered under which path.
+"""The paths of the proxy and their handlers.
 
-A `Question` is a row: a path, a wire format, and the same path at a model server that speaks the format. Requests without tools
-are passed on to that server, written anew from what was read, with our name of the model; its answer comes back byte for byte.
-The engine answers all others, in the caller's format.
+A `QuestionPath` is a row: a path, a wire format, and the same path at a model server that uses the format. Requests without tools
+are passed on to that server, rewritten from the parsed body with the server's name of the model; the answer comes back byte for
+byte. The engine answers all other requests, in the caller's format.
 
-The app's OpenAPI document (3.1) is made of these rows, and of the models that validate bodies.
+The app's OpenAPI document (3.1) is built from these rows and from the models that validate bodies.
 """
 
 import json
@@ -50,10 +50,10 @@ __all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handl
 log = logging.getLogger("xmlcall.proxy")
 
 PATH_LIMIT: Final = 200  # characters of a path in the log
-SAID_LIMIT: Final = 1000  # bytes of what a model server says of a path that it does not know
-ABOUT_LIMIT: Final = 16 * 1024 * 1024  # bytes of what a model server tells of its models, licenses included
-_UNKNOWN: Final = (404, 405, 501)  # 501: llama.cpp, where it was not started for embeddings or ranking
-_INVALID: Final = (400, 422, 501)  # of a request; how servers say that they give one answer only
+SAID_LIMIT: Final = 1000  # bytes of a model server's refusal that are read
+ABOUT_LIMIT: Final = 16 * 1024 * 1024  # bytes of a model server's description of its models, licenses included
+_UNKNOWN: Final = (404, 405, 501)  # 501: llama.cpp, if it was not started for embeddings or ranking
+_INVALID: Final = (400, 422, 501)  # the statuses by which servers refuse `n` > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,8 +61,8 @@ class QuestionPath:
     """A path that asks the model.
 
     Args:
-        upstream: the path at a model server that speaks the format; "" if none does.
-        is_answered: whether the engine can answer it; if not, it is only passed on.
+        upstream: the path at a model server that uses the format; "" if there is none.
+        is_answered: whether the engine can answer it; if not, requests are only passed on.
     """
 
     path: str
@@ -79,7 +79,7 @@ QUESTIONS: Final = (
     QuestionPath(path="/api/generate", form=OLLAMA_GENERATE, upstream="/api/generate"),
 )
 
-# Paths that know no tools.
+# Paths without tools.
 RELAYED: Final = (
     QuestionPath(path="/v1/completions", form=CHAT, upstream="/completions", is_answered=False),
     QuestionPath(path="/v1/embeddings", form=CHAT, upstream="/embeddings", is_answered=False),
@@ -88,7 +88,7 @@ RELAYED: Final = (
     QuestionPath(path="/api/embeddings", form=OLLAMA_CHAT, upstream="/api/embeddings", is_answered=False),
 )
 
-_TEXTS: Final = frozenset({"/v1/completions"})  # of these, those that a text answers
+_TEXTS: Final = frozenset({"/v1/completions"})  # the paths among these whose answer is text
 
 
 def format_of(path: str) -> Format:
@@ -98,7 +98,7 @@ def format_of(path: str) -> Format:
 
 
 class Handler:
-    """An ASGI app for one path: the guard, the log, errors in the caller's format."""
+    """An ASGI app for one path: it applies the guard, logs, and writes errors in the caller's format."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Handler:
             facts = observing.over(status=exchange.status, error=exchange.error, has_left=exchange.has_left)
             exchange.recorded()
         failure = f": {exchange.failure}" if exchange.failure else ""
-        path = quote(request.url.path[:PATH_LIMIT])  # nobody writes lines or colours into a log
+        path = quote(request.url.path[:PATH_LIMIT])  # so that no caller can write lines or colours into the log
         line = (request.method, path, exchange.status, time.monotonic() - started, failure)
         log.info("%s %s %s, %.2f s%s", *line, extra={"facts": {**facts, "path": path}})
 
@@ -148,7 +148,7 @@ Responder = Callable[[Caller, Request, Exchange], Awaitable[None]]
 
 
 def asking(question: QuestionPath) -> Responder:
-    """Make what answers a question."""
+    """Make the responder of a question's path."""
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
@@ -177,7 +177,7 @@ def asking(question: QuestionPath) -> Responder:
 
 
 def _answered(engine: Engine, question: QuestionPath, data: Mapping[str, Any], exchange: Exchange) -> Awaitable[None]:
-    """Read a request that the engine answers; what is returned answers it."""
+    """Read a request for the engine, and return the awaitable that answers it."""
     refuse_many(data)
     body = _mended(engine, data, question.form)
     asked = question.form.read(body)
@@ -192,7 +192,7 @@ def _answered(engine: Engine, question: QuestionPath, data: Mapping[str, Any], e
 
 
 def _recording(engine: Engine, question: QuestionPath, request: Request) -> "Recording | None":
-    """Record a request, if anything is recorded: of those that no text answers there may be thousands, and nothing to show."""
+    """Record a request if there is a recorder; requests without a text answer are skipped: they are many and show nothing."""
     if engine.recorder is None or not (question.is_answered or question.path in _TEXTS):
         return None
     begin, client_of = _recorded()
@@ -201,7 +201,7 @@ def _recording(engine: Engine, question: QuestionPath, request: Request) -> "Rec
 
 @cache
 def _recorded() -> "tuple[type[Recording], Callable[[str], str]]":
-    """Import what records requests: nobody else needs what that imports."""
+    """Import the recording classes on first use, because nothing else needs their imports."""
     from ..engine.recording import Recording, client_of
 
     return Recording, client_of
@@ -220,7 +220,7 @@ def _several(n: int, said: str) -> ApiError:
 def _told_in_our_words(
     opened: AbstractAsyncContextManager[Relayed], question: QuestionPath, data: Mapping[str, Any]
 ) -> AbstractAsyncContextManager[Relayed]:
-    """Pass an answer on, but for two refusals of which the model server's own words do not say what to do."""
+    """Pass on an answer, except for two refusals in which the model server does not explain what to do."""
     if not question.is_answered:
         return _unless_refused(opened, _UNKNOWN, partial(_missing, question.path))
     n = data.get("n")
@@ -233,7 +233,7 @@ def _told_in_our_words(
 async def _unless_refused(
     opened: AbstractAsyncContextManager[Relayed], refusals: Container[int], error: Callable[[str], ApiError]
 ) -> AsyncIterator[Relayed]:
-    """Pass an answer on, unless it is a refusal."""
+    """Pass on an answer, unless it is a refusal."""
     async with opened as relayed:
         if relayed.status in refusals:
             said = b""
@@ -246,7 +246,7 @@ async def _unless_refused(
 
 
 def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[str, Any]:
-    """Put right what cannot matter, and say so once."""
+    """Correct harmless deviations, and log each kind once."""
     if engine.strict:
         return data
     body, notes = mended(data, form.name)
@@ -258,12 +258,12 @@ def _mended(engine: Engine, data: Mapping[str, Any], form: Format) -> Mapping[st
 async def _relayed(
     engine: Engine, question: QuestionPath, data: Mapping[str, Any]
 ) -> AbstractAsyncContextManager[Relayed] | None:
-    """Return the model server's answer to the same request, if nothing needs to be done with it."""
+    """Return the model server's answer to the same request, if the proxy has nothing to add; else None."""
     backend = engine.backend.inner
     if not (question.upstream and question.form.name == engine.wire and isinstance(backend, Relaying)):
         return None
     if question.is_answered and (engine.own or _mentions_tools(data)):
-        return None  # also where the server calls functions itself: it may leave a call in the text
+        return None  # even if the server has function calling, because it may leave a call in the text
     return engine.backend.relay("POST", question.upstream, json_bytes({**data, "model": engine.model}))
 
 
@@ -276,11 +276,11 @@ def _mentions_tools(data: Mapping[str, Any]) -> bool:
     )
 
 
-# -- what is known of the model ----------------------------------------------------------------------------------------
+# -- descriptions of the models ----------------------------------------------------------------------------------------
 
 
 def _model(engine: Engine, name: str) -> dict[str, Any]:
-    """Describe the model as OpenAI and Anthropic both can read it; agents ask vLLM and OpenRouter for its context in this way."""
+    """Describe the model for clients of OpenAI and Anthropic, with the context length under vLLM's and OpenRouter's names."""
     openai = {"id": name, "object": "model", "created": 0, "owned_by": "xmlcall"}
     length = engine.backend.capabilities.context_length
     size = {"max_model_len": length, "context_length": length} if length is not None else {}
@@ -301,7 +301,7 @@ async def _one_model(caller: Caller, request: Request, exchange: Exchange) -> No
 
 
 async def _props(caller: Caller, request: Request, exchange: Exchange) -> None:
-    """Tell the context as llama.cpp's server does: clients that are set up for it ask there, and some name a model."""
+    """Report the context length like llama.cpp's server, for clients that are set up for it; some of them name a model."""
     model = caller.model(request.query_params.get("model"))
     engine = model.engine
     length = engine.backend.capabilities.context_length
@@ -322,7 +322,7 @@ async def _count(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 
 def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
-    """Make what answers one of Ollama's small paths: with Ollama's own words, if all of it is served."""
+    """Make the responder of one of Ollama's small paths; if a single model is served, a real Ollama's own answer is used."""
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         await content_of(request)
@@ -334,10 +334,10 @@ def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
 
 
 async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -> dict[str, Any] | None:
-    """Ask an Ollama what it says of itself: JSON that is read and written anew, so that no page of its own has our address.
+    """Ask an Ollama about itself. Its JSON is parsed and rewritten, so that no page of its own can appear under our address.
 
     Returns:
-        None if the model server is no Ollama, or does not know this path.
+        None if the model server is not an Ollama, or does not know this path.
     """
     if engine.wire != "ollama" or not isinstance(engine.backend.inner, Relaying):
         return None
@@ -381,7 +381,7 @@ def _running(caller: Caller) -> dict[str, Any]:
 
 
 async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
-    """Answer that a served model is there; refuse any other."""
+    """Report success if the model is served here; refuse any other model."""
     content = await content_of(request)
     data = data_of(content) if content else {}
     name = data.get("model") or data.get("name")
@@ -408,7 +408,7 @@ async def _refuse_change(caller: Caller, request: Request, exchange: Exchange) -
 
 
 async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
-    """Describe a model, with `tools` among what it can do: that is what the proxy adds."""
+    """Describe a model, and add `tools` to its capabilities, because the proxy provides them."""
     content = await content_of(request)
     asked = {} if caller.served.takes_any_name else data_of(content)
     model = caller.model(asked.get("model") or asked.get("name"))
@@ -421,7 +421,7 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A path, how it is asked, and what answers it."""
+    """A path with its method and its responder."""
 
     path: str
     method: str
@@ -461,7 +461,7 @@ _ERROR: Final = {"application/json": {"schema": {"type": "object"}}}
 
 @cache
 def description() -> dict[str, Any]:
-    """Return the document."""
+    """Return the OpenAPI document."""
     _, schemas = models_json_schema(
         [(body, "validation") for body in _BODIES.values()], ref_template="#/components/schemas/{model}"
     )

@@ -1,1 +1,1 @@
-"""The proxy seen from outside: metrics, traces, probes and a log that programs read."""
+"""Observability of the proxy: metrics, traces, probes and a machine-readable log."""

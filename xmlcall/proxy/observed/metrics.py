@@ -1,13 +1,13 @@
-"""What is counted, and how Prometheus reads it.
+"""The metrics of the proxy, and their exposition for Prometheus.
 
-All metrics are rows of one table, `METRICS`. Each app has a registry of its own, so that several apps of one process do not add
-up. Several processes behind one port do add up: where the variable PROMETHEUS_MULTIPROC_DIR names a folder before this module is
-imported, `prometheus_client` keeps all values in files there, and whichever process is asked reads the files of all. The apps of
-one process then share their values, since these are kept by name.
+All metrics are rows of one table, `METRICS`. Each app has a registry of its own, so the counts of several apps in one process are
+kept apart. Several processes behind one port are added up: if the variable PROMETHEUS_MULTIPROC_DIR names a folder before this
+module is imported, `prometheus_client` keeps all values in files there, and the process that is asked reads the files of all. The
+apps of one process then share their values, because these are kept by name.
 
-A label is a series, and series cost memory in every program that reads them. So no label holds a caller's words: endpoints are
-the templates of routes, models and names of keys come from the configuration, codes from our own tables. `Bounded` holds the
-number of each down even if that rule is broken one day.
+Each label value makes a new series, and series cost memory in every program that reads them. So no label contains text from a
+caller: endpoints are route templates, models and key names come from the configuration, and codes come from our own tables.
+`Bounded` limits the number of values even if this rule is broken one day.
 """
 
 import os
@@ -30,7 +30,7 @@ OTHER: Final = "other"
 MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
 SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"
 
-# Seconds. A small model on a graphics card says its first token in 50 ms; a long prompt on a CPU takes minutes.
+# Seconds. A small model on a graphics card produces its first token in 50 ms; a long prompt on a CPU takes minutes.
 FIRST_TOKEN_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
 SECONDS_BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 
@@ -139,14 +139,14 @@ METRICS: Final = (
 
 
 class Bounded:
-    """Values of one label, of which there are never many."""
+    """The values of one label, limited in number."""
 
     def __init__(self, most: int = MOST_VALUES) -> None:
         self._known: set[str] = set()
         self._most = most
 
     def of(self, value: str) -> str:
-        """Return a value, or `other`."""
+        """Return the value, or `other` if there are too many values already."""
         if value not in self._known:
             if len(self._known) >= self._most:
                 return OTHER
@@ -169,7 +169,7 @@ class Metrics:
         self._one(row, values).inc(amount)
 
     def observe(self, row: Row, seconds: float, *values: str) -> None:
-        """Put a value into a histogram."""
+        """Add a value to a histogram."""
         self._one(row, values).observe(seconds)
 
     def _one(self, row: Row, values: tuple[str, ...]) -> Any:
@@ -178,12 +178,12 @@ class Metrics:
         if found is None:
             bounded = [self._bounded[label].of(value) for label, value in zip(row.labels, values, strict=True)]
             found = self._made[row].labels(*bounded) if bounded else self._made[row]
-            if bounded == list(values):  # or what is hostile would fill this table in place of the other
+            if bounded == list(values):  # otherwise hostile values would fill this table
                 self._series[key] = found
         return found
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
-        """Write all metrics; of several processes, if they share a folder."""
+        """Write all metrics; those of all processes, if they share a folder."""
         registry: Collector = self._registry
         if shared_folder() is not None:
             registry = MultiProcessCollector(None)  # type: ignore[no-untyped-call]
@@ -195,7 +195,7 @@ class Metrics:
 
 
 class _Lean(Collector):
-    """Metrics without the times at which their series began, which double the number of series."""
+    """Metrics without the `_created` timestamps, which double the number of series."""
 
     def __init__(self, inner: Collector) -> None:
         self._inner = inner
@@ -230,7 +230,7 @@ def _of_this_process() -> Metrics:
 
 
 def metrics_of_process() -> Metrics:
-    """Return metrics for an app: its own, or where processes share a folder those of the process."""
+    """Return the metrics for an app: its own, or the process's if several processes share a folder."""
     return _of_this_process() if shared_folder() is not None else Metrics()
 
 

@@ -1,7 +1,7 @@
-"""Requests to the model server, as the proxy's metrics and traces see them: how they end, and what they take.
+"""Observe requests to the model server for metrics and traces: their outcome, their time and their tokens.
 
-A request through the engine is a stream of chunks. One that is passed on is a stream of bytes: these are read for the first token
-while they pass, and for the token counts at their end, of which the last bytes are kept.
+A request through the engine is a stream of chunks. A request that is passed on is a stream of bytes. These are searched for the
+first token while they pass, and the last of them are kept, because they contain the token counts.
 """
 
 import json
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ModelRequest", "ObservedBackend", "relaying"]
 
-TAIL: Final = 65_536  # bytes of an answer that is passed on: the counts are in the last event, or behind a whole answer
+TAIL: Final = 65_536  # bytes that are kept of a passed-on answer: the counts are in the last event, or at the end of the object
 _STREAMS: Final = ("text/event-stream", "application/x-ndjson")
 # A piece of text or thinking that is not empty, in any of the formats.
 _FIRST: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|thinking|response|text)" ?: ?"[^"]')
@@ -59,10 +59,10 @@ class ModelRequest:
             TRACEPARENT.set(span.traceparent)
 
     def begun(self, *, is_reply: bool = True) -> None:
-        """Note the first piece of what the model writes; later ones say nothing new.
+        """Note the first piece that the model writes; later calls have no effect.
 
         Args:
-            is_reply: it belongs to the answer, and not to a question about it.
+            is_reply: whether the piece belongs to the answer, not to a preliminary decision about it.
         """
         if self._has_begun:
             return
@@ -81,7 +81,7 @@ class ModelRequest:
     def over(self, result: str = "ok") -> None:
         """Note the end."""
         usage = self.usage
-        if self._pieces and (usage is None or usage.completion_tokens is None):  # as most servers send them, a token each
+        if self._pieces and (usage is None or usage.completion_tokens is None):  # most servers send one token per piece
             usage = replace(usage or Usage(), completion_tokens=self._pieces, is_estimated=True)
         failure = "" if result in ("ok", "closed") else result
         self._span.over(usage=usage, finish_reason=self.finish_reason, failure=failure)
@@ -91,19 +91,19 @@ class ModelRequest:
 
 
 class ObservedBackend(Around, KeptOpen):
-    """A backend whose requests are noted."""
+    """A backend whose requests are observed."""
 
     def __init__(self, backend: Backend, observing: "Observing") -> None:
         super().__init__(backend)
         self._observing = observing
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return how a request is made."""
+        """Return the attempts at a request."""
         return _Observed(self._backend, request, self._observing)
 
 
 class _Observed(Tries):
-    """A request that is noted, once for all its tries."""
+    """An observed request; all its attempts count as one."""
 
     def __init__(self, backend: Backend, request: CompletionRequest, observing: "Observing") -> None:
         super().__init__(backend, request)
@@ -114,7 +114,7 @@ class _Observed(Tries):
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
-        """Note the request's beginning; and its end, unless another try may follow."""
+        """Note the request's beginning, and its end unless another attempt may follow."""
         asked = self._asked = self._asked or self._observing.model_asked(self._backend.capabilities.server)
         try:
             async with self._tries.opened() as chunks:
@@ -140,17 +140,17 @@ class _Observed(Tries):
         self._tries.ended()
 
     async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
-        """Note the request's end, if no try follows."""
+        """Note the request's end, if no attempt follows."""
         failed: BaseException | None = error
         try:
-            failed = told = await self._tries.again(error, begun=begun)
+            failed = final = await self._tries.again(error, begun=begun)
         except BaseException as left:
             failed = left
             raise
         finally:
             if failed is not None and self._asked is not None:
                 self._asked.over(result_of(failed))
-        return told
+        return final
 
 
 # -- answers that are passed on ----------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class _Observed(Tries):
 
 @asynccontextmanager
 async def relaying(opened: AbstractAsyncContextManager[Relayed], observing: "Observing", provider: str) -> AsyncIterator[Relayed]:
-    """Note a request to the model server whose answer is passed on byte for byte."""
+    """Observe a request to the model server whose answer is passed on byte for byte."""
     asked, result = observing.model_asked(provider), "ok"
     tail = _Tail()
     try:
@@ -189,7 +189,7 @@ class _Tail:
     """The last bytes of an answer.
 
     Attributes:
-        is_stream: the answer comes in pieces that are JSON each, and not as one object.
+        is_stream: whether the answer arrives as several JSON objects instead of one.
     """
 
     def __init__(self) -> None:
@@ -199,7 +199,7 @@ class _Tail:
         self._is_whole = True
 
     def keep(self, piece: bytes) -> None:
-        """Keep a piece, and forget what is too far from the end."""
+        """Keep a piece, and drop bytes that are too far from the end."""
         self._pieces.append(piece)
         self._size += len(piece)
         if self._size > 2 * TAIL:  # seldom, so that each byte is copied once or twice
@@ -207,7 +207,7 @@ class _Tail:
             self._pieces, self._size, self._is_whole = [kept], len(kept), False
 
     def usage(self) -> Usage | None:
-        """Read the token counts; None if the server told none, or told them too far from the end."""
+        """Read the token counts; None if the server reported none, or reported them too far from the end."""
         data = b"".join(self._pieces)
         if not self.is_stream:
             return _counts(data) if self._is_whole else None
@@ -218,7 +218,7 @@ class _Tail:
 def _counts(text: bytes) -> Usage | None:
     try:
         data: Mapping[str, Any] = mapping(json.loads(text))
-    except (ValueError, RecursionError):  # the model server's words are passed on whatever they are
+    except (ValueError, RecursionError):  # the answer is passed on even if it is not JSON
         return None
     if usage := usage_of(data):
         return usage

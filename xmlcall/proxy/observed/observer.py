@@ -1,16 +1,16 @@
-"""What one request of the proxy does, for metrics, traces and the log.
+"""Observe each request of the proxy, for metrics, traces and the log.
 
-An app has one `Observer`. It makes an `Observing` for each request, which the layers tell what happens: `Handler` the beginning
-and the end, `Exchange` that a stream has begun, the engine each event of the turn and each request to the model. Nothing here
-keeps a word of a conversation, an argument or a header.
+An app has one `Observer`. It makes an `Observing` for each request, and the layers report to it: `Handler` the beginning and the
+end, `Exchange` the start of a stream, the engine each event of the turn and each request to the model. Nothing here keeps any
+text of a conversation, an argument or a header.
 
-What comes with every token has to cost next to nothing: an event of a kind that nobody counts is looked up in a table and let go.
+The work per token has to cost almost nothing, so an event that is not counted costs only one lookup in a table.
 
-*Its trace* is told only where there is one; the spans themselves are in `traces.py`, which needs OpenTelemetry. The trace of a
-caller goes on in the log also where no spans are made: its id is in the header `traceparent` (W3C Trace Context).
+*Traces*: spans are made only if tracing is on, in `traces.py`, which needs OpenTelemetry. Even without spans, the log contains
+the id of the caller's trace, from the header `traceparent` (W3C Trace Context).
 
-*Who hears the engine*: the request's metrics and its trace always, its recording if there is one. The engine knows one listener,
-so that nothing in it branches by who listens.
+*Listeners of the engine*: the request's metrics and trace always listen, and its recording if there is one. The engine knows only
+one listener, `Hearing`, so its code does not depend on who listens.
 """
 
 import re
@@ -49,11 +49,11 @@ __all__ = [
     "unobserved",
 ]
 
-LEFT_STATUS: Final = 499  # as nginx names it: the caller left before it got a status
+LEFT_STATUS: Final = 499  # nginx's status for a caller that disconnected before it received a status
 PASSED_ON: Final = "passed_on"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
-# What the GenAI semantic conventions of OpenTelemetry call the question; all others that ask a model are chats.
+# The operation's name in OpenTelemetry's GenAI semantic conventions; all other paths that ask a model are `chat`.
 _OPERATIONS: Final = {
     "/v1/completions": "text_completion",
     "/api/generate": "text_completion",
@@ -64,10 +64,10 @@ _OPERATIONS: Final = {
 }
 
 
-# -- its trace, where there is one ----------------------------------------------------------------------------------------
+# -- traces ---------------------------------------------------------------------------------------------------------------
 
 LEFT: Final = "left"
-"""The failure of a request whose caller left before the end: nobody's mistake here."""
+"""The failure of a request whose caller disconnected before the end; it does not count as the proxy's error."""
 
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -150,16 +150,16 @@ def no_tracing(headers: Mapping[str, str], *, method: str, endpoint: str) -> Req
     return NoSpans(headers)
 
 
-# -- what it does --------------------------------------------------------------------------------------------------------
+# -- one request ---------------------------------------------------------------------------------------------------------
 
 
 class Observing:
-    """What one request does.
+    """The observation of one request.
 
     Attributes:
-        key: name of the key that the caller sent; "" for none, or one without a name.
-        model: that was asked; "" before one was chosen.
-        usage: of all requests to the model.
+        key: name of the caller's key; "" if there is no key, or it has no name.
+        model: the model that is asked; "" until it is chosen.
+        usage: the sum over all requests to the model.
     """
 
     def __init__(self, metrics: Metrics, spans: RequestSpans, *, endpoint: str, method: str) -> None:
@@ -174,7 +174,7 @@ class Observing:
     # -- how it goes -----------------------------------------------------------------------------------------------------
 
     def admitted(self, key: str) -> None:
-        """Note under which name the caller's key is known."""
+        """Note the name of the caller's key."""
         self.key = key
 
     def asked(self, model: str) -> None:
@@ -192,11 +192,11 @@ class Observing:
         return ModelRequest(self, self._spans.model_asked(self.model, provider, operation=self._operation))
 
     def around(self, backend: "Backend") -> "Backend":
-        """Return a backend whose requests are noted."""
+        """Return a backend whose requests are observed."""
         return ObservedBackend(backend, self)
 
     def token(self) -> None:
-        """Note that the model has written something; the first one counts."""
+        """Note that the model has written something; only the first call counts."""
         if not self._has_token:
             self._has_token = True
             self._metrics.observe(counted.FIRST_TOKEN_SECONDS, time.monotonic() - self._started, self.model)
@@ -295,10 +295,10 @@ _HEARD: Final[Mapping[type, Any]] = {
 
 
 class Observer:
-    """What all requests of an app do.
+    """Observes all requests of an app.
 
     Attributes:
-        is_stopping: whether the app is about to end, so that nobody should send requests here any more.
+        is_stopping: whether the app is about to end, so that no more requests should be sent to it.
     """
 
     def __init__(self, metrics: Metrics | None = None, tracing: Tracing = no_tracing, *, open_metrics: bool = False) -> None:
@@ -314,12 +314,12 @@ class Observer:
         return Observing(self.metrics, spans, endpoint=endpoint, method=method)
 
     def missed(self, request: "Request", status: int) -> None:
-        """Note a request for a path that there is not, or by another method."""
+        """Note a request for an unknown path, or with an unsupported method."""
         method = request.method if request.method in _METHODS else counted.OTHER
         self.metrics.add(counted.REQUESTS, counted.OTHER, method, str(status), "", "")
 
     def stop(self) -> None:
-        """Say from now on that the app is not ready, whatever it is asked."""
+        """Report the app as not ready from now on."""
         self.is_stopping = True
 
 
@@ -337,15 +337,15 @@ _NOWHERE: Final = _Nowhere()
 
 
 def unobserved() -> Observing:
-    """Return what a request tells of which nobody wants to hear."""
+    """Return an observation that records nothing."""
     return Observing(_NOWHERE, NoSpans({}), endpoint="", method="")
 
 
-# -- who hears the engine -------------------------------------------------------------------------------------------------
+# -- the listener of the engine -------------------------------------------------------------------------------------------
 
 
 class Hearing:
-    """What hears a request.
+    """Passes what the engine reports about a request to its metrics, its trace and its recording.
 
     Attributes:
         note: takes each event of the turn.
@@ -361,18 +361,18 @@ class Hearing:
             self._recording.note(event)
 
     def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
-        """Return the model as it is asked: with what fits, and heard as it goes out and comes back."""
+        """Return an observed backend that fits requests into the context and records what goes out and comes back."""
         observed = self._observing.around(backend)
         if self._recording is None:
             return fitted(observed)
         return fitted(observed, on_sent=self._recording.prompt, on_text=self._recording.texts.append)
 
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
-        """Note which way a request goes (see `Recording.goes`)."""
+        """Note in which way a request is answered (see `Recording.goes`)."""
         if self._recording is not None:
             self._recording.goes(way, tools, format)
 
     def answered(self, reason: str, text: str) -> None:
-        """Note that the turn is over (see `Recording.answered`)."""
+        """Note how the turn ended (see `Recording.answered`)."""
         if self._recording is not None:
             self._recording.answered(reason, text)

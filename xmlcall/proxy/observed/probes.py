@@ -1,16 +1,15 @@
-"""What is asked of the proxy by those that watch over it: `/health`, `/ready` and `/metrics`.
+"""Endpoints for monitoring, `/health`, `/ready` and `/metrics`, and the JSON log.
 
-Probes of orchestrators send no key, and the address of a container as `Host`. So `/health` and `/ready` take every `Host`: a page
-that was rebound to this address learns that something runs here, and nothing else. What browsers send from other pages is refused
-as everywhere. `/metrics` tells names of models and of keys, and is guarded like a question.
+Probes of orchestrators send no key, and they send a container's address as `Host`. So `/health` and `/ready` accept every `Host`:
+a page that uses DNS rebinding learns only that something runs here. Requests from other pages in a browser are refused as
+everywhere. `/metrics` reveals names of models and keys, so it is guarded like a question.
 
-Whether the model answers is asked of its server, in the way that costs it least, and once for all who ask within two seconds. A
-probe waits for one second by default, so the model server has less.
+Readiness depends on the model server, which is asked in the cheapest way, and only once for all probes within two seconds. A
+probe waits for one second by default, so the model server gets less time than that.
 
-*A log that programs read* has one JSON object a line. The names are those that collectors of logs know: `time` (ISO 8601, UTC),
-`level`, `logger`, `message`. What a record says of a request stands beside them (see `Observing.over`): no bodies, no headers,
-no keys. JSON escapes line ends, so nobody can write a line of their own into the log; everything beyond ASCII is escaped, too,
-since a terminal obeys some of it.
+*The JSON log* has one object per line, with the names that log collectors know: `time` (ISO 8601, UTC), `level`, `logger`,
+`message`. The facts about a request are added to these (see `Observing.over`): no bodies, no headers, no keys. JSON escapes line
+ends, so a caller cannot forge a line of the log. Everything beyond ASCII is escaped, too, because terminals obey some of it.
 """
 
 import asyncio
@@ -38,10 +37,10 @@ __all__ = ["JsonFormatter", "Readiness", "outside_routes"]
 
 log = logging.getLogger("xmlcall.proxy")
 
-KEPT_SECONDS: Final = 2.0  # for which an answer holds
-WAIT_SECONDS: Final = 0.8  # for a model server
+KEPT_SECONDS: Final = 2.0  # for which a result is reused
+WAIT_SECONDS: Final = 0.8  # for a model server to answer
 
-# Paths that cost a server nothing. llama.cpp answers /models also while it loads, and 503 to /health.
+# Paths that cost a server nothing. While llama.cpp loads, it answers /models normally, but /health with 503.
 _PATHS: Final = {"llama.cpp": "/health", "ollama": "/api/version"}
 _ANY_PATH: Final = "/models"
 
@@ -61,10 +60,10 @@ class Readiness:
         self._is_ready, self._until = False, 0.0
 
     async def state(self) -> str:
-        """Return `ready`, or why the app is not."""
+        """Return `ready`, or the reason why the app is not ready."""
         if self._observer.is_stopping:
             return STOPPING
-        async with self._asking:  # many may ask at once, and one of them asks for all
+        async with self._asking:  # many probes may come at once, and one of them asks for all
             if time.monotonic() >= self._until:
                 self._is_ready = any(await asyncio.gather(*map(_answers, self._engines)))
                 self._until = time.monotonic() + KEPT_SECONDS
@@ -72,9 +71,9 @@ class Readiness:
 
 
 async def _answers(engine: "Engine") -> bool:
-    """Ask a model server for nothing; one that refuses the path or the key is there, too."""
+    """Return whether a model server responds; a server that refuses the path or the key is up, too."""
     backend = engine.backend.inner
-    if not isinstance(backend, Relaying):  # it is in this process, and was opened
+    if not isinstance(backend, Relaying):  # it runs in this process and is open
         return True
     path = _PATHS.get(backend.capabilities.server, _ANY_PATH)
     try:
@@ -85,7 +84,7 @@ async def _answers(engine: "Engine") -> bool:
 
 
 def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine"]) -> list[Route]:
-    """Return the routes of an app."""
+    """Return the monitoring routes of an app."""
     readiness = Readiness(observer, engines)
 
     async def health(request: Request) -> Response:
@@ -99,7 +98,7 @@ def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine
 
     async def metrics(request: Request) -> Response:
         try:
-            guard.check(request.headers, is_preflight=observer.open_metrics)  # those come without a key, too
+            guard.check(request.headers, is_preflight=observer.open_metrics)  # like a preflight, needs no key
         except ApiError as error:
             log.info("%s %s %s: %s", request.method, "/metrics", error.status, error.message)
             return _told(error.status, error.message)
@@ -111,7 +110,7 @@ def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine
 
 
 def _refused(request: Request, guard: "Guard") -> Response | None:
-    """Refuse a browser's request from a page that may not call; None if it is none."""
+    """Return the refusal of a browser's request from a page that may not call; None for any other request."""
     origin = request.headers.get("origin")
     return None if origin is None or guard.allows(origin) else _told(403, "forbidden")
 
@@ -120,11 +119,11 @@ def _told(status: int, said: str) -> Response:
     return JSONResponse({"status": said}, status, headers={"cache-control": "no-store"})
 
 
-# -- a log that programs read ---------------------------------------------------------------------------------------------
+# -- the JSON log ---------------------------------------------------------------------------------------------------------
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes records as JSON; what a record has as `facts` comes with them."""
+    """Writes records as JSON, including a record's `facts`."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Write a record as one line."""

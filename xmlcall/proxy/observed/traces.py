@@ -1,14 +1,14 @@
-"""Spans of OpenTelemetry: the request, each request to the model server in it, and each call of the proxy's own tools.
+"""OpenTelemetry spans: one for the request, and within it one for each model request and each call of the proxy's own tools.
 
-    POST /v1/chat/completions          SERVER, the caller's trace goes on
+    POST /v1/chat/completions          SERVER, continues the caller's trace
       chat MODEL                       CLIENT, one for each reply; the model server gets its `traceparent`
       execute_tool TOOL                INTERNAL
 
-Names and attributes are those of the semantic conventions for HTTP and for GenAI (1.3x, still called experimental). The contents
-that these allow (messages, arguments, results) are never set, nor is `url.path`, which callers write. Of the headers only
-`traceparent` is read: `tracestate` and `baggage` are texts by others, and would travel to wherever spans go.
+Names and attributes follow the semantic conventions for HTTP and for GenAI (1.3x, still marked as experimental). The content
+attributes that these allow (messages, arguments, results) are never set, nor is `url.path`, because callers choose it. Only the
+header `traceparent` is read: `tracestate` and `baggage` contain arbitrary text, which would be exported with the spans.
 
-This module needs the extra `traces`; nothing imports it before traces are asked for.
+This module needs the extra `traces`, and it is imported only when tracing is turned on.
 """
 
 import os
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 __all__ = ["Traces", "otlp_provider"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
-_OWN_FAILURE: Final = 500  # of HTTP: what a caller did wrong is no failure of a server's span
+_OWN_FAILURE: Final = 500  # the lowest HTTP status that marks a server span as failed; a caller's error does not
 
 
 def otlp_provider() -> TracerProvider:
-    """Return what sends spans by OTLP over HTTP; where to, and how many, the SDK's own variables say (`OTEL_*`)."""
+    """Return a provider that exports spans by OTLP over HTTP; the SDK's own variables (`OTEL_*`) configure it."""
     named = {} if os.environ.get("OTEL_SERVICE_NAME") else {SERVICE_NAME: "xmlcall"}
     resource = Resource.create({**named, SERVICE_VERSION: version("xmlcall")})
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # which would wait for a collector that is gone
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)  # at exit, it would wait for an absent collector
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
@@ -96,13 +96,13 @@ class _RequestSpans:
             _end(span, failure, is_failure=bool(failure))
 
     def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
-        """End the request, and what of it is still open."""
+        """End the request's span and any tool spans that are still open."""
         for call in tuple(self._tools):
             self.tool_over(call, "cancelled")
         self._span.set_attribute("http.response.status_code", status)
         if model:
             self._span.set_attributes(_question(model, operation) | _answer(usage, finish_reason))
-        is_failure = failure not in ("", LEFT) and (status >= _OWN_FAILURE or status < 400)  # below 400: it broke in mid-answer
+        is_failure = failure not in ("", LEFT) and (status >= _OWN_FAILURE or status < 400)  # below 400: it failed in mid-answer
         _end(self._span, failure, is_failure=is_failure)
 
 
@@ -135,8 +135,8 @@ def _answer(usage: Usage, finish_reason: str) -> dict[str, Any]:
         "gen_ai.usage.output_tokens": usage.completion_tokens,
         "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
     }
-    told: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
-    return told | ({"gen_ai.response.finish_reasons": (finish_reason,)} if finish_reason else {})
+    known: dict[str, Any] = {name: count for name, count in counts.items() if count is not None}
+    return known | ({"gen_ai.response.finish_reasons": (finish_reason,)} if finish_reason else {})
 
 
 def _end(span: Span, failure: str, *, is_failure: bool) -> None:
