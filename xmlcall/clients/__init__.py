@@ -1,8 +1,8 @@
-"""In-process drop-ins for the clients of model servers: any model gets tool calling, with no server process and no port.
+"""In-process replacements for the clients of model servers: any model gets tool calling, without a server process or a port.
 
-`openai.OpenAI(api_key="-", http_client=xmlcall.clients.httpx2_client("local"))` is OpenAI's own client on a local model, and
-`anthropic.Anthropic` takes the same argument. Whatever address the client has, nothing leaves the process but what the model
-server is asked. `xmlcall.clients.ollama` stands in for the `ollama` package. The names load on first use.
+`openai.OpenAI(api_key="-", http_client=xmlcall.clients.httpx2_client("local"))` is OpenAI's own client with a local model, and
+`anthropic.Anthropic` takes the same argument. Whatever base URL the client has, only the requests to the model server leave the
+process. `xmlcall.clients.ollama` replaces the `ollama` package. All names are loaded on first use.
 """
 
 from typing import TYPE_CHECKING, Any

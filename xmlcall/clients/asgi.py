@@ -1,11 +1,11 @@
-"""The server's side of ASGI, inside this process: an app is opened, asked and closed as a web server does it.
+"""The server's side of ASGI, inside this process: open, call and close an app as a web server does.
 
-httpx's own ASGITransport gathers a whole answer before it returns any of it. Here an answer comes as the app sends it, through
-a queue that slows the app down when the reader is slow, and an app is told that its caller left. Frameworks answer "Internal
-Server Error" and then raise the reason; the caller is to see the reason. So the beginning of an error and the end of any answer
-are handed over only when the app has gone on or ended.
+httpx's own ASGITransport gathers a whole answer before it returns any of it. Here an answer arrives as the app sends it, through
+a queue that slows down the app when the reader is slow, and the app is notified when its caller disconnects. Frameworks answer
+"Internal Server Error" and then raise the cause, and the caller should see the cause. So the start of an error and the end of any
+answer are handed over only after the app has continued or ended.
 
-Source: ASGI 3.0, specs "HTTP & WebSocket" 2.3 (from 2.4 on, sending to a caller that left is to fail) and "Lifespan" 2.0.
+Source: ASGI 3.0, specs "HTTP & WebSocket" 2.3 (from 2.4 on, sending to a disconnected caller must fail) and "Lifespan" 2.0.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["AppError", "AppResponse", "Lifespan"]
 
 AHEAD: Final = 16  # messages that an app may send before they are read
-LEAVE_SECONDS: Final = 5.0  # for an app to end by itself after its caller left
+LEAVE_SECONDS: Final = 5.0  # for an app to end by itself after its caller disconnected
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -28,7 +28,7 @@ _tasks: set[asyncio.Task[None]] = set()
 
 
 def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Start a task and hold it: event loops do not, and a task that nobody holds vanishes in the middle of its work."""
+    """Start a task and keep a reference; event loops keep none, and a task without one may be collected in mid-work."""
     task = asyncio.create_task(work)
     _tasks.add(task)
     task.add_done_callback(_tasks.discard)
@@ -36,23 +36,23 @@ def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 class AppError(Exception):
-    """An app did not give a whole answer; the cause is what it raised, if it did."""
+    """An app did not give a complete answer; the cause is the app's exception, if it raised one."""
 
 
 class AppResponse:
-    """One request to an app, and the answer as it comes. It begins at once.
+    """One request to an app, which starts at once, and its answer as it arrives.
 
     Args:
-        app: open.
+        app: an app that is already open.
         scope: the request's head, of type `http`.
-        body: the whole of the request's.
+        body: the whole body of the request.
     """
 
     def __init__(self, app: "ASGIApp", scope: "Scope", body: bytes) -> None:
         self._app, self._scope, self._body = app, scope, body
         self._passing, self._passed = anyio.create_memory_object_stream["Message"](AHEAD)
         self._held: list[Message] = []
-        self._is_read = self._is_whole = False  # the request, the answer
+        self._is_read = self._is_whole = False  # whether the request is read, and the answer complete
         self._over = asyncio.Event()
         self._failure: Exception | None = None
         self._task = _start(self._run())
@@ -61,23 +61,23 @@ class AppResponse:
         """Wait for the answer's status and headers.
 
         Args:
-            seconds: to wait; None for no limit.
+            seconds: the time limit; None for no limit.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: nothing arrived in time.
             AppError: the app ended without an answer.
         """
         message = await self._next(seconds)
         return message["status"], list(message.get("headers", ()))
 
     async def piece(self, seconds: float | None = None) -> bytes:
-        """Wait for the next piece of the answer's body; b"" is its end.
+        """Wait for the next piece of the answer's body; b"" marks its end.
 
         Args:
-            seconds: to wait; None for no limit.
+            seconds: the time limit; None for no limit.
 
         Raises:
-            TimeoutError: nothing came.
+            TimeoutError: nothing arrived in time.
             AppError: the app ended in the middle of the answer.
         """
         while not self._is_whole:
@@ -88,7 +88,7 @@ class AppResponse:
         return b""
 
     async def aclose(self) -> None:
-        """Leave: the app is told, and cancelled if it does not end."""
+        """Disconnect: notify the app, and cancel it if it does not end."""
         self._over.set()
         self._passed.close()
         if self._task.done():
@@ -142,14 +142,14 @@ class AppResponse:
             for message in held:
                 await self._passing.send(message)
         except anyio.BrokenResourceError:
-            await asyncio.sleep(0)  # the caller left: what is said is dropped, as uvicorn does, and who listens is told
+            await asyncio.sleep(0)  # the caller disconnected: drop the message, as uvicorn does; `_receive` reports it
 
 
 class Lifespan:
-    """The time in which an app is open. A task of its own, since what was opened in a task has to be closed in it.
+    """Keeps an app open, in a task of its own, because what a task has opened must be closed in the same task.
 
     Args:
-        app: not open; it is opened at once.
+        app: an app that is not open yet; it is opened at once.
     """
 
     def __init__(self, app: "ASGIApp") -> None:
@@ -166,7 +166,7 @@ class Lifespan:
 
     @property
     def is_over(self) -> bool:
-        """Whether the app did not open, was closed, or lost its event loop, which cancels all tasks when it ends."""
+        """Whether the app failed to open, was closed, or lost its event loop, which cancels all tasks when it ends."""
         return self._task.done() or self.loop.is_closed()
 
     async def opened(self) -> None:
@@ -174,7 +174,7 @@ class Lifespan:
 
         Raises:
             Exception: what opening raised.
-            AppError: it was closed before it was open.
+            AppError: the app was closed before it was open.
         """
         await self._ready.wait()
         if self._failure is not None:
@@ -183,7 +183,7 @@ class Lifespan:
             raise AppError("closed before it was open")
 
     async def aclose(self) -> None:
-        """Close the app; one that is still being opened is cancelled.
+        """Close the app, or cancel it if it is still being opened.
 
         Raises:
             Exception: what closing raised.

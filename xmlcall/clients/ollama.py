@@ -1,11 +1,11 @@
 """The `ollama` package's clients, with tool calling for every model: `xmlcall.clients.ollama.Client` for `ollama.Client`.
 
-Only `chat` differs. Its requests go through a proxy inside this process, one for each model that is asked, and from there to the
-same Ollama. The package's own types drop much of what a call is made of (ollama 0.6.3): the ids of calls and results, and of a
-tool's schema all but the type, description and enum of its top-level parameters. So requests are written here, and answers read
-into types that keep the ids.
+Only `chat` differs. Its requests go through a proxy inside this process, one for each model, and from there to the same Ollama.
+The package's own types drop much of a call (ollama 0.6.3): the ids of calls and results, and everything in a tool's schema except
+the type, description and enum of its top-level parameters. So requests are written here, and answers are read into types that
+keep the ids.
 
-Source: Ollama, docs/api.md; ollama 0.6.3, `_client.py` and `_types.py` for arguments and what comes of them.
+Source: Ollama, docs/api.md; ollama 0.6.3, `_client.py` and `_types.py` for arguments and their effects.
 """
 
 import json
@@ -38,7 +38,7 @@ class ToolCall(ollama.Message.ToolCall):
 
 
 class Message(ollama.Message):
-    """A message whose calls have ids; one of role `tool` names the call that it answers."""
+    """A message whose calls have ids; a message of role `tool` names the call that it answers."""
 
     tool_calls: Sequence[ToolCall] | None = None
     tool_call_id: str | None = None
@@ -63,13 +63,13 @@ class ChatFields(TypedDict, total=False):
 
 
 class Client(ollama.Client):
-    """`ollama.Client`, whose `chat` gives tools to any model. Use it in a `with` block, or close it.
+    """An `ollama.Client` whose `chat` gives tools to any model. Use it in a `with` block, or close it.
 
     Args:
-        host: as for `ollama.Client`: None takes `OLLAMA_HOST`, else 127.0.0.1:11434.
-        mode: `xml`: calls are read from the text; `native`: Ollama's own function calling; `auto`: native where a trial works.
+        host: as for `ollama.Client`: None means `OLLAMA_HOST`, or else 127.0.0.1:11434.
+        mode: `xml`: calls are read from the text; `native`: Ollama's own function calling; `auto`: native if a test call works.
         lang: language of the tool prompt, `en` or `zh`.
-        options: as for `ollama.Client`; of these, a chat heeds `timeout` only.
+        options: as for `ollama.Client`; a chat uses only `timeout`.
     """
 
     def __init__(self, host: str | None = None, *, mode: "Mode" = "auto", lang: str = "en", **options: Any) -> None:
@@ -95,14 +95,14 @@ class Client(ollama.Client):
 
         Args:
             model: its name, as in `ollama list`.
-            messages: the conversation. A result may name its call as `tool_call_id`; else it is matched by tool and order.
-            stream: whether the answer comes in pieces; closing the iterator ends the generation.
+            messages: the conversation. A result may name its call as `tool_call_id`; otherwise it is matched by tool and order.
+            stream: whether the answer arrives in pieces; closing the iterator ends the generation.
             fields: see `ChatFields`.
 
         Raises:
             ollama.ResponseError: Ollama refused, or the model's calls cannot run.
             ConnectionError: Ollama does not answer.
-            UsageError: no name of a model, or a function that cannot be a tool.
+            UsageError: the model's name is missing, or a function cannot be a tool.
         """
         content = _body(model, messages, stream, fields)
         client = self._client_of(model)
@@ -196,11 +196,11 @@ def _body(model: str, messages: Messages, stream: bool, fields: ChatFields) -> b
     given = {name: _plain(value) for name, value in fields.items() if value is not None and name != "tools"}
     tools = [_tool(tool) for tool in fields.get("tools") or ()]
     body = {"model": model, "messages": [_message(message) for message in messages or ()], "tools": tools, "stream": stream}
-    return json.dumps(body | given).encode()  # in ASCII, which holds the half surrogate pairs that UTF-8 cannot
+    return json.dumps(body | given).encode()  # in ASCII, because UTF-8 cannot encode lone surrogates
 
 
 def _plain(value: Any) -> Any:
-    """Make JSON of a value with objects of the package's types in it; their own `model_dump` drops what a subclass adds."""
+    """Make a JSON value from objects of the package's types; their own `model_dump` drops the fields of subclasses."""
     match value:
         case ollama.Image():
             return value.model_dump()
@@ -235,7 +235,7 @@ def _tool(tool: Mapping[str, Any] | ollama.Tool | Tool | Callable[..., Any]) -> 
 
 
 class _JsonLines:
-    """Cuts bytes into lines of JSON. httpx would also cut at U+0085, which Ollama writes into strings as it is."""
+    """Splits bytes into lines of JSON. httpx would also split at U+0085, which Ollama does not escape in strings."""
 
     def __init__(self) -> None:
         self._rest = b""

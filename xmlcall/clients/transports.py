@@ -1,14 +1,14 @@
-"""Transports for httpx and httpx2 that answer inside this process, and clients that have them.
+"""Transports for httpx and httpx2 that answer requests inside this process, and clients that use them.
 
 The SDKs of OpenAI (3) and Anthropic (2) use httpx2; their older versions and the `ollama` package use httpx. The two libraries
-have one interface under two names, so one class serves both: it answers in the library in which it was asked.
+have the same interface under two names, so one class serves both: it answers with the types of the library that sent the request.
 
 The proxy runs in the event loop of an async client. For a sync client it runs in a thread with an event loop of its own, which
-begins with the first request and ends with the client, or with the program if nobody closes the client.
+starts with the first request and ends when the client is closed, or else with the program.
 
-The proxy is opened by its first request. Opening has no time limit: a model may have to be fetched first, and no client's time
-limit was meant for that. If a model does not open, the caller gets an error with a status in its own wire format: the SDKs show
-the message of such an error, and hide the message of a failed connection. The next request tries again.
+The first request opens the proxy. Opening has no time limit, because the model may have to be downloaded first, and clients do
+not choose their time limits for that. If a model does not open, the caller gets an error with a status in its own wire format,
+because the SDKs show the message of such an error but hide that of a failed connection. The next request tries again.
 """
 
 import asyncio
@@ -44,42 +44,39 @@ __all__ = [
 ]
 
 ADDRESS = "http://xmlcall"
-"""Of requests that name none; any other one leads here, too."""
+"""The base URL of the clients here; requests to any other URL are answered here, too."""
 
 Request = httpx.Request | httpx2.Request
 T = TypeVar("T")
 
 
 class _Service:
-    """A model's proxy, in the event loop of the requests. When that loop has ended, a request in another one opens it anew.
+    """A model's proxy, in the event loop of the requests. After that loop has ended, a request in another loop reopens it.
 
     Args:
-        model: as for `create_app`.
-        hosts: as for `create_app`.
         options: further arguments of `create_app`.
 
     Raises:
-        UsageError: no such form of model, or two hosts have one name.
+        UsageError: the model address is invalid, or two hosts have the same name.
     """
 
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
         arguments = {"allowed_hosts": ("*",), **options, "hosts": tuple(hosts)}
         self._make: Callable[[], ASGIApp] = functools.partial(create_app, model, **arguments)
-        self._make()  # so that what is wrong with the arguments is told now
+        self._make()  # so that invalid arguments raise now
         self._lifespan: Lifespan | None = None
         self._exchanges: set[AppResponse] = set()
 
     async def ask(self, scope: "Scope", body: bytes, seconds: float | None) -> tuple[AppResponse, int, Headers]:
-        """Make a request; return the answer with its status and headers. The caller ends it with `leave`.
+        """Make a request; return the answer with its status and headers. The caller must end it with `leave`.
 
         Args:
-            scope: the request's head, as ASGI has it.
-            body: the request's.
-            seconds: to wait for the answer's beginning once the model is open; None for no limit.
+            scope: the request's head, as an ASGI scope.
+            seconds: the time limit for the answer's beginning, once the model is open; None for no limit.
 
         Raises:
-            UsageError: another event loop that still runs has opened the model.
-            TimeoutError: nothing came.
+            UsageError: the model is open in another event loop that still runs.
+            TimeoutError: nothing arrived in time.
             AppError: the proxy failed.
         """
         exchange = AppResponse(await self._opened(), scope, body)
@@ -91,11 +88,7 @@ class _Service:
             raise
 
     async def leave(self, exchange: AppResponse) -> None:
-        """End an answer, read or not; what is not yet generated will not be.
-
-        Args:
-            exchange: from `ask`.
-        """
+        """End an answer, whether it was read or not; this stops its generation."""
         self._exchanges.discard(exchange)
         await exchange.aclose()
 
@@ -128,7 +121,7 @@ class _Service:
 
 
 def _refusing(error: XmlcallError) -> "ASGIApp":
-    """Make an app whose every answer is this error."""
+    """Make an app that answers every request with this error."""
 
     async def app(scope: "Scope", receive: "Receive", send: "Send") -> None:
         await answering.Exchange(receive, send, format_of(scope["path"])).fail(answering.api_error(error))
@@ -137,7 +130,7 @@ def _refusing(error: XmlcallError) -> "ASGIApp":
 
 
 class _Background:
-    """An event loop in a thread, from `start` to `close`; it may be started again, and does not keep the program alive."""
+    """An event loop in a thread, from `start` to `close`; it can be restarted, and does not keep the program alive."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,17 +138,13 @@ class _Background:
         self._stack = ExitStack()
 
     def start(self) -> None:
-        """Begin, if it does not run."""
+        """Start the loop, if it does not run yet."""
         with self._lock:
             if self._portal is None:
                 self._portal = self._stack.enter_context(start_blocking_portal(name="xmlcall"))
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Run a coroutine function there and wait for what it returns; an interrupted wait cancels it.
-
-        Args:
-            function: to run.
-            arguments: of it.
+        """Run a coroutine function in the loop and return its result; an interrupted wait cancels it.
 
         Raises:
             AppError: the loop does not run.
@@ -171,11 +160,7 @@ class _Background:
             raise
 
     def close(self, last: Callable[[], Awaitable[None]]) -> None:
-        """Run a last coroutine function, then end; do nothing if it does not run.
-
-        Args:
-            last: to run.
-        """
+        """Run a last coroutine function, then end the loop; do nothing if the loop does not run."""
         with self._lock:
             if self._portal is None:
                 return
@@ -314,7 +299,7 @@ def async_httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **option
 
 
 class _BodyStream(httpx.SyncByteStream, httpx2.SyncByteStream):
-    """The body of an answer, piece by piece. It holds the transport, which would close if nobody did."""
+    """The body of an answer, piece by piece. It references the transport, which would close if it were collected."""
 
     def __init__(self, transport: Transport, exchange: AppResponse, request: Request) -> None:
         self._transport, self._exchange, self._request = transport, exchange, request
@@ -352,7 +337,7 @@ class _AsyncStream(httpx.AsyncByteStream, httpx2.AsyncByteStream):
 
 
 def _end(background: _Background, service: _Service) -> None:
-    """Close a forgotten transport, at the end of the program at the latest; a failure has nobody to be reported to."""
+    """Close a transport that the program did not close, at exit at the latest; a failure can be reported to no caller."""
     with contextlib.suppress(Exception):
         background.close(service.aclose)
 
@@ -362,7 +347,7 @@ def _library(request: Request) -> Any:
 
 
 def _read_seconds(request: Request) -> float | None:
-    """Return the longest silence that the client allows; connecting and sending take no time here."""
+    """Return the client's read timeout; the other timeouts do not matter, because connecting and sending take no time."""
     seconds: float | None = request.extensions.get("timeout", {}).get("read")
     return seconds
 
@@ -387,7 +372,7 @@ def _scope(request: Request) -> "Scope":
 
 @contextlib.contextmanager
 def _errors(request: Request, seconds: float | None) -> Iterator[None]:
-    """Raise what clients of the request's library know."""
+    """Convert errors into exceptions of the request's library."""
     try:
         yield
     except TimeoutError as error:

@@ -1,4 +1,4 @@
-"""Tool calls for models behind LiteLLM's proxy that have none of their own: hooks that the proxy loads.
+"""Tool calls for models behind LiteLLM's proxy that lack them: hooks that the proxy loads.
 
     litellm_settings:
       callbacks: xmlcall.integrations.litellm.handler
@@ -7,17 +7,18 @@
         litellm_params: {model: openai/tiny, api_base: "http://127.0.0.1:8080/v1", api_key: none}
         model_info: {xmlcall: true}
 
-Chat completions of a model so marked lose their tools before they are sent: the prompt has them, and calls are read out of the
-reply's text (`tools_as_text`). All others go as they are. Written against LiteLLM 1.110.2; of its hooks three fit:
+For a model marked like this, the tools of chat completions move into the prompt before the request is sent, and calls are read
+from the reply's text (`tools_as_text`). All other requests pass unchanged. Written against LiteLLM 1.110.2, with three of its
+hooks:
 
-* `async_pre_call_hook` runs once for a request, before a deployment is chosen, so that a fallback gets the same prompt. It
-  returns a body of its own and leaves the one that came alone: LiteLLM calls it again with that one if it falls back so early.
-* `async_post_call_success_hook` gets the whole answer, `async_post_call_streaming_iterator_hook` the whole stream; the hook for
-  single chunks could neither hold one back nor make two of it.
+* `async_pre_call_hook` runs once per request, before a deployment is chosen, so a fallback gets the same prompt. It returns a new
+  body and does not change the original, because LiteLLM calls the hook again with the original if it falls back this early.
+* `async_post_call_success_hook` gets the whole answer, and `async_post_call_streaming_iterator_hook` the whole stream. The hook
+  for single chunks could neither hold back a chunk nor turn one into two.
 
-The proxy looks for each hook in the class of the handler itself, not in those above it. What has to be known of a request when
-its reply comes hangs on the request's own logging object, which lives as long as the request and is never sent: fields of the
-request would be sent on or logged, and its id is the caller's to choose.
+The proxy looks for each hook in the handler's own class, not in its base classes. The state that links a request to its reply is
+keyed by the request's logging object, which lives as long as the request and is never sent. Fields of the request would be sent
+on or logged, and its id is chosen by the caller.
 """
 
 import logging
@@ -44,10 +45,10 @@ _OWN_PROVIDER: Final = "xmlcall/"  # has the tools to itself (`litellm_provider`
 
 
 class ToolsAsText(CustomLogger):  # type: ignore[misc]
-    """The hooks. One object serves all requests and keeps nothing of a request but by the request's own logging object.
+    """The hooks. One object serves all requests, and keeps a request's state only as long as the request's logging object lives.
 
     Args:
-        otherwise: for models whose `model_info` says nothing; None leaves them alone.
+        otherwise: the settings for models whose `model_info` does not mention xmlcall; None leaves these models alone.
     """
 
     def __init__(self, otherwise: PromptSettings | None = None) -> None:
@@ -62,16 +63,13 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         """Write the tools of a request into its prompt.
 
         Args:
-            user_api_key_dict: whose request it is.
-            cache: the proxy's.
-            data: the request's body, with what the proxy keeps beside it.
-            call_type: its kind.
+            data: the request's body, with fields of the proxy's own.
 
         Returns:
-            Another body, or None for a request that goes as it is.
+            A new body, or None to pass on the request unchanged.
 
         Raises:
-            ProxyException: the request asks for what cannot be done.
+            ProxyException: the request is invalid, or asks for something unsupported.
         """
         if call_type not in _CALLS:
             return None
@@ -89,12 +87,10 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         """Read the calls out of a whole answer.
 
         Args:
-            data: the request.
-            user_api_key_dict: whose it is.
             response: the answer; it is changed in place.
 
         Raises:
-            ProxyException: the reply is no answer.
+            ProxyException: the reply is not an answer.
         """
         rewritten = self._taken(data)
         if rewritten is None or rewritten.reading is None or not isinstance(response, ModelResponse):
@@ -111,16 +107,11 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
     ) -> AsyncGenerator[Any]:
         """Read the calls out of a stream.
 
-        Args:
-            user_api_key_dict: whose request it is.
-            response: the chunks as they come.
-            request_data: the request.
-
         Yields:
             The chunks for the caller.
 
         Raises:
-            ProxyException: the reply is no answer.
+            ProxyException: the reply is not an answer.
         """
         rewritten = self._taken(request_data)
         if rewritten is None or rewritten.reading is None:
@@ -129,7 +120,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             return
         stream = _AnswerStream(rewritten.asked, rewritten.reading())
         try:
-            async for chunk in response:  # to its end, although nothing may follow the calls: then the proxy counts what it took
+            async for chunk in response:  # to its end, even if nothing follows the calls, so that the proxy counts the usage
                 for written in stream.chunks(chunk):
                     yield written
             for written in stream.end():
@@ -138,7 +129,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             raise _told(error) from None
 
     def _settings(self, model: Any, team: Any) -> PromptSettings | None:
-        """Return how a model is asked: as the first of its deployments says that says anything; not at all for our provider."""
+        """Return a model's settings, from its first deployment that has any; None for models of our own provider."""
         router = proxy_server.llm_router
         known = router.registry().deployments(model_name=model, team_id=team) if router and isinstance(model, str) else None
         if any(str(deployment["litellm_params"].get("model")).startswith(_OWN_PROVIDER) for deployment in known or ()):
@@ -152,7 +143,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             raise ApiError("the model is not configured rightly", status=500, kind="server_error") from None
 
     def _taken(self, data: Mapping[str, Any]) -> Rewritten | None:
-        """Return what was made of a request, once."""
+        """Return the rewritten form of a request, and forget it."""
         request = data.get("litellm_logging_obj")
         return None if request is None else self._under_way.pop(request, None)
 
@@ -161,7 +152,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
 
 
 def _read_whole(choice: Any, asked: Asked, reading: StreamedReply) -> None:
-    """Put what was read in the place of what was written; calls that the model server read itself stay."""
+    """Replace the written text by what was read from it; calls that the model server read itself stay."""
     if choice.message.tool_calls:
         return
     events = reading.feed(choice.message.content or "", getattr(choice.message, "reasoning_content", None) or "")
@@ -171,11 +162,11 @@ def _read_whole(choice: Any, asked: Asked, reading: StreamedReply) -> None:
 
 
 class _AnswerStream:
-    """One streamed answer. Its chunks are those that our own proxy writes, under the head of those that came.
+    """One streamed answer: the chunks that our own proxy would write, with the head of the original chunks.
 
     Args:
         asked: the request.
-        reading: of its reply.
+        reading: the reader of its reply.
     """
 
     def __init__(self, asked: Asked, reading: StreamedReply) -> None:
@@ -185,7 +176,7 @@ class _AnswerStream:
         self._has_ended = False
 
     def chunks(self, chunk: Any) -> Iterator[Any]:
-        """Take a chunk that came; yield those that go out."""
+        """Take a chunk and yield the chunks that go out."""
         choice = chunk.choices[0] if chunk.choices else None
         if self._last is None:
             yield _chunk(chunk, self._writer.begin())
@@ -199,7 +190,7 @@ class _AnswerStream:
             yield _emptied(chunk)
 
     def end(self) -> Iterator[Any]:
-        """Yield what is left when no chunk comes any more."""
+        """Yield what is left after the last chunk."""
         if self._last is not None and not self._has_ended:
             yield from self._ended("stop")
 
@@ -212,30 +203,30 @@ class _AnswerStream:
 
 
 def _chunk(like: Any, choices: list[dict[str, Any]]) -> Any:
-    """Make a chunk with the head of one that came."""
+    """Make a chunk with the head of another one."""
     made = ModelResponseStream(id=like.id, created=like.created, model=like.model, choices=choices)
     made._hidden_params = getattr(like, "_hidden_params", {})
     return made
 
 
 def _emptied(chunk: Any) -> Any:
-    """Return a chunk without what was read of it already."""
+    """Return a chunk without the fields that were already read."""
     for choice in chunk.choices:
         choice.finish_reason, choice.delta.content, choice.delta.reasoning_content = None, None, None
     return chunk
 
 
 def _told(error: ApiError) -> Exception:
-    """Make the proxy's error of ours."""
-    told = ProxyException(
+    """Convert our error into one of LiteLLM's proxy."""
+    converted = ProxyException(
         message=error.message, type=error.kind, param=error.param or None, code=error.status, openai_code=error.code or None
     )
-    assert isinstance(told, Exception)
-    return told
+    assert isinstance(converted, Exception)
+    return converted
 
 
 handler: Final = ToolsAsText()
-"""For the models whose `model_info` says so."""
+"""The hooks for models whose `model_info` has `xmlcall`."""
 
 handler_for_all: Final = ToolsAsText(otherwise=PromptSettings())
-"""For all models but those whose `model_info` says `xmlcall: false`."""
+"""The hooks for all models except those whose `model_info` has `xmlcall: false`."""

@@ -1,4 +1,4 @@
-"""Models of LiteLLM that our own engine asks, in LiteLLM's process: a provider, where hooks can only rewrite.
+"""A LiteLLM provider whose models our own engine asks, in LiteLLM's process; the hooks of `litellm` can only rewrite.
 
     litellm_settings:
       custom_provider_map:
@@ -8,12 +8,13 @@
         litellm_params: {model: xmlcall/tiny, api_base: "http://127.0.0.1:8080/v1"}
         model_info: {xmlcall: {mode: xml, call_threshold: auto}}
 
-A model of it is what `xmlcall serve` is: the model is asked again where a call cannot run. LiteLLM sees a model that calls tools,
-so that its logs, its fallbacks and its other APIs need nothing else. What is behind the address is an OpenAI-compatible server.
+A model of this provider works as with `xmlcall serve`: the model is asked again if a call cannot run. LiteLLM sees a model that
+calls tools, so its logs, its fallbacks and its other APIs work without changes. The address is that of an OpenAI-compatible
+server.
 
-How a model is asked stands in `model_info`, which is the configuration's alone: fields of `litellm_params` arrive mixed with
-those of the request. An engine is opened for each model when it is first asked, and lives as long as the process: LiteLLM tells a
-provider of no end.
+`model_info` configures how a model is asked, because only the configuration can set it; fields of `litellm_params` arrive mixed
+with those of the request. The first request for a model opens its engine, which lives as long as the process, because LiteLLM
+does not notify a provider when it ends.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ from .tools_as_text import ChoiceWriter
 
 __all__ = ["EngineProvider", "handler"]
 
-MOST: Final = 100  # engines: each has connections of its own
+MOST: Final = 100  # engines, because each one has connections of its own
 
 _OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "mode": (str,),
@@ -49,7 +50,7 @@ _OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "stream_arguments": (bool,),
     "tool_tokens": (int,),
 }
-_LITELLMS: Final = ("stream", "stream_options", "max_retries", "xmlcall")  # among the request's fields, and not for the model
+_LITELLMS: Final = ("stream", "stream_options", "max_retries", "xmlcall")  # fields of the request that are not for the model
 
 
 class EngineProvider(CustomLLM):  # type: ignore[misc]
@@ -58,7 +59,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
     def __init__(self) -> None:
         super().__init__()
         self._engines: dict[str, Engine] = {}
-        self._opening: dict[str, asyncio.Lock] = {}  # one each: a model server that is slow to answer holds up no other
+        self._opening: dict[str, asyncio.Lock] = {}  # one each, so that a slow model server does not delay the others
 
     async def acompletion(self, *_: Any, **call: Any) -> Any:
         """Answer a request in one piece.
@@ -104,7 +105,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
                         yield ModelResponseStream(model=call["model"], choices=choices)
 
     async def _engine(self, call: Mapping[str, Any]) -> Engine:
-        """Return the engine of a model, opened when it is first asked."""
+        """Return the engine of a model, and open it first if necessary."""
         options = _options((call["litellm_params"].get("model_info") or {}).get("xmlcall"))
         key = json.dumps([call["api_base"], call["model"], call["api_key"], options], sort_keys=True)
         if key not in self._opening and len(self._opening) >= MOST:
@@ -124,12 +125,12 @@ def _read(call: Mapping[str, Any]) -> Asked:
 
 
 def _end(reason: str, event: ResponseEnded) -> dict[str, Any]:
-    """Write the end in LiteLLM's other form for chunks: of this one it takes the usage, and estimates none of its own."""
+    """Write the end in LiteLLM's other form of chunks; from this form it takes the usage instead of estimating it."""
     return {"text": "", "is_finished": True, "finish_reason": reason, "usage": usage_dict(event.usage), "index": 0}
 
 
 def _options(given: Any) -> dict[str, Any]:
-    """Read how a model is asked; None and true are a table without anything in it."""
+    """Read the settings of a model; None and true mean an empty table."""
     table = {} if given is None or given is True else given
     if not isinstance(table, Mapping) or any(type(value) not in _OPTIONS.get(name, ()) for name, value in table.items()):
         raise UsageError(f"model_info: xmlcall: expected a table of {', '.join(_OPTIONS)}, got {given!r:.200}")
@@ -138,12 +139,12 @@ def _options(given: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def _errors_told() -> AsyncGenerator[None]:
-    """Tell LiteLLM of what fails, with the status that our own proxy would answer."""
+    """Convert errors into LiteLLM's, with the status that our own proxy would send."""
     try:
         yield
     except Exception as error:
-        told = api_error(error)
-        raise CustomLLMError(status_code=told.status, message=told.message) from error
+        failed = api_error(error)
+        raise CustomLLMError(status_code=failed.status, message=failed.message) from error
 
 
 handler: Final = EngineProvider()

@@ -1,17 +1,17 @@
-"""The proxy as an application of Ray Serve: as many replicas as there are open streams for, on any node of a cluster.
+"""The proxy as a Ray Serve application, whose number of replicas follows the number of open streams, on any node of a cluster.
 
     serve run xmlcall.integrations.ray:app model=http://127.0.0.1:8080/v1 max_replicas=4
     serve.run(app(model="http://127.0.0.1:8080/v1", max_replicas=4))
 
-What travels to a replica is `Settings`, plain data. The engine and the ASGI app are made inside the replica, so nothing that
-holds a connection is ever pickled. Ray passes each message of an answer on as it is sent; nothing is gathered on the way.
+Only `RaySettings`, plain data, travel to a replica. The engine and the ASGI app are made inside the replica, so no object with a
+connection is ever pickled. Ray passes on each message of an answer as it is sent, without buffering.
 
-Ray tells a replica that it has to stop by waiting for its requests to end, and by killing it when that takes too long. It has no
-hook for the beginning of that time, so `_stopping` looks at the flag that Ray's own code keeps. Where a version of Ray has no
-such flag, a stream that is not whole ends as with a replica that dies: the connection is dropped.
+To stop a replica, Ray waits for its requests to end, and kills it if that takes too long. Ray has no hook for the start of this
+period, so `_stopping` reads a flag in Ray's own code. If a version of Ray lacks this flag, an incomplete stream ends as if the
+replica had died: the connection is dropped.
 
-Secrets are no settings: Ray shows those on its dashboard. A replica reads `XMLCALL_API_KEY` of its environment, or the keys of
-`config`, a file on its node.
+Secrets are not settings, because Ray shows settings on its dashboard. A replica reads `XMLCALL_API_KEY` from its environment, or
+the keys from `config`, a file on its node.
 """
 
 import asyncio
@@ -46,13 +46,13 @@ __all__ = ["Proxy", "RaySettings", "app"]
 
 log = logging.getLogger("xmlcall.proxy")
 
-LOOK_SECONDS: Final = 0.2  # between two looks at whether the replica has to stop
-DRAIN_SECONDS: Final = 0.5  # between two of Ray's looks at whether its requests have ended
-TELL_SECONDS: Final = 5.0  # for telling callers that their streams end, behind the time of grace
-HEALTH_SECONDS: Final = 30.0  # that the event loop of a replica may take to answer
+LOOK_SECONDS: Final = 0.2  # between two checks whether the replica has to stop
+DRAIN_SECONDS: Final = 0.5  # between two of Ray's checks whether the requests have ended
+TELL_SECONDS: Final = 5.0  # for sending the final errors to callers, after the grace period
+HEALTH_SECONDS: Final = 30.0  # for the event loop of a replica to respond
 
 
-# Settings of the deployment, which say nothing of models and callers.
+# Settings of the deployment, which do not concern models or callers.
 _BESIDE_CONFIG: Final = frozenset(
     {
         "autoscaling",
@@ -69,27 +69,27 @@ _BESIDE_CONFIG: Final = frozenset(
 
 
 class RaySettings(BaseModel):
-    """What a replica is made of; `serve run` reads each as `name=value`, and a list with commas.
+    """The settings of the application; `serve run` reads each one as `name=value`, and lists with commas.
 
     Args:
-        model: as for `xmlcall serve --model`: of a server, mostly, whose address every node can reach; "" where `config` says it.
-        config: a file with several models and keys (`xmlcall.toml`), in the same place on every node; "" for none. It says then
-            all that has to do with models and callers.
-        mode: as for `create_app`; the others of this group too.
+        model: as for `xmlcall serve --model`, usually a server whose address every node can reach; "" if `config` is given.
+        config: a file with several models and keys (`xmlcall.toml`), in the same place on every node; "" for none. It then holds
+            all settings for models and callers.
+        mode: as for `create_app`, like the other settings of this group.
         mcp: a file with MCP servers whose tools the replica runs itself, in the same place on every node; "" for none. Rounds of
-            these tools are kept in its memory, so there is one replica then.
-        allow: globs over `server.tool`: which of these tools are offered and run.
+            these tools are kept in the replica's memory, so there can be only one replica.
+        allow: globs over `server.tool` that select the tools to offer and run.
         origins: web pages that may call.
-        allowed_hosts: names under which callers reach Ray's HTTP proxies, besides this machine's; `*` for all.
-        min_replicas: that always run.
-        max_replicas: at most.
-        target_ongoing_requests: open answers a replica that Ray aims at: above, it starts replicas, below, it stops some.
-        max_ongoing_requests: open answers that a replica takes at most; further ones wait.
-        max_queued_requests: that wait at most, at each of Ray's HTTP proxies; further ones get status 503. -1 for no limit.
-        num_cpus: of a replica, for Ray's placing of it; one event loop uses no more than one.
-        grace: seconds that answers under way have when their replica has to stop, also since fewer are enough; what is not whole
-            then ends with an error. A replica without any stops at once.
-        autoscaling: more of Ray's `autoscaling_config`, such as `{"downscale_delay_s": 60}`.
+        allowed_hosts: names under which callers reach Ray's HTTP proxies, besides this machine's own; `*` for all.
+        min_replicas: the number of replicas that always run.
+        max_replicas: the highest number of replicas.
+        target_ongoing_requests: Ray's target for open answers per replica: above it, Ray starts replicas; below, it stops some.
+        max_ongoing_requests: the most open answers per replica; further requests wait.
+        max_queued_requests: the most waiting requests at each of Ray's HTTP proxies; others get status 503. -1 for no limit.
+        num_cpus: CPUs that Ray reserves for a replica; one event loop uses at most one.
+        grace: seconds that answers in progress get when their replica has to stop, also when Ray scales down; incomplete answers
+            then end with an error. A replica without open answers stops at once.
+        autoscaling: further keys of Ray's `autoscaling_config`, such as `{"downscale_delay_s": 60}`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -123,8 +123,8 @@ class RaySettings(BaseModel):
             raise ValueError("expected either a model or a config")
         if self.mcp and max(self.min_replicas, self.max_replicas) > 1:
             raise ValueError("mcp: rounds of its tools are kept in the memory of one replica: write max_replicas=1")
-        if self.config and (said := sorted(self.model_fields_set - _BESIDE_CONFIG)):
-            raise ValueError(f"config says what models and callers are: write {', '.join(said)} there, or leave it out")
+        if self.config and (given := sorted(self.model_fields_set - _BESIDE_CONFIG)):
+            raise ValueError(f"config holds the settings of models and callers: write {', '.join(given)} there, or leave it out")
         return self
 
     @field_validator("allow", "origins", "allowed_hosts", mode="before")
@@ -135,17 +135,13 @@ class RaySettings(BaseModel):
 
 @serve.ingress()
 class Proxy:
-    """A replica.
-
-    Args:
-        settings: of the application.
-    """
+    """A replica."""
 
     def __init__(self, settings: RaySettings) -> None:
         self._settings, self._ending, self._is_open = settings, Ending(), False
 
     def __serve_build_asgi_app__(self) -> Starlette:
-        """Make the app; Ray asks for it in the replica, once."""
+        """Make the app; Ray calls this once, in the replica."""
         if self._settings.config:
             return configured_app(self._settings.config, ending=self._ending, beside=self._working())
         return self._app_of_model()
@@ -164,7 +160,7 @@ class Proxy:
 
     @contextlib.asynccontextmanager
     async def _working(self) -> AsyncIterator[None]:
-        """Answer, and cut off what is under way when the replica has to stop."""
+        """Mark the replica as open, and cut off answers in progress when it has to stop."""
         cutting = asyncio.create_task(_cut_in_time(_stopping(), self._ending, self._settings.grace))
         self._is_open = True
         try:
@@ -174,7 +170,7 @@ class Proxy:
             cutting.cancel()
 
     async def check_health(self) -> None:
-        """Answer from the event loop that answers callers: one that hangs is replaced. A model server that is down is no reason.
+        """Respond from the event loop that serves callers, so that Ray replaces a hanging replica; ignore the model server's health.
 
         Raises:
             RuntimeError: the engine is not open.
@@ -210,20 +206,20 @@ def _hosts(settings: RaySettings) -> list[Host]:
 
 
 async def _cut_in_time(is_stopping: Callable[[], bool], ending: Ending, grace: float) -> None:
-    """Cut off what is still under way when the time of grace is over."""
-    while not is_stopping():  # noqa: ASYNC110 - the flag is Ray's, and no event
+    """Cut off the answers that are still in progress after the grace period."""
+    while not is_stopping():  # noqa: ASYNC110 - Ray has a flag, not an event
         await asyncio.sleep(LOOK_SECONDS)
     await asyncio.sleep(grace)
     ending.begin()
 
 
 def _stopping() -> Callable[[], bool]:
-    """Return what says whether Ray waits for this replica to end."""
+    """Return a function that says whether Ray waits for this replica to end."""
     worker = ray._private.worker.global_worker
     replica: Any = getattr(worker.actors.get(worker.actor_id), "_replica_impl", None)
     if not hasattr(replica, "_shutting_down"):
         log.warning(
-            "Ray %s does not tell when a replica has to stop: streams under way then end without our error", ray.__version__
+            "Ray %s does not report when a replica has to stop: open streams will then end without our error", ray.__version__
         )
         return lambda: False
     return lambda: bool(replica._shutting_down)
@@ -233,8 +229,8 @@ def app(settings: RaySettings | None = None, /, **given: Any) -> serve.Applicati
     """Make the application, for `serve run xmlcall.integrations.ray:app name=value ...`, a configuration file, or `serve.run`.
 
     Args:
-        settings: all of them; or None.
-        given: the same, one by one.
+        settings: all settings; or None.
+        given: the settings as keyword arguments.
 
     Raises:
         UsageError: a setting is unknown, missing or of another type.
@@ -262,5 +258,5 @@ def app(settings: RaySettings | None = None, /, **given: Any) -> serve.Applicati
     return bound
 
 
-# `serve run` takes a function of exactly one parameter, and makes of the words that it was given what that parameter is.
+# `serve run` requires a function with exactly one parameter, and converts its arguments into that parameter's type.
 app.__signature__ = Signature([Parameter("settings", Parameter.POSITIONAL_ONLY, annotation=RaySettings)])  # type: ignore[attr-defined]

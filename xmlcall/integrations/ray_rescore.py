@@ -1,8 +1,8 @@
-"""`xmlcall bench rescore --on ray`: runs are judged again on all cores, with the same verdicts as by one process.
+"""`xmlcall bench rescore --on ray`: judge runs again on all cores, with the same verdicts as in one process.
 
-It is a map of Ray Data over the folders. Each is read and judged whole, as without Ray, so a verdict cannot depend on where it
-was made. Every node has to see the folders under the same path. The cluster is the one that `RAY_ADDRESS` names, or else one of
-this machine alone: on loopback, without a dashboard, without usage reports.
+This is a Ray Data map over the folders. Each folder is read and judged as a whole, as without Ray, so a verdict cannot depend on
+the node. Every node must see the folders under the same path. The cluster is the one that `RAY_ADDRESS` names, or else this
+machine alone: on loopback, without a dashboard and without usage reports.
 """
 
 import asyncio
@@ -23,19 +23,16 @@ from ..errors import UsageError, XmlcallError
 
 __all__ = ["ClusterError", "rescored"]
 
-# Ray reads them on import. The second says that no address is looked for by which other machines could come.
+# Ray reads these on import. The second keeps Ray from looking for an address that other machines could reach.
 _HERE: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 
 
 class ClusterError(XmlcallError):
-    """Ray cannot do what it was given."""
+    """Ray cannot run the work."""
 
 
 def rescored(folders: Sequence[Path]) -> Iterator[tuple[Path, Scores]]:
     """Judge runs again.
-
-    Args:
-        folders: of the runs.
 
     Yields:
         Each folder, with the scores of its run.
@@ -63,9 +60,9 @@ def rescored(folders: Sequence[Path]) -> Iterator[tuple[Path, Scores]]:
 
 
 def _judged(row: dict[str, str]) -> dict[str, str]:
-    """Judge a run; in a process of Ray's.
+    """Judge a run, in a Ray process.
 
-    Scores and errors are texts: Arrow would make one type of all rows, and Ray wraps exceptions.
+    Scores and errors are passed as text, because Arrow would unify the types of all rows, and Ray wraps exceptions.
     """
     try:
         scores = scores_of(asyncio.run(judged(read_run(Path(row["folder"])))))
@@ -80,7 +77,7 @@ def _imported() -> tuple[Any, Any]:
             os.environ.setdefault(name, value)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of its own use of other packages
+            warnings.simplefilter("ignore")  # about Ray's own use of other packages
             ray, data = importlib.import_module("ray"), importlib.import_module("ray.data")
     except ImportError as error:
         raise UsageError(f"--on ray needs Ray Data ({error}): pip install 'xmlcall[ray]'") from error
@@ -90,7 +87,7 @@ def _imported() -> tuple[Any, Any]:
 
 @contextlib.contextmanager
 def _connected(ray: Any) -> Iterator[None]:
-    """Connect to Ray, or start it here; what it prints of its processes goes to standard error."""
+    """Connect to Ray, or start it here; its own output goes to standard error."""
     local = {"address": "local", "include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
         ray.init(logging_level="ERROR", log_to_driver=False, **({} if os.environ.get("RAY_ADDRESS") else local))

@@ -1,16 +1,16 @@
-"""A model's text as the tool parser of an engine gives it on: visible text and calls, whoever runs the model.
+"""Split a model's text into visible text and calls, for the tool parser of any inference engine.
 
-Engines (vLLM, SGLang) have a parser for each request: it gets the text piece by piece and says which of it is text and which is
-calls. What is the same for all of them is here, and knows no engine.
+Engines (vLLM, SGLang) make a parser for each request, which gets the text piece by piece and separates text from calls. This
+module holds the engine-independent part.
 
-- A call goes out when it has ended: its name, and its arguments as JSON, by the tool's schema. Its beginning is not sent ahead,
-  since nothing can be taken back once it is known that the call does not fit.
-- A call that does not fit its tool's schema goes out with its arguments as the model wrote them: whoever runs it checks it and
-  tells the model. A call that has no such form (no offered tool has its name, it was cut off, or it has two readings) stays
-  visible as text. Both are logged. So no call is lost in silence, and none is guessed.
-- No engine tells its parser why a reply ended. So every end counts as a cut: a call that has not been closed is none.
-- Thoughts stay text, with their tags: engines have parsers of their own for them, which run before this one.
-- White space around calls, and at the end of a reply that has calls, is not text.
+- A call goes out when it has ended, with its name and with its arguments as JSON, typed by the tool's schema. Its beginning is
+  not sent ahead, because it could not be taken back if the call turned out not to fit.
+- A call that does not fit its tool's schema goes out with its arguments as the model wrote them, because the program that runs it
+  checks it and informs the model. A call without such a form (its tool is not offered, it was cut off, or it has two readings)
+  stays visible as text. Both cases are logged. So no call is lost silently, and none is guessed.
+- Engines do not tell their parser why a reply ended. So every end counts as a cut: a call that was not closed is not a call.
+- Reasoning stays text, with its tags, because engines have parsers of their own for it, which run before this one.
+- White space around calls, and at the end of a reply with calls, is not text.
 """
 
 import json
@@ -35,10 +35,10 @@ __all__ = ["CallPiece", "EngineReplyReader", "EngineText", "Piece", "catalog_of"
 
 log = logging.getLogger("xmlcall.integrations")
 
-# Two readings, or two values for one parameter: to take one of them would be a guess that runs.
+# Two readings, or two values for one parameter: choosing one would be running a guess.
 _GUESSES: Final = frozenset({"ambiguous", "duplicate-argument"})
-_LIST_OR_OBJECT: Final = regex.compile(r"(?m)^\s{0,64}[\[{]")  # as a call without any tag begins
-_CUT: Final = "length"  # the reason for the end that promises least
+_LIST_OR_OBJECT: Final = regex.compile(r"(?m)^\s{0,64}[\[{]")  # the beginning of a call without any tag
+_CUT: Final = "length"  # the safest assumption about why the reply ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,26 +70,26 @@ class EngineReplyReader:
     """Reads one reply.
 
     Args:
-        catalog: what the request offers; without any tool, all is text.
+        catalog: the tools that the request offers; without tools, everything is text.
     """
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
         self._parser = Parser(catalog)
-        self._chunks: deque[str] = deque()  # from `_start` on: what events have not covered yet
+        self._chunks: deque[str] = deque()  # the text from `_start` on, which events have not covered yet
         self._start = 0
         self._space: list[str] = []  # white space that is text only if text follows
         self._count = 0
 
     def feed(self, chunk: str) -> list[Piece]:
-        """Read more text; return what is certain by now."""
+        """Read more text and return what is certain so far."""
         if not len(self._catalog):
             return [EngineText(text=chunk)] if chunk else []
         self._chunks.append(chunk)
         return _joined(self._pieces(self._parser.feed(chunk)))
 
     def finish(self) -> list[Piece]:
-        """Read the end of the reply; return what was held back."""
+        """Read the end of the reply and return what was held back."""
         if not len(self._catalog):
             return []
         pieces = list(self._pieces(self._parser.close(_CUT)))
@@ -137,19 +137,19 @@ class EngineReplyReader:
 
 
 def _sent(raw: RawCall, catalog: Catalog) -> ToolCall | None:
-    """Return a call as it goes out; None if it has no such form."""
+    """Return a call as it goes out; None if it must stay text."""
     call = bind(raw, catalog)
     if isinstance(call, ToolCall):
         return call
     codes = sorted({issue.code for issue in call.issues})
     written = None if _GUESSES & set(codes) else as_written(call, catalog)
-    went = "stays text" if written is None else "is passed on as it was written"
-    log.warning("a call of %r does not fit its tool (%s) and %s", call.name, ", ".join(codes), went)
+    outcome = "stays text" if written is None else "is passed on as it was written"
+    log.warning("a call of %r does not fit its tool (%s) and %s", call.name, ", ".join(codes), outcome)
     return written
 
 
 def _json(arguments: Mapping[str, Any]) -> str:
-    """Write JSON that every server can encode: a lone surrogate, which a model can write as an escape, stays one."""
+    """Write JSON that every server can encode: a lone surrogate, which a model can write as an escape, stays escaped."""
     text = json.dumps(arguments, ensure_ascii=False)
     return text if text.isascii() or _is_unicode(text) else json.dumps(arguments)
 
@@ -159,7 +159,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """Join neighbouring texts."""
+    """Join adjacent texts."""
     joined: list[Piece] = []
     for piece in pieces:
         if joined and isinstance(piece, EngineText) and isinstance(joined[-1], EngineText):
@@ -186,7 +186,7 @@ def read_whole(text: str, catalog: Catalog) -> tuple[str, list[CallPiece]]:
 
 
 def may_have_calls(text: str) -> bool:
-    """Say whether it is worth while to look for calls: true for every text that has one, and for some that have none.
+    """Return whether a text may have calls: true for every text with a call, and for some without any.
 
     Args:
         text: a whole reply; the tools are not known.
@@ -197,8 +197,8 @@ def may_have_calls(text: str) -> bool:
 def catalog_of(tools: Iterable[Mapping[str, Any]]) -> Catalog:
     """Make a catalog of a request's tools.
 
-    What is no function (a server's own search) is left out, as is a second tool of one name, and one that cannot be read; calls
-    of these stay text.
+    Left out are tools that are not functions (a server's own search), a second tool of the same name, and tools that cannot be
+    read; calls of these stay text.
 
     Args:
         tools: as in OpenAI's chat completions, or as in its Responses.
@@ -213,7 +213,7 @@ def catalog_of(tools: Iterable[Mapping[str, Any]]) -> Catalog:
             log.warning("a tool of the request is left out: %s", error)
             continue
         if found.setdefault(tool.name, tool) is not tool:
-            log.warning("a second tool of the request is named %r; the first one counts", tool.name)
+            log.warning("the request has two tools named %r; the first one is used", tool.name)
     catalog = Catalog(found.values())
     for notice in catalog.notices:
         log.info("%s", notice)

@@ -1,7 +1,8 @@
 """xmlcall's parser for SGLang: `sglang serve --model-path MODEL --tool-call-parser xmlcall`.
 
-SGLang runs `register` in each of its processes, if the installed xmlcall declares it as an entry point of `sglang.srt.plugins`.
-Where it does not (a checkout on the path, another plugin list in `SGLANG_PLUGINS`), this module starts SGLang itself:
+SGLang runs `register` in each of its processes, because the installed xmlcall declares it as an entry point of
+`sglang.srt.plugins`. Where SGLang does not find it (a checkout on the path, another plugin list in `SGLANG_PLUGINS`), this module
+can start SGLang itself:
 
     python -m xmlcall.integrations.sglang --model-path MODEL --tool-call-parser xmlcall
 """
@@ -13,13 +14,13 @@ from collections.abc import Sequence
 __all__ = ["NAME", "main", "register"]
 
 NAME = "xmlcall"
-"""What `--tool-call-parser` takes."""
+"""The value for `--tool-call-parser`."""
 
 
 def register() -> None:
-    """Make the parser known to SGLang; as often as one likes.
+    """Register the parser with SGLang; repeated calls have no further effect.
 
-    Its command line offers what stands in the registry, once the registry has been loaded, as it is here.
+    SGLang's command line offers the parsers of its registry, once the registry has been loaded, as it is here.
     """
     from sglang.srt.function_call.function_call_parser import FunctionCallParser  # type: ignore[import-not-found]
 

@@ -1,7 +1,7 @@
-"""The detector of calls for SGLang, which makes one for each request.
+"""The call detector for SGLang, which makes one for each request.
 
-SGLang asks three things of it: whether a whole reply may have calls (`has_tool_call`, without the tools), what is in a whole
-reply, and what is in each piece of a stream. `finish` comes with the last piece.
+SGLang calls it for three purposes: to learn whether a whole reply may have calls (`has_tool_call`, without the tools), to read a
+whole reply, and to read each piece of a stream. `finish` is called with the last piece.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         self._reader: EngineReplyReader | None = None
 
     def has_tool_call(self, text: str) -> bool:
-        """Say whether a whole reply may have calls."""
+        """Return whether a whole reply may have calls."""
         return may_have_calls(text)
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> StreamingParseResult:
@@ -46,12 +46,12 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
     def supports_structural_tag(self) -> bool:
         """Leave `tool_choice="required"` to SGLang, which then asks for calls as JSON and reads them itself.
 
-        Its tags have JSON between a beginning and an end, which the formats of xmlcall do not.
+        SGLang's structural tags enclose JSON, and xmlcall's formats do not.
         """
         return False
 
     def structure_info(self) -> Any:
-        """Refuse: there are no such tags.
+        """Refuse, because xmlcall has no structural tags.
 
         Raises:
             UsageError: always.
@@ -64,7 +64,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         return StreamingParseResult(normal_text=text, calls=items)
 
     def _items(self, call: CallPiece) -> list[ToolCallItem]:
-        """Write a call, its name first; SGLang asks the two lists for arguments that it has not seen."""
+        """Write a call, its name first; SGLang looks in the two lists for arguments that it has not sent yet."""
         self.prev_tool_call_arr.append({"name": call.name, "arguments": call.arguments})
         self.streamed_args_for_tool.append(call.arguments)
         self.current_tool_id, self.current_tool_name_sent = call.index, True

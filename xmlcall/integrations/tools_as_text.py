@@ -1,20 +1,20 @@
-"""Tools for a model that another gateway asks: the request with its tools in the prompt, the reply with its calls read.
+"""Tools for a model that another gateway asks: put the tools into the request's prompt, and read the calls from the reply.
 
-A gateway sends requests and gets replies itself, so this is no engine: a request is written once, before it is sent, and a reply
-is read once. The parts are those of the proxy. What needs a second request (`xmlcall serve` has it) is missing: nobody tells the
-model what is wrong with a call, nor that it had to call a tool. So what becomes of a reply that is no good is decided here:
+The gateway itself sends requests and receives replies, so there is no engine here: a request is rewritten once, before it is
+sent, and a reply is read once, with the proxy's own code. What needs a second request (as in `xmlcall serve`) is missing: the
+model gets no feedback on a bad call, nor on a missing one. So this module decides what happens to an unusable reply:
 
 | the reply has | the caller gets |
 |---|---|
-| a call that does not fit its tool's schema | the call, its arguments as written: agents check them, and tell the model |
+| a call that does not fit its tool's schema | the call, its arguments as written: agents check them and inform the model |
 | any other call that cannot run: of an unknown tool, cut off, ambiguous, copied | its text |
 | results that no tool gave, or only words of our prompt | an error |
 | no call, although one was asked for | its text |
 
-The log tells each of these, in words of ours and names of tools alone.
+Each of these is logged, with nothing from the reply but tool names.
 
-A streamed reply is given as lists of choices (`ChoiceWriter`), for gateways that have objects of their own for chunks. The
-proxy's own writer of chunks says what is in them, so that a gateway's stream and ours say the same.
+A streamed reply is written as lists of choices (`ChoiceWriter`), because gateways have their own chunk objects. The proxy's own
+chunk writer produces the choices, so a gateway's stream has the same content as ours.
 """
 
 import json
@@ -64,8 +64,8 @@ __all__ = ["ChoiceWriter", "PromptSettings", "Rewriter", "Rewritten", "StreamedR
 log = logging.getLogger("xmlcall.integrations")
 
 _TOOL_FIELDS: Final = ("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls")
-_READ: Final = (*ChatBody.model_fields, "logprobs")  # a gateway keeps things of its own beside them
-_WHOLE: Final = Budget(whole=1 << 30, parts=1 << 30)  # where tools are shown in part, a tool of ours would have to answer
+_READ: Final = (*ChatBody.model_fields, "logprobs")  # a gateway adds fields of its own
+_WHOLE: Final = Budget(whole=1 << 30, parts=1 << 30)  # tools shown in part would need a tool of ours to describe the rest
 _NO_ANSWER: Final[Mapping[str, str]] = {
     "invented_results": "no answer: the model wrote results that no tool gave",
     "own_words": "no answer: the model only repeated its instructions",
@@ -79,8 +79,8 @@ class PromptSettings:
     """How a model is asked.
 
     Args:
-        format: of the prompt and of the calls.
-        reminder: whether the person's messages end in a reminder of the tools.
+        format: the format of the prompt and of the calls.
+        reminder: whether the user's messages end with a reminder of the tools.
     """
 
     format: PromptFormat = ENGLISH
@@ -88,14 +88,14 @@ class PromptSettings:
 
     @classmethod
     def of(cls, given: Any) -> Self | None:
-        """Read what a configuration says about a model.
+        """Read the settings of a model from a configuration.
 
         Args:
-            given: a table with `dialect`, `lang`, `family` or `reminder`; true is one without any. None or false leaves the
+            given: a table with `dialect`, `lang`, `family` or `reminder`; true means an empty table. None or false leaves the
                 model alone.
 
         Raises:
-            UsageError: it is something else, or a value is not known.
+            UsageError: the settings are of another type, or a value is unknown.
         """
         if given is None or given is False:
             return None
@@ -115,9 +115,9 @@ class Rewritten:
     """A request as the model gets it.
 
     Args:
-        asked: as the caller sent it.
-        messages: in the place of the caller's, in OpenAI's form.
-        reading: makes what reads the reply; None if nothing is to be read out of it.
+        asked: the request as the caller sent it.
+        messages: the messages that replace the caller's, in OpenAI's form.
+        reading: makes the reader of the reply; None if the reply passes unchanged.
     """
 
     asked: Asked
@@ -125,18 +125,18 @@ class Rewritten:
     reading: "Callable[[], StreamedReply] | None"
 
     def over(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a body with this request in it.
+        """Return a copy of a body with this request in it.
 
         Args:
-            data: the body as it came; it stays as it is.
+            data: the original body, which is not changed.
         """
-        # A reply that is held to a schema could not hold a call: the form is asked for in words.
+        # A reply that is constrained to a schema could not contain a call, so the prompt asks for the form in words.
         gone = (*_TOOL_FIELDS, "response_format") if self.reading else _TOOL_FIELDS
         return {**{name: value for name, value in data.items() if name not in gone}, "messages": self.messages}
 
 
 class Rewriter:
-    """Writes requests for models that know nothing of tools. It keeps compiled tools, and nothing of a request."""
+    """Rewrites requests for models without tools. It keeps compiled tools, but no state of a request."""
 
     def __init__(self) -> None:
         self._say_once = SaidOnce().note
@@ -146,14 +146,14 @@ class Rewriter:
         """Write a request for the model.
 
         Args:
-            data: a chat completion body; other fields may stand beside.
-            settings: of the model.
+            data: a chat completion body, which may have further fields.
+            settings: the model's settings.
 
         Returns:
-            None if there are no tools in it, neither on offer nor in the history: it goes as it is.
+            None if it has no tools, neither on offer nor in the history, so that it passes unchanged.
 
         Raises:
-            ApiError: the body is not one, or asks for what cannot be done here.
+            ApiError: the body is invalid, or asks for something unsupported.
         """
         body, notes = mended({name: data[name] for name in _READ if name in data}, CHAT.name)
         if not any(body.get(name) for name in ("tools", "functions")) and not _has_calls(body.get("messages")):
@@ -178,7 +178,7 @@ class Rewriter:
 
 
 def _messages(request: ChatRequest, settings: PromptSettings, shown: OfferedTools) -> tuple[Message, ...]:
-    """Write the conversation, what is asked for in words at its end."""
+    """Write the conversation, with the caller's demands in words at its end."""
     catalog, form = shown.catalog, shown.prompt.format
     writer = PromptWriter(
         offered=shown.prompt,
@@ -193,7 +193,7 @@ def _messages(request: ChatRequest, settings: PromptSettings, shown: OfferedTool
 
 
 def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iterator[str]:
-    """Yield what else the caller wants: no model server is made to obey it, or it could not call a tool any more."""
+    """Yield the caller's demands in words; if the model server enforced them, the model could no longer call a tool."""
     if len(catalog) and request.choice.mode == "required":
         yield prompt.demand(form, request.choice.name)
     elif len(catalog) and request.sampling.json_schema is not None:
@@ -201,7 +201,7 @@ def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iter
 
 
 def _has_calls(messages: Any) -> bool:
-    """Say whether a history has calls or results in it."""
+    """Return whether a history has calls or results in it."""
     listed = [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
     calls = any(message.get("tool_calls") or message.get("function_call") for message in listed)
     return calls or any(message.get("role") in ("tool", "function") for message in listed)
@@ -215,15 +215,14 @@ def _dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 class StreamedReply:
-    """One reply, read while it comes. Text goes out as it comes, a call when it is whole.
+    """One reply, read while it arrives. Text goes out as it arrives, a call when it is complete.
 
     Args:
-        request: that it answers.
-        settings: of the model.
-        catalog: what may be called.
-        sources: from which no call may be copied.
-        messages: that the model was sent.
-        names: of tools that were offered under another name -> the caller's.
+        request: the request that it answers.
+        catalog: the tools that may be called.
+        sources: texts from which no call may be copied.
+        messages: the messages that were sent to the model.
+        names: the caller's names of tools, by the names under which they were offered, where these differ.
     """
 
     def __init__(
@@ -244,27 +243,24 @@ class StreamedReply:
         self._request, self._catalog, self._names = request, catalog, names
         self._reasoning = ""
         self._taken: set[Hashable] = set()  # calls that went out
-        self._again: list[ToolCall | InvalidCall] = []  # the same once more: known at the end whether that was asked for
+        self._again: list[ToolCall | InvalidCall] = []  # repeats; whether the user asked for them is known at the end
 
     def feed(self, text: str, reasoning: str = "") -> list[ResponseEvent]:
-        """Take a piece of the reply; return what goes out.
+        """Take a piece of the reply and return what goes out.
 
         Args:
-            text: of any length.
-            reasoning: that the model server told apart from it.
+            text: a piece of any length.
+            reasoning: the reasoning that the model server sent separately.
         """
         self._reasoning += reasoning
         thought: list[ResponseEvent] = [ReasoningPiece(text=reasoning)] if reasoning else []
         return thought + self._pieces(self._reader.feed(text, reasoning))
 
     def end(self, finish_reason: str) -> list[ResponseEvent]:
-        """Take the end of the reply; return what goes out, a ResponseEnded last.
-
-        Args:
-            finish_reason: the model server's.
+        """Take the end of the reply and return what goes out, a ResponseEnded last.
 
         Raises:
-            ApiError: the reply is no answer.
+            ApiError: the reply is not an answer.
         """
         pieces, reason = self._pieces(self._reader.close(finish_reason)), finish_reason
         lost, generated = self._reader.finished(self._reasoning, Usage())
@@ -277,12 +273,12 @@ class StreamedReply:
         return [*pieces, ended]
 
     def _check(self, generated: Generated) -> None:
-        """Refuse what is no answer."""
+        """Raise an error if the reply is not an answer."""
         if generated.refusal:
             log.warning("%s", _NO_ANSWER[generated.refusal])
             raise ApiError(_NO_ANSWER[generated.refusal], status=502, kind="server_error", code=generated.refusal)
         if self._request.choice.mode == "required" and not self._sender.sent:
-            log.warning("tool_choice: a call was asked for, and the model made none")
+            log.warning("tool_choice: a call was required, but the model made none")
 
     def _pieces(self, events: Sequence[Event]) -> list[ResponseEvent]:
         return [self._named(piece) for event in events for piece in self._piece(event)]
@@ -311,17 +307,17 @@ class StreamedReply:
         codes = ", ".join(sorted({issue.code for issue in call.issues}))
         written = as_written(call, self._catalog)
         if written is None:
-            log.warning("a call of %.100r cannot run (%s): the caller gets its text", call.name, codes)
+            log.warning("a call of %.100r cannot run (%s): the caller receives its text", call.name, codes)
             return [TextPiece(text=call.raw.text)] if call.raw.text else []
-        log.warning("a call of %r does not fit its schema (%s): the caller gets it as it is written", written.name, codes)
+        log.warning("a call of %r does not fit its schema (%s): the caller receives it as written", written.name, codes)
         return self._sender.end(written, is_retry=False)
 
     def _asked_for_again(self, generated: Generated) -> list[ResponseEvent]:
-        """Give out calls that the reply had before, if the person asked for so many."""
+        """Send calls that repeat an earlier one of the reply, if the user asked for that many."""
         wanted = {call.id for call in once(generated.reply, last_request(self._request.messages))[0].calls}
         for call in self._again:
             if call.id not in wanted:
-                log.info("left out a call of %.100r that stood in the same reply before", call.name)
+                log.info("dropped a call of %.100r that repeats an earlier one in the same reply", call.name)
         return [self._named(piece) for call in self._again if call.id in wanted for piece in self._sent(call)]
 
     def _named(self, piece: ResponseEvent) -> ResponseEvent:
@@ -335,11 +331,7 @@ class StreamedReply:
 
 
 class ChoiceWriter:
-    """Writes one streamed answer.
-
-    Args:
-        asked: the request.
-    """
+    """Writes one streamed answer."""
 
     def __init__(self, asked: Asked) -> None:
         self._writer = CHAT.writer(asked)
@@ -349,11 +341,7 @@ class ChoiceWriter:
         return _choices(self._writer.begin())
 
     def write(self, event: ResponseEvent) -> Choices:
-        """Return the choices of an event's chunk; none if it is not shown.
-
-        Args:
-            event: of the answer; of its end this is the chunk with the reason.
-        """
+        """Return the choices of an event's chunk; empty if the event is not shown. The end gives the chunk with the reason."""
         return _choices(self._writer.write(event))
 
 

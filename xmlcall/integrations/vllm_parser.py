@@ -1,10 +1,10 @@
-"""The tool parser for vLLM: the class, and the file for `--tool-parser-plugin`.
+"""The tool parser for vLLM: its class, and the file for `--tool-parser-plugin`.
 
-vLLM takes a plugin as a module (`xmlcall.integrations.vllm_parser`) or as the path of a file, of which it makes a module of the
-file's name. So imports are absolute here, and a file named `vllm.py` could not be taken: it would stand in vLLM's own place.
+vLLM loads a plugin as a module (`xmlcall.integrations.vllm_parser`) or from a file path, and names the module after the file. So
+imports are absolute here, and the file cannot be named `vllm.py`, because it would replace vLLM itself.
 
-vLLM tells a tool parser that a stream has ended only if the parser says that it is of vLLM's newer kind
-(`engine_based_streaming`, `finish_streaming`). This one needs to know: what may become a call is held back till then.
+vLLM notifies a tool parser of a stream's end only if the parser declares itself to be of the newer kind
+(`engine_based_streaming`, `finish_streaming`). This parser needs it, because it holds back text that may become a call.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
     """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools.
 
     Args:
-        tokenizer: of the model; the text alone is read.
-        tools: of the request, if vLLM knows them this early.
+        tokenizer: the model's tokenizer, which is not used, because only text is read.
+        tools: the request's tools, if vLLM knows them this early.
     """
 
     engine_based_streaming = True
@@ -42,7 +42,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
         self._reader: EngineReplyReader | None = None
 
     def adjust_request(self, request: Any) -> Any:
-        """Keep special tokens in the text: in some formats they are what a call begins with."""
+        """Keep special tokens in the text, because in some formats a call begins with them."""
         request = super().adjust_request(request)
         if request.tools and request.tool_choice != "none":
             request.skip_special_tokens = False
@@ -87,7 +87,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
         return DeltaMessage(content=text or None, tool_calls=deltas)
 
     def _deltas(self, call: CallPiece) -> list[DeltaToolCall]:
-        """Write a call, its name first; vLLM asks the two lists for arguments that it has not seen."""
+        """Write a call, its name first; vLLM looks in the two lists for arguments that it has not sent yet."""
         self.prev_tool_call_arr.append({"name": call.name, "arguments": call.arguments})
         self.streamed_args_for_tool.append(call.arguments)
         self.current_tool_id, self.current_tool_name_sent = call.index, True

@@ -1,24 +1,24 @@
-"""Who may see the page: whoever has its address, from a browser on this machine.
+"""Access control of the page: it opens for anyone who has its address, in a browser on this machine.
 
-The address that is printed holds a token. The first request with it begins a session and is sent on to the address without, so
-that the token stays out of the history and of what the page says of itself. The session's cookie goes to no other site's requests
-(`SameSite`), no script reads it (`HttpOnly`), and its name has the port, as cookies do not tell ports apart.
+The printed address contains a token. The first request with the token starts a session and is redirected to the address without
+it, so the token stays out of the browser's history and of the page's own URLs. The session cookie is not sent with requests from
+other sites (`SameSite`), and scripts cannot read it (`HttpOnly`). Its name contains the port, because cookies ignore ports.
 
-| what opens the page | where it stands | how long it holds |
+| what opens the page | where it is | how long it is valid |
 |---|---|---|
-| the token | in the address that is printed | as long as the program runs |
-| a code | in the address that a browser is started with: everybody can see the arguments of programs | once, for minutes |
-| a session | in a cookie; browsers send it to other programs of this machine, too: cookies know no ports | hours, for one port |
+| the token | in the printed address | as long as the program runs |
+| a code | in the address with which a browser is started, because other users can see program arguments | once, for minutes |
+| a session | in a cookie, which browsers also send to other programs here, because cookies ignore ports | hours, for one port |
 
-None of them is the secret that is kept in the folder of records; that signs sessions, and never leaves the program. So an open
-page finds a program that was started again, and whoever saw an address or a session has it for a while, not for ever.
+The secret in the folder of records is none of these; it signs sessions and never leaves the program. So an open page works again
+after the program restarts, and anyone who saw an address or a session can use it only for a limited time.
 
-A page elsewhere in the same browser is the danger, as for the proxy (`proxy.http.access`): names in `Host` that are not this
-machine's are refused (DNS rebinding), and so is each `Origin` but this server's own. What changes something has to be JSON, which
-no form can send.
+The danger is another page in the same browser, as for the proxy (`proxy.http.access`). So a `Host` that is not this machine is
+refused (DNS rebinding), and so is every `Origin` except this server's own. Requests that change something must be JSON, which a
+form cannot send.
 
-Every answer carries a policy by which the browser loads and runs nothing but this server's own files: should a text by a model
-ever become markup, it could still do nothing.
+Every answer carries a policy under which the browser loads and runs only this server's own files, so even if a model's text ever
+became markup, it could do nothing.
 """
 
 import hashlib
@@ -67,16 +67,16 @@ _HEADERS: Final = {
 _READING: Final = ("GET", "HEAD")
 SESSION_SECONDS: Final = 8 * 3600  # a day's work
 CODE_SECONDS: Final = 300.0  # for a browser to start
-_BYTES: Final = 24  # of a secret, which has more characters
+_BYTES: Final = 24  # random bytes of a secret; as text it is longer
 _SECRET: Final = re.compile("[A-Za-z0-9_-]+")
 _NAME: Final = "page-secret"
 
 
 def kept_secret(folder: Path) -> str:
-    """Return what signs the sessions of a person's pages, made the first time.
+    """Return the secret that signs the sessions of a user's pages; create it the first time.
 
     Args:
-        folder: of their records; without the file `page-secret` in it, the next program has another secret.
+        folder: the user's folder of records; if its file `page-secret` is deleted, the next program makes a new secret.
     """
     path = folder / _NAME
     try:
@@ -94,7 +94,7 @@ def kept_secret(folder: Path) -> str:
 
 
 class Entry:
-    """What opens one page."""
+    """The token, codes and sessions that open one page."""
 
     def __init__(self, port: int, secret: str = "") -> None:
         self.token = secrets.token_urlsafe(_BYTES)
@@ -109,19 +109,19 @@ class Entry:
         return code
 
     def opens(self, given: str) -> bool:
-        """Say whether a text from an address opens the page; a code never does again."""
+        """Return whether the text from an address opens the page; a code works only once."""
         found = next((code for code in self._codes if _is_same(code, given)), None)
         if found is not None:
             return time.time() < self._codes.pop(found)
         return _is_same(self.token, given)
 
     def session(self) -> str:
-        """Begin a session."""
+        """Return the cookie value of a new session."""
         ends = f"{int(time.time()) + SESSION_SECONDS}"
         return f"{ends}.{self._signed(ends)}"
 
     def is_session(self, given: str) -> bool:
-        """Say whether a session was begun here, and holds."""
+        """Return whether a session was started here and is still valid."""
         ends, _, signature = given.partition(".")
         if not _is_same(self._signed(ends), signature):
             return False
@@ -137,17 +137,17 @@ def _is_same(ours: str, given: str) -> bool:
 
 
 class Door:
-    """An ASGI app before that of the page: lets in who may see it, and puts the policy on every answer.
+    """An ASGI app in front of the page's app: checks access, and adds the policy to every answer.
 
     Args:
-        guard: of the server; its names are those of the page, its keys and origins are not asked for.
+        guard: the server's guard; only its host names are used, not its keys and origins.
     """
 
     def __init__(self, app: ASGIApp, *, guard: Guard, entry: Entry) -> None:
         self._app, self._guard, self._entry = app, guard, entry
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request, or let it through."""
+        """Answer a request, or pass it on to the page."""
 
         async def send_with_policy(message: Message) -> None:
             if message["type"] == "http.response.start":

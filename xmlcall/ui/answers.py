@@ -1,13 +1,13 @@
-"""What a page is answered: JSON, and server-sent events (WHATWG HTML, section 9.2) while it is open.
+"""Answers to the page: JSON, and server-sent events (WHATWG HTML, section 9.2) while the page is open.
 
-JSON is such that every browser reads it: ASCII, so that half characters pass, and no number that JSON does not know.
+The JSON is readable by every browser: it is ASCII, so that lone surrogates pass, and it has no numbers that JSON lacks.
 
-A stream waits for several sources at once and sends what comes, a comment where nothing does for a while. Sources coalesce by
-themselves (`Recorder.watch`), and a send waits until the reader has taken what was sent before, so that a page that reads slowly
-costs no memory and misses only what was overtaken.
+A stream waits for several sources at once and sends their events, or a comment if none arrives for a while. Sources coalesce by
+themselves (`Recorder.watch`), and a send waits until the reader has taken the previous one. So a slow page costs no memory, and
+misses only states that were already superseded.
 
-Of a turn that somebody looks at, the whole record is sent once and where its form changes; while a reply is written, what came to
-it. So the cost of a long reply is its length, and not its length at each step.
+For a turn that is open in a page, the whole record is sent at first and whenever its structure changes; while a reply is written,
+only the additions are sent. So the cost of a reply grows with its length, not with the square of it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ Told = tuple[str, Any]
 
 
 def _json_text(data: Any) -> str:
-    """Write a value as JSON; what is infinite or no number is written as a string."""
+    """Write a value as JSON; infinities and NaN become strings."""
     try:
         return json.dumps(data, allow_nan=False)
     except ValueError:
@@ -53,7 +53,7 @@ def _finite(data: Any) -> Any:
 
 
 def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
-    """Answer with events as they come."""
+    """Answer with events as they arrive."""
 
     async def written() -> AsyncGenerator[str]:
         yield _RETRY
@@ -68,8 +68,8 @@ async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> 
     """Wait for several sources at once, until the first one ends.
 
     Args:
-        sources: of events; all are closed in the end, if they can be.
-        every: seconds without an event after which there is a sign of life.
+        sources: the sources of events; those that can be closed are closed at the end.
+        every: seconds without an event after which None is yielded, as a sign of life.
     """
 
     async def following(source: AsyncIterator[Told]) -> Told:
@@ -110,9 +110,9 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
     first = asyncio.ensure_future(anext(watched))
     before: TurnRecord | None = None
     try:
-        await asyncio.sleep(0)  # that begins to watch now, before the first look: a change between the two would be missed
+        await asyncio.sleep(0)  # starts the watch before the first record is read, so that no change in between is missed
         while (builder := recorder.find(id)) is not None:
-            is_over = builder.is_over  # before the record: while it is sent on, the turn may end
+            is_over = builder.is_over  # read before the record, because the turn may end while the record is sent
             now = builder.record()
             if told := change(before, now):
                 yield told
@@ -123,7 +123,7 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
                 first = asyncio.ensure_future(anext(watched))
             first = asyncio.ensure_future(anext(watched))
     except StopAsyncIteration:
-        return  # the recorder was closed: the page comes again
+        return  # the recorder was closed; the page will reconnect
     finally:
         first.cancel()
         await asyncio.gather(first, return_exceptions=True)
@@ -132,12 +132,12 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
 
 
 def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
-    """Say what is new of a turn.
+    """Return the event for what is new in a turn.
 
     Returns:
-        `delta` if only the last reply has more to it: `reply` its number, `raw` the text behind the offset `from`, `spans` in
-        place of all that begin at `from_span` or behind, and `rest`, all else of the reply but its prompt. Else `turn`. None if
-        nothing is new.
+        `delta` if only the last reply has grown: `reply` is its number, `raw` the text after the offset `from`, `spans` replaces
+        all spans that begin at `from_span` or later, and `rest` has all other fields of the reply except its prompt. Otherwise
+        `turn`. None if nothing is new.
     """
     if before is None or not before.replies or len(before.replies) != len(now.replies):
         return None if before == now else ("turn", turn_to_json(now))

@@ -1,7 +1,7 @@
-"""What the page asks for: facts of the program, its turns, a text read anew. All JSON; what goes wrong is JSON, too.
+"""The page's API: facts about the program, its turns, and texts to read again. All answers are JSON, including errors.
 
-A handler is a function of the page's `Shown` and a request. Nothing here changes anything but in the memory of this program; what
-runs tools is in `chat`.
+A handler is a function of the `ShownPage` and a request. Handlers here change nothing outside this program's memory; the code
+that runs tools is in `chat`.
 """
 
 import asyncio
@@ -42,10 +42,10 @@ class ShownPage:
     """What a page shows.
 
     Args:
-        news: gives what a chat tells its pages, for each stream; None without a chat.
-        find: gives a turn that the recorder has not, by its id; None if there is no such turn.
-        recorded: gives a turn that is kept elsewhere, by its address on the page; asked in another thread, since it may read a
-            file; None if there is no such turn.
+        news: returns a chat's events for its pages, once for each stream; None without a chat.
+        find: returns a turn that the recorder does not have, by its id; None if there is no such turn.
+        recorded: returns a turn that is kept elsewhere, by its address on the page; None if there is no such turn. It runs in
+            another thread, because it may read a file.
     """
 
     recorder: Recorder
@@ -58,10 +58,10 @@ class ShownPage:
     summaries: dict[str, tuple[int, Summary]] = field(default_factory=dict)
 
     async def turn(self, id: str) -> TurnRecord:
-        """Return a turn of the running program, or of what was recorded.
+        """Return a turn of the running program, or a recorded one.
 
         Args:
-            id: of the turn, or its address among what was recorded (see `recorded.turn_at`).
+            id: the turn's id, or the address of a recorded turn (see `recorded.turn_at`).
         """
         builder = self.recorder.find(id)
         found = builder.record() if builder else self.find(id) or await asyncio.to_thread(self.recorded, id)
@@ -70,7 +70,7 @@ class ShownPage:
         return found
 
     def summary(self, id: str) -> Summary | None:
-        """Return what a list shows of a turn of the running program, made anew only if it changed; None if it is gone."""
+        """Return the list entry of a turn of the running program, cached until the turn changes; None if the turn is gone."""
         if (builder := self.recorder.find(id)) is None:
             self.summaries.pop(id, None)
             return None
@@ -95,7 +95,7 @@ def routes(shown: ShownPage) -> list[Route]:
 
 
 def guarded(answer: Handler) -> Handler:
-    """Make a handler whose errors are JSON."""
+    """Make a handler that answers errors as JSON."""
 
     async def handle(request: Request) -> Response:
         try:
@@ -113,7 +113,7 @@ def guarded(answer: Handler) -> Handler:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """Read the JSON object that a request brings."""
+    """Read the JSON object in a request's body."""
     content = bytearray()
     async for piece in request.stream():
         content += piece
@@ -129,7 +129,7 @@ async def body_of(request: Request) -> dict[str, Any]:
 
 
 def number_of(request: Request, name: str, default: int, most: int) -> int:
-    """Return a whole number of the address, at least 0."""
+    """Return a query parameter as a whole number, at least 0 and at most `most`."""
     given = request.query_params.get(name, "")
     if given and not (given.isdecimal() and given.isascii() and len(given) < 10):
         raise ApiError(f"{name}: expected a whole number, got {given[:40]!r}")
@@ -149,11 +149,11 @@ MATCHES: Final[Mapping[str, Callable[[Summary], bool]]] = {
     "issues": lambda row: bool(row["issues"]),
     "errors": lambda row: bool(row["error"] or row["verdict"] or row["outcome"] in _FAILED),
 }
-"""What `only` may say -> which turns it leaves."""
+"""The values of `only`, each with the condition for the turns that it keeps."""
 
 
 def matching(request: Request, rows: Iterable[Summary]) -> Iterable[Summary]:
-    """Leave the turns that a list asks for."""
+    """Return the turns that match a list's filters."""
     only, text = request.query_params.get("only", ""), request.query_params.get("text", "").casefold()
     if only not in MATCHES:
         raise ApiError(f"only: expected one of {', '.join(filter(None, MATCHES))}, got {only[:40]!r}")

@@ -1,4 +1,4 @@
-"""The page as routes of an ASGI app: its files, what it asks for, and the door before both."""
+"""The page as routes of an ASGI app: its files, its API, and the access control in front of both."""
 
 import hashlib
 import secrets
@@ -49,15 +49,15 @@ class UiPage:
 
     @property
     def token(self) -> str:
-        """What its address has to hold."""
+        """The token that the page's address must contain."""
         return self.entry.token
 
     def address(self, url: str) -> str:
-        """Return where the page is opened."""
+        """Return the address that opens the page."""
         return f"{url}/ui/?token={self.token}"
 
     def address_for_once(self, url: str) -> str:
-        """Return where the page is opened one time, soon; for the arguments of a program, which everybody can see."""
+        """Return an address that opens the page once, within minutes; for program arguments, which other users can see."""
         return f"{url}/ui/?token={self.entry.code()}"
 
 
@@ -65,7 +65,7 @@ def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, s
     """Make the page.
 
     Args:
-        more: routes beside those of the running program, under `/api/`; they need not see to who may call.
+        more: further routes under `/api/`; they need no access control of their own.
     """
     entry = Entry(port_of(shown.url), secret)
     static = _static()

@@ -1,12 +1,12 @@
-"""Chats in the page: several conversations over the configured servers, kept as those of the terminal are.
+"""Chats in the page: several conversations with the configured servers, kept like those of the terminal.
 
-A conversation is held (`Store.hold`) while a turn of it goes on, and read anew before each turn. So between two turns a terminal
-can go on with it, and what the terminal said is there in the next turn; a turn that a killed program had begun is closed as
-`chat --resume` closes it. One turn goes on in a conversation at a time; the replies of several wait for the one model.
+A conversation is locked (`Store.hold`) while one of its turns runs, and read again before each turn. So a terminal can continue
+it between two turns, and the next turn includes the terminal's messages. A turn that a killed program left open is closed as
+`chat --resume` does it. Each conversation runs one turn at a time; turns of several conversations wait for the one model.
 
-A question asked anew does not take away what came of it before: it begins a branch, a conversation of its own.
+Asking a question again does not remove its earlier answer: it starts a branch, which is a conversation of its own.
 
-A page asks over HTTP (`routes`). Bodies and answers are JSON; who may call is seen to before.
+The page calls this over HTTP (`routes`). Bodies and answers are JSON; access is checked before a request arrives here.
 """
 
 import asyncio
@@ -48,7 +48,7 @@ _TASKS: Final[Mapping[TaskMoment, str]] = {
 
 
 class ChatRoom:
-    """The chats of a page; leave it with `async with`, which stops what goes on.
+    """The chats of a page; use it with `async with`, which stops running turns at the end.
 
     Args:
         loop: open; its policy asks by a `PageAsker`, its backend is a `SharedBackend`.
@@ -67,7 +67,7 @@ class ChatRoom:
         self.loop, self.store, self.recorder = loop, store, recorder
         self.news, self.questions = news, questions
         self._start = tuple(start)
-        self._turns: dict[str, TurnUnderWay | None] = {}  # of each conversation in which something goes on
+        self._turns: dict[str, TurnUnderWay | None] = {}  # by conversation; only those with a running turn
         news.opening = questions.open
         self._servers_told: list[dict[str, Any]] = []
 

@@ -1,8 +1,8 @@
-"""One turn of a chat, from a question that is kept to its end; and the model that all turns share.
+"""One turn of a chat, from the saved question to the end, and the model that all turns share.
 
-However a turn ends, its conversation can go on and its record says why: an answer, a person who stopped it, a model server that
-failed. What was begun stays, as in the terminal. Everything that happens is kept before it goes on, so a program that is killed
-leaves what `records.in_flight` reads.
+A turn may end with an answer, because the user stopped it, or because the model server failed. In each case the conversation can
+continue, and the turn's record states the reason. Incomplete output is kept, as in the terminal. Each step is saved before the
+next one, so if the program is killed, `turns.resuming.in_flight` can read what it left.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _ENDED: Final = "left"  # outcome of a turn that a person stopped
 
 
 class SharedBackend(KeptOpen):
-    """One model for all turns: requests wait for each other, and each turn is told of its own."""
+    """One model for all turns: requests wait for each other, and each turn is notified of its own requests."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)

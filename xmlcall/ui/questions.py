@@ -1,18 +1,18 @@
-"""What a chat tells the pages that are open, and what it asks the person there.
+"""The events that a chat sends to its open pages, and the questions that it asks the user there.
 
-Each page has a queue of news; one that reads so slowly that it is full is left to connect anew, and is then told again what is
-open. So nothing that waits for a person depends on a page that was there when it began.
+Each page has a queue of events. If a page reads so slowly that its queue is full, it has to reconnect, and then receives all open
+questions again. So no question depends on a page that was open when the question was asked.
 
-A question belongs to the program, not to a page: it is told to each page that comes, the first answer counts, and a second one is
-told that it came too late. A question is open as long as a page is; once none has been open for `patience`, it ends as `late`.
+A question belongs to the program, not to a page: every page receives it, the first answer counts, and a second answer is rejected
+as too late. A question stays open while any page is open; once no page has been open for `patience`, it ends as `late`.
 
-Before a call runs, what is decided, and what an answer means, is `agent.asking_person`'s, as in the terminal. Here a question
-becomes JSON, and what a page sends becomes an answer, or a sentence on why it is none. Everything in a question is by a model or
-a server; the page shows it as text.
+`agent.asking_person` decides what must be asked before a call runs and what an answer means, as in the terminal. This module
+turns questions into JSON, and the page's replies into answers or into a sentence that explains why a reply is invalid. All text
+in a question comes from a model or a server, so the page shows it as plain text.
 
-Servers ask for a form, an address to visit, a completion (MCP, elicitation, sampling). The page says which server asks. An
-address is shown in full and never opened by itself. A completion is shown before the model is asked and before the server gets
-it. What nobody answers is cancelled, and told in a line.
+Servers ask the user to fill in a form, to visit an address, or to allow a completion (MCP elicitation and sampling). The page
+names the server that asks. An address is shown in full and never opened automatically. A completion is shown before the model is
+asked and again before the server gets it. An unanswered request is cancelled, and a line in the page reports it.
 """
 
 import asyncio
@@ -51,11 +51,11 @@ __all__ = [
     "PageSignIn",
 ]
 
-_PATIENCE: Final = 600.0  # seconds without a page after which nobody answers any more
-_REMEMBERED: Final = 1000  # questions that were answered
-_SHORTEST: Final = 0.05  # seconds between two looks
+_PATIENCE: Final = 600.0  # seconds without an open page after which questions end as `late`
+_REMEMBERED: Final = 1000  # answered questions that are remembered
+_SHORTEST: Final = 0.05  # seconds between two checks, at least
 CURRENT: ContextVar[TurnBuilder | None] = ContextVar("the turn under way", default=None)
-"""The turn that a task belongs to: one loop serves all conversations."""
+"""The turn that a task belongs to, because one loop serves all conversations."""
 _LONGEST_REASON: Final = 2000
 _CHOICES: Final[tuple[Choice, ...]] = tuple(choice for choice in get_args(Choice) if choice != "late")
 _SIGNS: Final = {"+": "added", "-": "removed", " ": "same"}

@@ -1,8 +1,8 @@
-"""What was recorded: kept conversations, runs of `bench`, files of turns.
+"""Recorded turns: saved conversations, runs of `bench`, and files of turns.
 
-Runs and files are those that the person named when the program was started; nothing that a page says is ever a path. Each
-is read when it is first looked at, in a thread, and kept: a run is judged once, then filtered and shown page by page. A turn is
-made only when it is opened. The conversation store is opened anew for each request, since others write to it.
+Runs and files are those that the user named at the program's start; nothing that a page sends is ever used as a path. Each one is
+read in a thread when it is first opened, and then cached: a run is judged once, then filtered and shown page by page. A turn is
+built only when it is opened. The conversation store is reopened for each request, because other programs write to it.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Recorded:
-    """What of the recorded things can be looked at."""
+    """The recorded conversations, runs and files that the page can show."""
 
     store: Path
     runs: Mapping[str, Path] = field(default_factory=dict)
@@ -51,7 +51,7 @@ class Recorded:
     reading: threading.Lock = field(default_factory=threading.Lock)
 
     def once(self, kind: str, name: str, read: Callable[[Path], Any]) -> Any:
-        """Read something the first time; for threads."""
+        """Read a run or a file on first use, and cache it; safe to call from several threads."""
         paths: Mapping[str, Path] = getattr(self, kind)
         if name not in paths:
             raise ApiError(f"{name[:80]!r} is none of what this program was started with", status=404)
