@@ -170,7 +170,7 @@ class Proxy:
             cutting.cancel()
 
     async def check_health(self) -> None:
-        """Respond from the event loop that serves callers, so that Ray replaces a hanging replica; ignore the model server's health.
+        """Respond from the event loop that serves callers, so that Ray replaces a hanging replica; only the replica counts.
 
         Raises:
             RuntimeError: the engine is not open.
