@@ -248,7 +248,7 @@ def test_what_is_no_answer_is_an_error(text: str, code: str) -> None:
 TOLD: list[tuple[str, dict[str, Any], str]] = [
     (add("secret", 2), {}, "does not fit its schema"),
     (block(("fly", {"a": "secret"})), {}, "cannot run"),
-    ("secret", {"tool_choice": "required"}, "a call was asked for"),
+    ("secret", {"tool_choice": "required"}, "a call was required"),
 ]
 
 
