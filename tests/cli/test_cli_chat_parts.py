@@ -79,7 +79,7 @@ def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
     shown = dict(call_lines(stopped, speaker("en"), ()))
     assert shown["from"].splitlines() == [
         "to is from the result of echo (call 1)",
-        "text: nobody has said this; the model made it up or worked it out",
+        "text: this value is nowhere in the conversation; the model made it up or worked it out",
     ]
     assert shown["outcome"] == "stopped, unknown whether it ran"
 

@@ -75,7 +75,7 @@ def test_a_turn_on_80_columns(tmp_path: Path) -> None:
         terminal.send("/open\r")
         screen = terminal.until("outcome    ok")
         assert "call 1     files.echo" in screen
-        assert "from       text was said by you" in screen
+        assert "from       text is from you" in screen
         assert "allowed by --yes" in screen
         terminal.until('result     {"text": "hi there"}')
         terminal.send("/open 7\r")

@@ -176,10 +176,10 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        (["--continue"], "there is no conversation to go on with yet"),
+        (["--continue"], "there is no conversation to continue yet"),
         (["--resume", "abcd"], "expected the id of a conversation"),
         (["--no-record", "--continue"], "not allowed with argument"),
-        (["--continue", "--system", "x"], "--system begins a new conversation"),
+        (["--continue", "--system", "x"], "--system starts a new conversation"),
     ],
 )
 def test_what_cannot_be_gone_on_with(options: list[str], problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

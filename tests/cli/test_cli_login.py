@@ -122,7 +122,7 @@ def test_without_a_terminal_the_command_is_named(tmp_path: Path, config: str) ->
     assert 'sign in by "xmlcall login web --mcp FILE"' in listed.stderr
     done = run_cli("login", "--mcp", config, home=tmp_path, env=env(tmp_path))
     assert done.returncode == 2
-    assert done.stderr == "xmlcall: signing in needs a terminal: a person has to agree\n"
+    assert done.stderr == "xmlcall: signing in needs a terminal, because a person has to agree\n"
 
 
 @pytest.mark.parametrize(

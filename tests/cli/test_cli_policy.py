@@ -36,8 +36,8 @@ def run(tmp_path: Path, rules: str, *options: str, reply: str = "", here: bool =
         ('allow = "files.*"', (), True, ""),
         ('[[rule]]\nallow = "files.*"\nwhere.text.like = "h*"', (), True, ""),
         ('[[rule]]\nallow = "files.*"\nwhere.text.like = "x*"', (), False, '[[rule]]\n  allow = "files.echo"\n'),
-        ('deny = "files.*"', ("--allow", "*"), False, "a rule does not let it run: deny files.* (rules.toml)"),
-        ('deny = "files.*"', ("--yes",), False, "a rule does not let it run: deny files.* (rules.toml)"),
+        ('deny = "files.*"', ("--allow", "*"), False, "a rule denies it: deny files.* (rules.toml)"),
+        ('deny = "files.*"', ("--yes",), False, "a rule denies it: deny files.* (rules.toml)"),
         ('ask = "files.*"', ("--allow", "*"), False, "the rule ask files.* (rules.toml) asks"),
         ('ask = "files.*"', ("--yes",), True, ""),
     ],
@@ -67,7 +67,7 @@ def test_a_call_that_was_made_out_asks(rules: str, options: tuple[str, ...], ran
 def test_a_file_of_the_working_directory_does_not_allow(tmp_path: Path) -> None:
     _, errors, ran = run(tmp_path, 'allow = "*"', here=True)
     assert not ran
-    assert "only its rules that ask or deny hold. If you know the file, name it: --policy xmlcall.toml" in errors
+    assert "only its rules that ask or deny apply. If you trust the file, pass --policy xmlcall.toml" in errors
     assert run(tmp_path, 'allow = "*"', "--policy", "xmlcall.toml", here=True)[2]
 
 
@@ -81,7 +81,7 @@ def test_a_broken_file_ends_the_command(tmp_path: Path) -> None:
 def test_the_person_is_told_of_repairs(tmp_path: Path) -> None:
     with model_server(REPAIRED, REPAIRED, "Done.") as (url, _):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
-            assert "not written quite as it is shown; made out of it: parameter-name" in terminal.expect(QUESTION)
+            assert "the model did not write it quite as shown; repaired: parameter-name" in terminal.expect(QUESTION)
             terminal.send("a\n")
             terminal.expect(QUESTION)  # "always" is not for calls that were made out
             terminal.send("n\n")

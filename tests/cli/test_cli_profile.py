@@ -167,7 +167,7 @@ def test_list_show_path_and_rm(folder: Path) -> None:
     assert run_here("profiles", "rm", "tiny").returncode == 2
     done = run_here("profiles", "rm", "smollm2-135m")
     assert (done.returncode, done.stdout) == (2, "")
-    assert "ships with xmlcall and is not removed" in done.stderr
+    assert "ships with xmlcall and cannot be removed" in done.stderr
 
 
 def test_what_cannot_be_read_is_listed(folder: Path) -> None:
@@ -203,7 +203,7 @@ def test_a_probe_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
                 assert terminal.process.poll() is None
             terminal.signal(signal.SIGINT)
             assert terminal.end() == 130
-        assert "interrupted; what was measured is kept: give the same command again to go on" in terminal.rest()
+        assert "interrupted; the measurements so far are kept: run the same command again to continue" in terminal.rest()
     kept = [line for file in out.glob("*/replies.jsonl") for line in file.read_text().splitlines()]
     assert len(kept) >= 2
 

@@ -193,7 +193,7 @@ def test_a_completion_is_approved_twice(later: str, tmp_path: Path) -> None:
                 [("answer? [y]es / [n]o: ", "y\n"), ("server? [y]es / [n]o: ", "y\n"), ("answer? [y]es / [n]o: ", "n\n")],
             )
             assert terminal.end() == 0
-    assert "The server bank asks the model to go on from this (at most 7 tokens):\n  user: Name a\\u001b[8m bird.\n" in shown
+    assert "The server bank asks the model to continue this (at most 7 tokens):\n  user: Name a\\u001b[8m bird.\n" in shown
     assert "The model's answer for bank:\n  A wren.\n" in shown
     completion = fake.bodies[1]
     assert (completion["messages"], completion["max_tokens"]) == ([{"role": "user", "content": "Name a\x1b[8m bird."}], 7)
@@ -222,9 +222,9 @@ def test_without_a_terminal_nobody_is_asked_and_it_is_said(asking: str, capsys: 
         assert main(["run", "--yes", "--mcp", asking, "--model", url, SAID]) == 0
     told = capsys.readouterr().err
     for line in (
-        "xmlcall: bank asked for an answer of a person, and was refused: there is no terminal to ask on\n",
-        "xmlcall: bank asked for a completion by the model, and was refused. Allow it with --sampling allow\n",
-        "xmlcall: bank asked in which folders it may work, and was told none. Name one with --root\n",
+        "xmlcall: bank asked for a person's answer and was refused: there is no terminal to ask on\n",
+        "xmlcall: bank asked for a completion by the model and was refused. Allow it with --sampling allow\n",
+        "xmlcall: bank asked which folders it may work in and got none. Name one with --root\n",
     ):
         assert told.count(line) == 1
 

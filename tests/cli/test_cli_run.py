@@ -108,7 +108,7 @@ def test_a_call_that_waits_for_a_result(tmp_path: Path, capsys: Capture) -> None
     made, held = json.loads(out)["calls"]
     assert (made["name"], made["outcome"]) == ("get_weather", "ok")
     assert (held["name"], held["outcome"], held["result"]) == ("calculator", "held", None)
-    said = "calculator is not run yet: nobody has said a; the model writes it again behind the results"
+    said = "calculator does not run yet: the conversation does not give a; the model writes the call again after the results"
     assert f"waits    {said}\n" in err
 
 
@@ -147,7 +147,7 @@ def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Pat
             [reply("It is", finish_reason="content_filter")],
             [],
             "It is\n",
-            "ended it early and gave as its reason 'content_filter'",
+            "ended it early, with the reason 'content_filter'",
         ),
         ([" \n", ""], [], "", "the model's answer is empty"),
         (["<function_results>\n9"] * 4, [], "", "no answer: the model wrote results that no tool gave"),
@@ -389,7 +389,8 @@ def test_where_values_come_from_is_said(tmp_path: Path) -> None:
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Say green.", home=tmp_path) as terminal:
             assert "text" not in terminal.expect(QUESTION).partition("  }\n")[2]
             terminal.send("y\n")
-            assert "  text: nobody has said this; the model made it up or worked it out\n" in terminal.expect(QUESTION)
+            origin = "  text: this value is nowhere in the conversation; the model made it up or worked it out\n"
+            assert origin in terminal.expect(QUESTION)
             terminal.send("n\n")
             assert terminal.end() == 0
 
@@ -421,7 +422,7 @@ def test_a_reply_that_is_no_answer_is_told_while_the_model_is_asked_again(tmp_pa
         assert main(["run", "--yes", "--mcp", configured(tmp_path), "--model", url, "Go."]) == 0
     printed = capsys.readouterr()
     assert printed.out == "Done.\n"
-    assert "retry    the model wrote results that no tool gave; it is told, and asked again\n" in printed.err
+    assert "retry    the model wrote results that no tool returned; asking it again with that reason\n" in printed.err
 
 
 @pytest.mark.parametrize("dialect", ["hermes", "qwen", "glm"])
@@ -448,9 +449,9 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) 
         (["run", "--dialect", "nope", "1 + 2?"], "argument --dialect: unknown dialect 'nope'; known: "),
         (["chat", "--dialect", "auto"], "argument --dialect: expected one wire format to ask a model for, got 'auto'"),
         (["prompt", "--dialect", "xml"], "argument --dialect: unknown dialect 'xml'"),
-        (["run", "--dialect", "hermes", "--mode", "native", "1 + 2?"], "it does not go with --mode native"),
+        (["run", "--dialect", "hermes", "--mode", "native", "1 + 2?"], "it cannot be combined with --mode native"),
         (["serve", "--dialect", "nope"], "argument --dialect: unknown dialect 'nope'"),
-        (["serve", "--dialect", "hermes", "--mode", "native"], "it does not go with --mode native"),
+        (["serve", "--dialect", "hermes", "--mode", "native"], "it cannot be combined with --mode native"),
     ],
 )
 def test_a_format_that_cannot_be_asked_for(command: list[str], told: str, capsys: Capture) -> None:

@@ -108,17 +108,23 @@ def test_a_stream_that_ends_in_time_is_whole(tmp_path: Path) -> None:
 
 NOWHERE = "http://127.0.0.1:9/v1"  # never asked: what is wrong is found before the model loads
 WRONG = [
-    (["--host", "0.0.0.0"], "--host 0.0.0.0 lets other machines call: set XMLCALL_API_KEY, or say --no-api-key if everybody may"),
+    (
+        ["--host", "0.0.0.0"],
+        "--host 0.0.0.0 lets other machines call: set XMLCALL_API_KEY, or pass --no-api-key to let anyone call",
+    ),
     (["--host", "::"], "--host :: lets other machines call: .*"),
     (["--host", "0.0.0.0", "--api-key", ""], "--host 0.0.0.0 lets other machines call: .*"),
-    (["--allow", "files.*"], "--allow names tools of servers: give them with --mcp"),
-    (["--policy", "rules.toml"], "--policy has rules about tools of servers: give them with --mcp"),
+    (["--allow", "files.*"], "--allow names tools of servers: name the servers with --mcp"),
+    (["--policy", "rules.toml"], "--policy has rules about tools of servers: name the servers with --mcp"),
     (["--model", "qwen2.5-coder-0.6b"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
     (["--model", ""], "expected a model as .*"),
     (["--context", "0"], "argument --context: expected a whole number at least 1, got '0' .*"),
     (["--mcp", "/no/such.json"], "cannot read the MCP configuration '/no/such.json': .*"),
     (["--mode", "json"], r"argument --mode: invalid choice: 'json' \(choose from .*"),
-    (["--port", "99999"], r"cannot listen on 127\.0\.0\.1 port 99999 \(.*\): choose another with --port, or stop who has it"),
+    (
+        ["--port", "99999"],
+        r"cannot listen on 127\.0\.0\.1 port 99999 \(.*\): choose another with --port, or stop the program that has it",
+    ),
     (["--host", "a..b", "--no-api-key"], r"cannot listen on a\.\.b port 8485 \(.*\): choose another .*"),
     (["--port", "x"], "argument --port: expected a whole number at least 0, got 'x' .*"),
     (["--host", "203.0.113.7", "--no-api-key"], r"cannot listen on 203\.0\.113\.7 port 8485 \(.*\): choose another .*"),
@@ -138,7 +144,10 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         port = str(taken.getsockname()[1])
         done = run_cli("serve", "--model", NOWHERE, "--port", port, home=tmp_path)
     assert (done.returncode, done.stdout) == (2, "")
-    message = f"cannot listen on 127.0.0.1 port {port} (Address already in use): choose another with --port, or stop who has it"
+    message = (
+        f"cannot listen on 127.0.0.1 port {port} (Address already in use): choose another with --port, or stop the program that "
+        "has it"
+    )
     assert done.stderr == f"xmlcall: {message}\n"
 
 
@@ -253,7 +262,7 @@ def test_tools_of_its_own(tmp_path: Path) -> None:
     assert "3" in fake.bodies[1]["messages"][-1]["content"]
     assert re.findall(r"^### (.*)$", fake.bodies[0]["messages"][0]["content"], flags=re.MULTILINE) == ["calculator"]
     assert "runs itself, without asking: calculator\n" in told
-    assert "is kept in this one process" in told
+    assert "are kept in this process" in told
     assert f"starting demo: TOKEN=*** {sys.executable} -P -m xmlcall.hosts.demo_server\n" in told
     assert CANARY not in told
 

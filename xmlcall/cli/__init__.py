@@ -1,8 +1,8 @@
 """The command line: `xmlcall COMMAND ...`, also `python -m xmlcall`.
 
-A command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`. Only the module of
-the command that was asked for is imported, and modules import what is heavy where they use it, so that `--help`, `parse` and
-`prompt` start at once.
+Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`. `main` imports
+only the module of the command that was given, and modules import heavy dependencies where they use them. So `--help`, `parse`
+and `prompt` start at once.
 """
 
 import argparse
@@ -20,21 +20,21 @@ __all__ = ["COMMANDS", "main"]
 COMMANDS = {
     "run": "answer one question, with tools",
     "chat": "talk to a model that has tools",
-    "ui": "open a page that shows what a model writes and how it is read, with a chat",
-    "serve": "give tool calling to the clients of any model: a proxy",
+    "ui": "open a page with a chat that shows what the model writes and how it is parsed",
+    "serve": "run a proxy that gives any model tool calling",
     "tools": "list the tools that servers offer",
     "resources": "list the resources of servers, and read one",
     "prompts": "list the prompts of servers, and fill one in",
-    "login": "sign in to a server that wants OAuth",
-    "logout": "forget the tokens of a server",
+    "login": "sign in to a server that requires OAuth",
+    "logout": "delete the tokens of a server",
     "prompt": "print the system prompt that offers tools",
-    "template": "write a chat template that offers tools, for servers that render their own",
-    "parse": "read the calls in a model's text",
+    "template": "write a chat template that offers tools, for servers that render templates",
+    "parse": "parse the tool calls in a model's text",
     "models": "list, fetch and remove local models",
-    "policy": "show the rules about what runs, and what they say of a call",
-    "probe": "find out how a model is best asked for calls",
-    "profiles": "list, show and remove what is known of how models are asked",
-    "log": "list, show, search and export what was said, and read replies again",
+    "policy": "show the rules about which calls run, and what they decide for a call",
+    "probe": "measure which prompt and call format suit a model best",
+    "profiles": "list, show and remove profiles: the prompt and call format of each model",
+    "log": "list, show, search and export conversations, and parse their replies again",
     "bench": "measure how well a model calls tools",
 }
 
@@ -43,7 +43,7 @@ _EPILOG = """examples:
   xmlcall run --model ollama:gemma3:4b --mcp servers.json "Which files changed today?"
   xmlcall chat --model http://127.0.0.1:8080/v1
 
-`xmlcall COMMAND --help` tells more. Exit codes: 0 done, 1 it ran and failed, 2 used wrongly, 130 interrupted.
+See `xmlcall COMMAND --help` for details. Exit codes: 0 success, 1 failure, 2 wrong usage, 130 interrupted.
 """
 
 
@@ -60,7 +60,7 @@ def _dispatch(arguments: list[str]) -> int:
             _overview().parse_args(arguments)
             raise UsageError(f"expected a command: {', '.join(COMMANDS)} (see `xmlcall --help`)")
         return _command(arguments[0], arguments[1:])
-    except SystemExit as leave:  # argparse, after it has printed what was asked for
+    except SystemExit as leave:  # raised by argparse after it has printed the help or the version
         return int(leave.code or 0)
 
 
@@ -77,7 +77,7 @@ def _command(name: str, arguments: list[str]) -> int:
 
 
 def _overview() -> CommandParser:
-    """Make the parser of everything but commands; it lists them without importing them."""
+    """Make the parser for everything except commands; it lists the commands without importing them."""
     commands = "\n".join(f"  {name:9} {summary}" for name, summary in COMMANDS.items())
     description = f"MCP tools for any local language model, through the prompt.\n\ncommands:\n{commands}"
     parser = CommandParser(prog="xmlcall", usage="xmlcall COMMAND ...", description=description, epilog=_EPILOG)
@@ -86,7 +86,7 @@ def _overview() -> CommandParser:
 
 
 class _Version(argparse.Action):
-    """Print the version; looked up only when asked for."""
+    """Print the version, which is looked up only for this option."""
 
     def __init__(self, option_strings: Sequence[str], dest: str) -> None:
         super().__init__(option_strings, dest, nargs=0, help="print the version")

@@ -1,8 +1,8 @@
 """`xmlcall chat`: a conversation with a model that has tools.
 
-A turn is a task of its own, so that Ctrl-C can end it and not the program; what it has done until then stays (`conversation`). On
-a terminal questions are edited with prompt_toolkit and kept in a history file; otherwise each line of standard input is one,
-without a prompt.
+Each turn is a separate task, so that Ctrl-C ends the turn and not the program; what the turn has done until then is kept
+(`conversation`). On a terminal, the user edits questions with prompt_toolkit, and a history file keeps them. Otherwise each line
+of standard input is a question, and no prompt is shown.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from .words import Say
 
 __all__ = ["DESCRIPTION", "EPILOG", "Chat", "StatusLine", "configure", "execute"]
 
-DESCRIPTION = "Talk to a model that has tools. /help tells what can be typed besides questions."
+DESCRIPTION = "Talk to a model that has tools. /help lists the commands of a chat."
 EPILOG = """examples:
   xmlcall chat
   xmlcall chat --model http://127.0.0.1:8080/v1 --mcp servers.json
@@ -45,10 +45,10 @@ EPILOG = """examples:
   xmlcall chat --continue
   printf 'What is 3 times 4?\\nAnd plus 5?\\n' | xmlcall chat
 
-A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
+Before a call to a configured server runs, it is shown and you are asked. Tools of the built-in demo server run without asking.
 """
 
-_LEAST_TOKENS, _LEAST_SECONDS = 5, 0.05  # of a reply whose speed says something
+_LEAST_TOKENS, _LEAST_SECONDS = 5, 0.05  # shorter replies give no meaningful speed
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -85,14 +85,14 @@ async def _greeting(session: Session) -> str:
 
 
 class Chat:
-    """A chat under way.
+    """A running chat.
 
     Attributes:
-        draft: stands in the line that is edited next: a question.
-        draft_replaces: it takes the place of the last one.
-        values: of the arguments of prompts, while they are typed.
-        failed: whether something has gone wrong.
-        is_over: whether the person has left.
+        draft: The question to put into the next input line.
+        draft_replaces: Whether the draft replaces the last question.
+        values: Suggested values for the arguments of prompts.
+        failed: Whether something has gone wrong.
+        is_over: Whether the user has left.
     """
 
     def __init__(self, session: Session, start: list[Message], calls: CallLog, max_turns: int) -> None:
@@ -104,7 +104,7 @@ class Chat:
         self.values = PromptValues(session.loop.router)
         self.failed = self.is_over = False
         self._max_turns = max_turns
-        self._replaces = False  # the line that is edited now takes the place of the last question
+        self._replaces = False  # whether the current input line replaces the last question
 
     def status_text(self) -> str:
         """Return the line below the prompt."""
@@ -115,13 +115,13 @@ class Chat:
         )
 
     def take_draft(self) -> str:
-        """Return what is to stand in the line that is edited next; it is empty again afterwards."""
+        """Return the text for the next input line, and clear it."""
         draft, self._replaces = self.draft, self.draft_replaces
         self.draft, self.draft_replaces = "", False
         return draft
 
     async def take(self, line: str) -> None:
-        """Act on a line. What goes wrong is shown, and the chat goes on."""
+        """Act on a line. Show errors, and continue the chat after them."""
         if line.lower() in LEAVING:
             self.is_over = True
             return
@@ -145,7 +145,7 @@ class Chat:
             await self._interruptible(self.answer(line))
 
     async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do something that Ctrl-C may end."""
+        """Do work that Ctrl-C can stop."""
         task = asyncio.create_task(work)
         current = asyncio.current_task()
         assert current is not None
@@ -153,12 +153,12 @@ class Chat:
             with _interrupt_ends(task):
                 await task
         except asyncio.CancelledError:
-            if current.cancelling():  # not the turn but the program is to end
+            if current.cancelling():  # the program ends, not only the turn
                 raise
             self.session.display.notice(self.say("stopped"))
 
     async def answer(self, question: str) -> None:
-        """Ask the model, and show what comes of it; however it ends, the conversation can go on."""
+        """Ask the model and show its turn. However the turn ends, the conversation can continue."""
         messages = self.conversation.ask(checked_text(question, "a question"))
         display = self.session.display
         self.calls.ask(question)

@@ -40,7 +40,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     except (OSError, OverflowError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise UsageError(
-            f"cannot listen on {host} port {port} ({reason}): choose another with --port, or stop who has it"
+            f"cannot listen on {host} port {port} ({reason}): choose another with --port, or stop the program that has it"
         ) from error
     with listener:
         yield listener

@@ -34,7 +34,7 @@ from .plain import json_text, plain, shortened, visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`, and read their replies again."
+DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`, and parse their replies again."
 EPILOG = """examples:
   xmlcall log list
   xmlcall log search london weather
@@ -60,8 +60,8 @@ _SOURCES: Final = {
     "person": "said by the person",
     "system": "in the instructions of the program",
     "schema": "in the tool's own description",
-    "assistant": "said by the model before",
-    "invented": "said by nobody; the model made it up or worked it out",
+    "assistant": "from an earlier reply of the model",
+    "invented": "nowhere in the conversation; the model made it up or worked it out",
 }
 
 
@@ -72,12 +72,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for action, (_, summary, takes) in _ACTIONS.items():
         added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
         if takes == "ID":
-            added.add_argument("id", metavar="ID", help="the beginning of an id of `xmlcall log list`")
+            added.add_argument("id", metavar="ID", help="the beginning of an id from `xmlcall log list`")
         elif takes == "IDS":
-            added.add_argument("id", metavar="ID", nargs="*", help="the beginning of an id of `xmlcall log list`")
-            added.add_argument("--all", action="store_true", help="all of them")
+            added.add_argument("id", metavar="ID", nargs="*", help="the beginning of an id from `xmlcall log list`")
+            added.add_argument("--all", action="store_true", help="all conversations")
         elif takes:
-            added.add_argument("words", metavar=takes, nargs="+", help="all have to stand in one message, in any case")
+            added.add_argument(
+                "words", metavar=takes, nargs="+", help="words that must all be in one message, upper or lower case"
+            )
         added.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -12,19 +12,21 @@ from .servers import servers_given, sign_in
 __all__ = ["DESCRIPTION", "EPILOG", "chosen_server", "configure", "execute"]
 
 DESCRIPTION = (
-    "Sign in to an MCP server that wants OAuth. The tokens are kept in the system's keyring, else in a file of your own."
+    "Sign in to an MCP server that requires OAuth. The tokens are kept in the system's keyring, else in a file of your own."
 )
 EPILOG = """examples:
   xmlcall login github --mcp servers.json
   xmlcall login --mcp https://mcp.example.com/mcp
 
-What is known beforehand, such as a client id, stands in the file under "oauth" of the server (docs/configuration.md).
+If you already have settings such as a client id, put them into the file under "oauth" of the server (docs/configuration.md).
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("server", metavar="SERVER", nargs="?", help="its name in the file; not needed if only one can be meant")
+    parser.add_argument(
+        "server", metavar="SERVER", nargs="?", help="the server's name in the file; optional if there is only one"
+    )
     add_mcp_option(parser, "where the server is configured")
 
 

@@ -10,7 +10,7 @@ from .plain import visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "Forget the tokens of an MCP server, and the client that was registered for it."
+DESCRIPTION = "Delete the tokens of an MCP server, and the client that was registered for it."
 EPILOG = """examples:
   xmlcall logout github --mcp servers.json
 
@@ -20,7 +20,9 @@ The server is not told. Its own page can end what you allowed.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("server", metavar="SERVER", nargs="?", help="its name in the file; not needed if only one can be meant")
+    parser.add_argument(
+        "server", metavar="SERVER", nargs="?", help="the server's name in the file; optional if there is only one"
+    )
     add_mcp_option(parser, "where the server is configured")
 
 

@@ -16,7 +16,7 @@ EPILOG = f"""examples:
   xmlcall models pull                  (the default one, {models.DEFAULT_MODEL})
   llama-server -m "$(xmlcall models path)"
 
-They are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other GGUF file works as `--model path/to.gguf`.
+Models are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other GGUF file works as `--model path/to.gguf`.
 """
 
 
@@ -29,7 +29,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         if action != "list":
             note = f"; {default} is the default one" if default else ""
             added.add_argument(
-                "name", metavar="NAME", nargs="?" if default else None, default=default, help=f"as in `xmlcall models list`{note}"
+                "name",
+                metavar="NAME",
+                nargs="?" if default else None,
+                default=default,
+                help=f"a name from `xmlcall models list`{note}",
             )
         added.add_argument("--json", action="store_true", help="print JSON")
 
@@ -102,10 +106,10 @@ def _remove(options: argparse.Namespace) -> int:
     return OK
 
 
-# Action -> what runs it, its summary, the model that it takes if none is named.
+# Action -> the function that runs it, its summary, and its default model.
 _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], str, str | None]] = {
-    "list": (_list, "list the known models and which of them are here", None),
-    "pull": (_pull, "fetch a model, if it is not here yet", "local"),
-    "path": (_path, "print where a model's file is", "local"),
+    "list": (_list, "list the known models, and which of them are downloaded", None),
+    "pull": (_pull, "download a model, if it is not there yet", "local"),
+    "path": (_path, "print the path of a model's file", "local"),
     "rm": (_remove, "remove a model's file", None),
 }

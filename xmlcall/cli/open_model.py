@@ -1,7 +1,7 @@
-"""The model of a command, once it is open: by which profile it is asked, and what a person should know of it.
+"""The model of a command, once it is open: its profile, and warnings about it.
 
-Whether a model has a profile is known only once it is open. So a command checks the person's own options first, opens the
-model, and then fills in what was not given (`use_profile`).
+The profile of a model is known only once the model is open. So a command first checks the user's own options, then opens the
+model, and then fills in the options that were not given (`use_profile`).
 """
 
 import argparse
@@ -22,7 +22,7 @@ __all__ = ["connected", "model_notices", "profile_json", "profile_of", "profile_
 
 
 def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backend:
-    """Return the backend of `--model` and `--context`, not yet open; `opening` shows what it does until it is."""
+    """Return the backend for `--model` and `--context`, not yet open; `opening` shows progress until it is open."""
     from ..backends.connect import connect
 
     backend = connect(name, context_length=context, progress=opening.progress)
@@ -31,10 +31,10 @@ def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backe
 
 
 def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
-    """Return the profile that is to be used.
+    """Return the profile to use.
 
     Raises:
-        UsageError: one was asked for that there is not, or that cannot be read.
+        UsageError: the profile that was named does not exist or cannot be read.
     """
     from ..profiles.folder import chosen
 
@@ -42,11 +42,7 @@ def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "F
 
 
 def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
-    """Fill in the settings that were not given, from the profile of the model.
-
-    Args:
-        options: of the command; `mode`, `dialect`, `family` and `call_threshold` are None where they were not given.
-    """
+    """Fill in `mode`, `dialect`, `family` and `call_threshold` from the profile of the model where they were not given (None)."""
     found = profile_of(options, fingerprints)
     if found is None or found.profile is None:
         return None
@@ -56,7 +52,7 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
     if options.mode != "native":
         options.family = options.family or profile.family
         options.dialect = options.dialect or profile.dialect
-        # A number is that of a prompt.
+        # A threshold was measured with one prompt, so it holds for that dialect and family only.
         holds = profile.call_threshold == "off" or (options.dialect, options.family) == (profile.dialect, profile.family)
         if options.call_threshold is None and options.reminder and holds:
             options.call_threshold = profile.call_threshold
@@ -64,7 +60,7 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
 
 
 def profile_words(options: argparse.Namespace, found: "FoundProfile") -> str:
-    """Say which profile is used, and how the model is asked with it: `NAME (SOURCE): xml, list, threshold auto`."""
+    """Describe the profile in use and its settings: `NAME (SOURCE): xml, list, threshold auto`."""
     from ..profiles.profile import way_in_words
 
     threshold = call_threshold_of(options)
@@ -75,14 +71,14 @@ def profile_words(options: argparse.Namespace, found: "FoundProfile") -> str:
 
 
 def profile_json(options: argparse.Namespace, found: "FoundProfile | None") -> dict[str, str] | None:
-    """Return which profile is used, for `--json`."""
+    """Return the profile in use, for `--json`."""
     if found is None:
         return None
     return {"name": found.name, "source": found.source, "settings": profile_words(options, found).partition(": ")[2]}
 
 
 def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:
-    """Yield what is likely to go wrong with a model, and what to do about it."""
+    """Yield warnings about likely problems with a model, and what to do about them."""
     if backend.capabilities.chat_template is False:
         yield say("no_template", model=visible(backend.model))
     if mode == "native" and backend.capabilities.native_tools is False:

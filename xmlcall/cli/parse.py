@@ -36,7 +36,7 @@ from .plain import json_text
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
 DESCRIPTION = (
-    "Read the calls in a model's text. Prints the reply as one JSON object; calls that cannot run are in it, with the reasons."
+    "Parse the tool calls in a model's text. Prints the reply as one JSON object, with the reasons for calls that cannot run."
 )
 EPILOG = """examples:
   xmlcall parse reply.txt
@@ -52,20 +52,25 @@ _REMARKS: Final = (Repaired, CallInReasoning)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the model's text; - or nothing is standard input")
+    parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the model's text (default: -, standard input)")
     parser.add_argument(
-        "--tools", metavar="FILE", help="what was offered, as MCP's tools/list or OpenAI's tools; arguments are typed by it"
+        "--tools",
+        metavar="FILE",
+        help="the offered tools, as MCP's tools/list or OpenAI's tools; they give the types of arguments",
     )
-    parser.add_argument("--events", action="store_true", help="print the parser's events instead, a line each, as text arrives")
+    parser.add_argument("--events", action="store_true", help="print the parser's events instead, one per line, as text arrives")
     parser.add_argument(
-        "--explain", action="store_true", help="name each piece instead: text, reasoning, markup, value, repair; a line each"
+        "--explain", action="store_true", help="label each piece instead, one per line: text, reasoning, markup, value, repair"
     )
     parser.add_argument("--json", action="store_true", help="with --explain: the pieces as JSON")
     parser.add_argument(
         "--dialect", default="auto", help="the wire format, or a file with a row of one (default: %(default)s, any of them)"
     )
     parser.add_argument(
-        "--finish-reason", default="stop", metavar="REASON", help="the server's; length means a cut reply (default: %(default)s)"
+        "--finish-reason",
+        default="stop",
+        metavar="REASON",
+        help="the server's finish reason; length means a cut reply (default: %(default)s)",
     )
     parser.add_argument("--reasoning-open", action="store_true", help="the prompt ended in an open <think>")
 
@@ -73,7 +78,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     if options.json and not options.explain:
-        raise UsageError("--json goes with --explain: without it, the reply is printed as JSON anyway")
+        raise UsageError("--json is only for --explain: without it, the reply is printed as JSON anyway")
     tools = read_tools(options.tools) if options.tools else Catalog()
     if options.events:
         _print_events(options, tools)

@@ -15,7 +15,7 @@ from .plain import visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "Show the rules about what runs, or what they say of a call. Deny goes before ask, ask before allow."
+DESCRIPTION = "Show the rules about which calls run, or what they decide for a call. Deny overrides ask, and ask overrides allow."
 EPILOG = """examples:
   xmlcall policy
   xmlcall policy files.write_file '{"path": "/data/notes/a.txt"}'
@@ -25,8 +25,8 @@ EPILOG = """examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("target", metavar="SERVER.TOOL", nargs="?", help="say what happens to a call of this tool")
-    parser.add_argument("arguments", metavar="ARGUMENTS", nargs="?", default="{}", help="of that call, a JSON object")
+    parser.add_argument("target", metavar="SERVER.TOOL", nargs="?", help="show what happens to a call of this tool")
+    parser.add_argument("arguments", metavar="ARGUMENTS", nargs="?", default="{}", help="arguments of that call, a JSON object")
     add_policy_option(parser)
 
 

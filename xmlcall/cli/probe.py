@@ -1,4 +1,4 @@
-"""`xmlcall probe`: find out in which way a model is best asked for calls, and keep that as its profile."""
+"""`xmlcall probe`: measure which prompt and call format suit a model best, and save them as its profile."""
 
 import argparse
 import re
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "Find out, by measuring, in which way a model is best asked for calls, and keep that as its profile."
+DESCRIPTION = "Measure which prompt and call format suit a model best, and save them as its profile."
 EPILOG = """examples:
   xmlcall probe
   xmlcall probe ollama:gemma3:4b
@@ -40,14 +40,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "model", metavar="MODEL", nargs="?", default="local", help="as for `xmlcall run --model` (default: local)"
     )
-    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument(
+        "--context", type=number(int, least=1), metavar="N", help="context size in tokens, shared by prompt and reply"
+    )
     parser.add_argument(
         "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: %(default)s)"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where what is measured is kept (default: a folder of the user's cache)"
+        "--out", type=Path, metavar="DIR", help="folder for the measurements (default: in the user's cache folder)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="tell what would be measured, and how long that may take")
+    parser.add_argument("--dry-run", action="store_true", help="show what would be measured, and how long it may take")
     parser.add_argument("--json", action="store_true", help="print JSON: chosen, won, test, ways, native, profile, replies")
 
 
@@ -56,7 +58,7 @@ def execute(options: argparse.Namespace) -> int:
     try:
         return run_async(_run(options))
     except KeyboardInterrupt:
-        complain("interrupted; what was measured is kept: give the same command again to go on")
+        complain("interrupted; the measurements so far are kept: run the same command again to continue")
         return INTERRUPTED
 
 
@@ -108,7 +110,7 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
         for sentence in sentences(finding):
             print(visible(sentence))
     write_profile(profile, file)
-    complain(f"the profile is in {file}; it is used from now on (`xmlcall profiles rm {file.stem}` removes it)")
+    complain(f"the profile is in {file}; it will be used from now on (`xmlcall profiles rm {file.stem}` removes it)")
 
 
 def _print_table(finding: "Finding") -> None:

@@ -1,4 +1,4 @@
-"""`xmlcall profiles`: what is known of how models are asked for calls."""
+"""`xmlcall profiles`: the profiles of models, which set prompt and call format."""
 
 import argparse
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from .plain import json_text, visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "List, show and remove profiles: how models are asked for calls. `xmlcall probe` measures one."
+DESCRIPTION = "List, show and remove profiles: the prompt and call format of each model. `xmlcall probe` measures one."
 EPILOG = """examples:
   xmlcall profiles list
   xmlcall profiles show qwen2.5-coder-0.5b
@@ -30,7 +30,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     for action, (_, summary, takes_name) in _ACTIONS.items():
         added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
         if takes_name is not None:
-            added.add_argument("name", metavar="NAME", nargs=None if takes_name else "?", help="as in `xmlcall profiles list`")
+            added.add_argument(
+                "name", metavar="NAME", nargs=None if takes_name else "?", help="a name from `xmlcall profiles list`"
+            )
         added.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -101,7 +103,7 @@ def _remove(options: argparse.Namespace) -> int:
     found = next((each for each in listed() if each.name == options.name and each.source == "yours"), None)
     if found is None:
         named(options.name)
-        raise UsageError(f"{options.name} ships with xmlcall and is not removed; `--profile off` does without")
+        raise UsageError(f"{options.name} ships with xmlcall and cannot be removed; use `--profile off` to ignore it")
     try:
         found.path.unlink()
     except OSError as error:

@@ -34,9 +34,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_dialect_option(parser)
     add_family_option(parser)
     parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
-    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for one call in a reply")
+    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for only one call per reply")
     parser.add_argument(
-        "--reminder", action="store_true", help="print the reminder that goes to the end of the person's message instead"
+        "--reminder", action="store_true", help="print instead the reminder that goes to the end of the user's message"
     )
     parser.add_argument("--json", action="store_true", help="print both as a JSON object: system_prompt and reminder")
 

@@ -16,7 +16,7 @@ from .servers import chosen_server, open_router
 
 __all__ = ["DESCRIPTION", "EPILOG", "arguments_of", "configure", "execute", "prompt_line", "prompt_server", "prompt_words"]
 
-DESCRIPTION = "List the prompts of the servers, or fill one in. Starts the servers, runs no tool."
+DESCRIPTION = "List the prompts of the servers, or fill one in. Starts the servers but runs no tool."
 EPILOG = """examples:
   xmlcall prompts --mcp servers.json
   xmlcall prompts --mcp servers.json summarize title=Emma style=short
@@ -27,9 +27,9 @@ EPILOG = """examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_server_options(parser)
-    parser.add_argument("name", nargs="?", help="the prompt to fill in; without it they are listed")
-    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT=VALUE", help="what the prompt takes")
-    parser.add_argument("--server", metavar="NAME", help="whose it is, where several servers have prompts of this name")
+    parser.add_argument("name", nargs="?", help="the prompt to fill in (default: list all prompts)")
+    parser.add_argument("arguments", nargs="*", metavar="ARGUMENT=VALUE", help="arguments of the prompt")
+    parser.add_argument("--server", metavar="NAME", help="the server to use, if several have a prompt of this name")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -12,7 +12,7 @@ from .servers import chosen_server, open_router
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "List the resources of the servers, or read one. Starts the servers, runs no tool."
+DESCRIPTION = "List the resources of the servers, or read one. Starts the servers but runs no tool."
 EPILOG = """examples:
   xmlcall resources --mcp servers.json
   xmlcall resources --mcp servers.json file:///notes/today.md
@@ -23,8 +23,8 @@ EPILOG = """examples:
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_server_options(parser)
-    parser.add_argument("uri", nargs="?", help="the resource to read; without it they are listed")
-    parser.add_argument("--server", metavar="NAME", help="whose it is, where several servers have resources")
+    parser.add_argument("uri", nargs="?", help="the resource to read (default: list all resources)")
+    parser.add_argument("--server", metavar="NAME", help="the server to use, if several have resources")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 

@@ -29,13 +29,13 @@ EPILOG = """examples:
   xmlcall run --no-tools "Write a haiku about rain."
   echo "Is it raining in London?" | xmlcall run - > answer.txt
 
-A call of a configured server is shown and asked about before it runs. Tools of the built-in demo server run without asking.
+Before a call to a configured server runs, it is shown and you are asked. Tools of the built-in demo server run without asking.
 """
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("question", metavar="QUESTION", help="in quotes; - reads it from standard input")
+    parser.add_argument("question", metavar="QUESTION", help="the question, in quotes; - reads it from standard input")
     parser.add_argument(
         "--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage, tool_need, profile"
     )
@@ -66,7 +66,7 @@ async def _run(options: argparse.Namespace, question: str) -> int:
     if problem := stop_message(record.answer, options.max_turns, session.display.say):
         complain(problem)
         return FAILED
-    # Nobody could be asked, and what did not run was told; a script has to see it. What a person refuses is no failure.
+    # Without a terminal, a denied call is a failure that a script has to see. A call that a person refuses is no failure.
     return FAILED if record.was_denied and not is_interactive() else OK
 
 
@@ -102,7 +102,7 @@ class Record:
         return any(call["outcome"] == "denied" for call in self._calls)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the object; the run must have ended."""
+        """Return the object for `--json`; the run must have ended."""
         answer = self.answer
         assert answer is not None
         return {
@@ -115,7 +115,7 @@ class Record:
         }
 
     def _server_of(self, call: ToolCall | InvalidCall) -> str | None:
-        """Return the name of a tool's server; that of this program where the tool is its own."""
+        """Return the name of a tool's server, or the name of this program for its own tools."""
         if isinstance(call, InvalidCall):
             return None
         return origin[0].name if (origin := self._router.find(call.name)) else OURS

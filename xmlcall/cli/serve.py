@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "Give tool calling to the clients of any model: a server that speaks OpenAI's, Anthropic's and Ollama's APIs."
+DESCRIPTION = "Run a proxy that gives any model tool calling. It serves the APIs of OpenAI, Anthropic and Ollama."
 EPILOG = """examples:
   xmlcall serve                                              # a small local model, fetched on first use
   xmlcall serve --model ollama:gemma3:4b
@@ -56,21 +56,21 @@ EPILOG = """examples:
   xmlcall serve --config xmlcall.toml                        # several models and keys
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
-Clients send their tools as to a model that has function calling; whatever model they name is served by MODEL. With --mcp the
-proxy also runs tools of those servers itself; nobody is asked, so it offers and runs only what --allow names, and what rules
-allow (--policy, xmlcall.toml). What these tools return is kept in the one process: before several, a balancer has to keep a
-client on one. The address is printed to standard output, everything else to standard error. docs/clients.md has
-settings for many clients.
+Clients send their tools as to a model that has function calling. MODEL answers whatever model they name. With --mcp the proxy
+also runs tools of those servers itself. It asks no one before a call, so it offers and runs only tools that --allow names or
+rules allow (--policy, xmlcall.toml). The results of these tools are kept in one process, so a balancer in front of several
+processes must keep each client on the same one. The address is printed to standard output, everything else to standard error.
+docs/clients.md has settings for many clients.
 """
 
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
-_SHARE: Final = "XMLCALL_SHARE"  # was removed
+_SHARE: Final = "XMLCALL_SHARE"  # a removed variable
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
 _OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "context")
 _Value = TypeVar("_Value")
-COLLECT_OBJECTS: Final = 50_000  # that are new before the garbage collector looks; CPython's own number is 700
+COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -82,23 +82,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model.add_argument(
         "--mode",
         choices=("auto", "xml", "native"),
-        help="xml: tools are offered in the prompt and calls read from the text; native: the model server's own function "
-        "calling; auto: native where a trial call works (default: that of the profile, else auto)",
+        help="xml: offer tools in the prompt and parse calls from the text; native: use the model server's own function "
+        "calling; auto: native if a trial call works (default: from the profile, else auto)",
     )
     add_dialect_option(model)
     add_family_option(model)
     model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
     model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
-    model.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder of the tools after a question")
+    model.add_argument(
+        "--no-reminder", dest="reminder", action="store_false", help="send no reminder of the tools after a question"
+    )
     add_call_threshold(model)
     add_tool_tokens(model)
     model.add_argument(
         "--strict",
         action="store_true",
-        help="refuse requests that leave their wire format where it cannot matter, instead of putting them right",
+        help="refuse requests that deviate from their wire format in harmless ways, instead of correcting them",
     )
     tools = parser.add_argument_group("tools that the proxy runs itself")
-    add_mcp_option(tools, "the servers")
+    add_mcp_option(tools, "the MCP servers")
     tools.add_argument(
         "--allow",
         action="append",
@@ -110,34 +112,34 @@ def configure(parser: argparse.ArgumentParser) -> None:
     tools.add_argument(
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
     )
-    _add_network_options(parser.add_argument_group("who may call"))
+    _add_network_options(parser.add_argument_group("network and access"))
     _add_many(parser.add_argument_group("many models and keys"))
-    add_page_options(parser.add_argument_group("what is recorded"))
-    add_observed_options(parser.add_argument_group("how it is seen from outside"))
+    add_page_options(parser.add_argument_group("recording"))
+    add_observed_options(parser.add_argument_group("logs and metrics"))
 
 
 def _add_network_options(network: argparse._ArgumentGroup) -> None:
     network.add_argument("--host", help=f"address to listen on (default: {_HOST}, this machine only)")
     network.add_argument("--port", type=number(int, least=0), metavar="N", help=f"port; 0 takes a free one (default: {_PORT})")
     network.add_argument(
-        "--api-key", metavar="KEY", help="every request has to carry this key; better given as the variable XMLCALL_API_KEY"
+        "--api-key", metavar="KEY", help="key that every request must carry; better set in the variable XMLCALL_API_KEY"
     )
     network.add_argument(
-        "--no-api-key", action="store_true", help="let everybody call who can reach an address of other machines"
+        "--no-api-key", action="store_true", help="with a --host that other machines can reach: let anyone call without a key"
     )
     network.add_argument(
         "--allow-origin",
         action="append",
         default=[],
         metavar="URL",
-        help="web page that may call, such as http://localhost:3000 (may be repeated; by default none may)",
+        help="origin of a web page that may call, such as http://localhost:3000 (may be repeated; default: none)",
     )
     network.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="NAME",
-        help="name under which this server is called, besides its address",
+        help="host name that clients use for this server, besides its address (may be repeated)",
     )
 
 
@@ -146,20 +148,20 @@ def _add_many(many: argparse._ArgumentGroup) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="a TOML file with several models, with keys, and with rules about tools (docs/scale.md); options "
-        "and variables such as XMLCALL_SERVE__PORT go before it",
+        help="a TOML file with several models, keys and rules about tools (docs/scale.md); options and variables such as "
+        "XMLCALL_SERVE__PORT take priority over it",
     )
     many.add_argument(
         "--wait",
         type=number(float, least=0),
         metavar="SECONDS",
-        help="wait so long for a model's server to come (default: 0, with an error at once)",
+        help="how long to wait for a model's server to start (default: 0, which fails at once)",
     )
     many.add_argument(
         "--grace",
         type=number(float, least=0),
         metavar="SECONDS",
-        help="time for the answers under way when the server is stopped; what is not whole then ends with an error "
+        help="time for running answers to finish when the server is stopped; answers that are still incomplete end with an error "
         f"(default: {STOP_SECONDS:g})",
     )
 
@@ -169,7 +171,7 @@ def execute(options: argparse.Namespace) -> int:
     serving = _serving_of(options)
     if (options.allow or options.policy) and not options.mcp:
         option = "--allow names" if options.allow else "--policy has rules about"
-        raise UsageError(f"{option} tools of servers: give them with --mcp")
+        raise UsageError(f"{option} tools of servers: name the servers with --mcp")
     start_log(serving.log_format)
     with listening(serving.host, serving.port) as listener:
         return run_async(_serve(options, serving, listener))
@@ -177,7 +179,7 @@ def execute(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Serving:
-    """What was decided."""
+    """The settings to serve with, from options, variables and the file."""
 
     host: str
     port: int
@@ -193,7 +195,7 @@ class _Serving:
 
 
 def _serving_of(options: argparse.Namespace) -> _Serving:
-    """Decide how to serve."""
+    """Combine options, variables and the settings file."""
     settings = _settings(options)
     said = settings.serve if settings else None
     host = _first(options.host, said and said.host, _HOST)
@@ -220,7 +222,7 @@ def _first(given: _Value | None, said: _Value | None, usual: _Value) -> _Value:
 
 
 def _settings(options: argparse.Namespace) -> "ProxySettings | None":
-    """Read the settings, if there are any; without them nothing of what reads them is imported."""
+    """Read the settings, if any. Without settings, the modules that read them are not imported."""
     options.config = options.config or (Path(path).expanduser() if (path := os.environ.get("XMLCALL_CONFIG")) else None)
     is_said = any(name in os.environ for name in _VARIABLES) or any(name.startswith("XMLCALL_SERVE__") for name in os.environ)
     if options.config is None and not is_said:
@@ -242,14 +244,14 @@ def _guard(options: argparse.Namespace, settings: "ProxySettings | None", host: 
         origins += settings.serve.allow_origin
         names += settings.serve.allow_host
     if not is_loopback(host) and not keys and not options.no_api_key:
-        raise UsageError(f"--host {host} lets other machines call: set {_KEY}, or say --no-api-key if everybody may")
+        raise UsageError(f"--host {host} lets other machines call: set {_KEY}, or pass --no-api-key to let anyone call")
     return Guard(keys=tuple(keys), origins=tuple(origins), hosts=tuple(names) if is_loopback(host) else ("*",))
 
 
 def _check(options: argparse.Namespace, serving: _Serving) -> None:
     if serving.models and (given := [name for name in _OF_ONE_MODEL if getattr(options, name)]):
         option = "--" + given[0].replace("_", "-")
-        raise UsageError(f"{option} is about one model, and {serving.config or 'the environment'} names models: say it there")
+        raise UsageError(f"{option} is for a single model, but {serving.config or 'the environment'} names models: set it there")
     if serving.models and options.model != "local":
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
     if os.environ.get(_SHARE):
@@ -267,7 +269,7 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
         observer = await stack.enter_async_context(observing(traces=serving.traces, open_metrics=serving.open_metrics))
         own = _own_tools(options, serving)
         if serving.wait:
-            await stack.enter_async_context(own)  # or each try to open the model would start its servers anew
+            await stack.enter_async_context(own)  # otherwise each attempt to open the model would restart its servers
         more = {
             "stream_arguments": options.stream_arguments,
             "strict": options.strict,
@@ -299,10 +301,10 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
 
 
 def _collect_seldom() -> None:
-    """Have the garbage collector look seldom, and not at what lives as long as the server.
+    """Run the garbage collector rarely, and never on objects that live as long as the server.
 
-    Every caller waits while it looks, and the more streams are open, the longer. It has little to find: no request is left in a
-    cycle (tests/proxy/test_proxy_pings.py).
+    Every client waits while it runs, and longer the more streams are open. It has little to find, because no request ends in a
+    reference cycle (tests/proxy/test_proxy_pings.py).
     """
     gc.collect()
     gc.freeze()
@@ -368,7 +370,7 @@ def _rules(options: argparse.Namespace, serving: _Serving) -> Rules:
 async def _offered(engine: "Engine") -> list[str]:
     names = [tool.name for tool in await engine.own.listed()]
     if names:
-        kept = "what these tools return is kept in this one process: before several, have a balancer keep a client on one"
+        kept = "results of these tools are kept in this process: with several processes, have a balancer keep each client on one"
         return [f"runs itself, without asking: {', '.join(names)}", kept]
     return [
         "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
@@ -377,6 +379,6 @@ async def _offered(engine: "Engine") -> list[str]:
 
 
 def _announce(url: str, names: str) -> None:
-    """Tell the address."""
+    """Print the address."""
     complain(f"serving {visible(names)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
     print(url, flush=True)

@@ -39,14 +39,14 @@ def add_observed_options(seen: argparse._ArgumentGroup) -> None:
     seen.add_argument(
         "--log-format",
         choices=("text", "json"),
-        help="of standard error: text, or one JSON object a line (default: text)",
+        help="format of the log on standard error: text, or one JSON object per line (default: text)",
     )
-    seen.add_argument("--open-metrics", action="store_true", default=None, help="show /metrics to callers without a key, too")
+    seen.add_argument("--open-metrics", action="store_true", default=None, help="serve /metrics also to clients without a key")
     seen.add_argument(
         "--traces",
         action="store_true",
         default=None,
-        help="send OpenTelemetry traces by OTLP over HTTP, to where OTEL_EXPORTER_OTLP_ENDPOINT says "
+        help="send OpenTelemetry traces by OTLP over HTTP to OTEL_EXPORTER_OTLP_ENDPOINT "
         "(default: http://localhost:4318); needs the extra `traces`",
     )
 
@@ -122,14 +122,14 @@ def add_page_options(page: argparse._ArgumentGroup) -> None:
     page.add_argument(
         "--ui",
         action="store_true",
-        help="show all requests on a page of this server: what the model wrote and how it was read; its address is printed to "
-        "standard error and holds a token, without which nobody sees it",
+        help="show all requests on a page of this server: what the model wrote and how it was parsed; the page's address, "
+        "printed to standard error, contains a token, without which the page cannot be opened",
     )
     page.add_argument(
         "--record",
         metavar="DIR",
-        help="append each request to a file in this folder, a JSON object a line; values of calls whose names mean a secret are "
-        "masked, all else is kept as it was said",
+        help="append each request to a file in this folder, one JSON object per line; values of calls whose names indicate a "
+        "secret are masked, everything else is kept unchanged",
     )
 
 
@@ -173,5 +173,5 @@ def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRou
 
     assert engine.recorder is not None
     page = page_routes(recorder=engine.recorder, guard=guard, engine=engine, url=url, secret=kept_secret(private_folder()))
-    complain(f"the page: {page.address(url)} (who has this address sees all requests)")
+    complain(f"the page: {page.address(url)} (whoever has this address sees all requests)")
     return page.routes

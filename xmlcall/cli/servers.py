@@ -63,7 +63,7 @@ def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
     """Return the configured servers, or the demo server where none are configured."""
     if getattr(options, "no_tools", False):
         if options.mcp:
-            raise UsageError("--no-tools leaves out every server: it does not go with --mcp")
+            raise UsageError("--no-tools leaves out every server, so it cannot be combined with --mcp")
         return ()
     if not options.mcp:
         # -P: no file of the current folder takes the place of a module.
@@ -223,7 +223,7 @@ async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
 async def sign_in(server: HttpServer) -> bool:
     """Sign in to a server; gives whether a person was asked."""
     if not is_interactive():
-        raise UsageError("signing in needs a terminal: a person has to agree")
+        raise UsageError("signing in needs a terminal, because a person has to agree")
     from ..hosts.mcp.host import McpHost
     from ..hosts.mcp.oauth import SignIn
 

@@ -223,7 +223,7 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
     records = parser.add_argument_group("records")
     which = records.add_mutually_exclusive_group()
     which.add_argument(
-        "--no-record", action="store_true", help="keep nothing of the conversation and its calls (see `xmlcall log`)"
+        "--no-record", action="store_true", help="do not record the conversation and its calls (see `xmlcall log`)"
     )
     if resumes:
         which.add_argument(
@@ -231,14 +231,14 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
             nargs="?",
             const="",
             metavar="ID",
-            help="go on with a conversation of `xmlcall log list`; without ID choose one (without a terminal: the newest)",
+            help="continue a conversation from `xmlcall log list`; without ID choose one (without a terminal: the newest)",
         )
-        which.add_argument("--continue", dest="continues", action="store_true", help="go on with the newest conversation")
+        which.add_argument("--continue", dest="continues", action="store_true", help="continue the newest conversation")
     records.add_argument(
         "--audit",
         metavar="FILE",
-        help="append a line for each call, before it runs and after, to this file (default: audit.jsonl in the folder of "
-        "records; --no-record has none)",
+        help="append a line to this file before and after each call (default: audit.jsonl in the folder of records; none with "
+        "--no-record)",
     )
 
 
@@ -257,13 +257,13 @@ async def _take_chosen(keeper: Keeper, options: argparse.Namespace, display: Dis
     if keeper.store is None or (asked_for is None and not getattr(options, "continues", False)):
         return
     if options.system is not None:
-        raise UsageError("--system begins a new conversation: it does not go with --resume and --continue")
+        raise UsageError("--system starts a new conversation, so it cannot be combined with --resume or --continue")
     if asked_for:
         keeper.resume(keeper.store.find(asked_for).id)
         return
     found = keeper.store.listed(_CHOICES)
     if not found:
-        raise UsageError("there is no conversation to go on with yet")
+        raise UsageError("there is no conversation to continue yet")
     place = 1
     if asked_for is not None and is_interactive() and len(found) > 1:
         for number, each in enumerate(found, start=1):

@@ -27,18 +27,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     add_dialect_option(parser)
     parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
-    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for one call in a reply")
+    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for only one call per reply")
     parser.add_argument(
         "--reminder",
         action="store_true",
-        help="end each message of the person's in a reminder of the tools: small models need it",
+        help="end each user message with a reminder of the tools, which small models need",
     )
     parser.add_argument(
         "--base",
         default="chatml",
         metavar="chatml|FILE",
-        help="how messages are wrapped: as ChatML, or as a Jinja file does, such as the model's own template, which gets plain "
-        "messages and no tools (default: %(default)s)",
+        help="how to wrap messages: as ChatML, or with a Jinja file such as the model's own template, which gets plain messages "
+        "and no tools (default: %(default)s)",
     )
 
 

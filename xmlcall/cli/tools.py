@@ -16,7 +16,7 @@ from .words import Say
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute", "found", "parameter_lines", "tool_lines"]
 
-DESCRIPTION = "List the tools that the servers offer, with their parameters. Starts the servers, runs no tool."
+DESCRIPTION = "List the tools that the servers offer, with their parameters. Starts the servers but runs no tool."
 EPILOG = """examples:
   xmlcall tools
   xmlcall tools --mcp servers.json --json > tools.json

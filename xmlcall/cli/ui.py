@@ -10,7 +10,7 @@ from .session import add_record_options
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
-DESCRIPTION = "Open a page that shows what a model writes, how it is read, and why a call runs or does not; with a chat."
+DESCRIPTION = "Open a page with a chat that shows what the model writes, how it is parsed, and why a call runs or does not."
 EPILOG = """examples:
   xmlcall ui                                             # a small local model, fetched on first use, and the demo server
   xmlcall ui --model ollama:gemma3:4b --mcp servers.json
@@ -28,18 +28,18 @@ PORT = 8486
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("paths", nargs="*", metavar="PATH", help="what was recorded, to be opened in the page")
+    parser.add_argument("paths", nargs="*", metavar="PATH", help="recordings to open in the page")
     add_model_options(parser)
     add_record_options(parser)
     page = parser.add_argument_group("the page")
-    page.add_argument("--host", default="127.0.0.1", help="address to listen on, of this machine (default: %(default)s)")
+    page.add_argument("--host", default="127.0.0.1", help="address of this machine to listen on (default: %(default)s)")
     page.add_argument(
         "--port", type=number(int, least=0), default=PORT, metavar="N", help="port; 0 takes a free one (default: %(default)s)"
     )
     page.add_argument("--no-browser", action="store_true", help="do not open a browser; the address is printed in any case")
-    page.add_argument("--no-chat", action="store_true", help="no model and no chat: only what was recorded, and reading texts")
+    page.add_argument("--no-chat", action="store_true", help="no model and no chat: only show recordings and parse texts")
     page.add_argument(
-        "--record", metavar="DIR", help="append each turn to a file in this folder, a JSON object a line, secrets masked"
+        "--record", metavar="DIR", help="append each turn to a file in this folder, one JSON object per line, with secrets masked"
     )
     parser.set_defaults(ui=True)
 
@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     if not is_loopback(options.host):
-        raise UsageError(f"--host {options.host}: the page is for this machine alone: give an address such as 127.0.0.1")
+        raise UsageError(f"--host {options.host}: the page is only for this machine: give an address such as 127.0.0.1")
     from .ui_page import serve_page  # the help needs none of what it imports
 
     return run_async(serve_page(options))

@@ -53,7 +53,9 @@ async def serve_page(options: argparse.Namespace) -> int:
         assert recorder is not None  # `ui` is set
         room = None if options.no_chat else await stack.enter_async_context(_room(options, recorder))
         page = _page(url, Guard(), recorder, recorded, room)
-        complain(f"the page: {page.address(url)} (keep it to yourself: whoever has it can do what you can there); Ctrl-C ends it")
+        complain(
+            f"the page: {page.address(url)} (keep this address secret: whoever has it can act as you there); Ctrl-C stops it"
+        )
         print(page.address(url), flush=True)
         _open_browser(page.address_for_once(url), options)
 

@@ -1,4 +1,4 @@
-"""What the command line says to a person in `run` and `chat`, in each language. Messages of exceptions stay English.
+"""The texts that `run` and `chat` show to a person, in each language. Messages of exceptions are always in English.
 
 Every language has the same keys with the same placeholders (tests/cli/test_cli_words.py).
 """
@@ -8,7 +8,7 @@ from collections.abc import Callable
 __all__ = ["LABELS", "TEXTS", "Say", "speaker"]
 
 Say = Callable[..., str]
-"""Gives a text by its key, with its placeholders filled in."""
+"""Returns the text of a key, with its placeholders filled in."""
 
 LABELS = [
     "call",
@@ -38,17 +38,17 @@ EN = {
     "running": "Running {target}",
     "progress_of": "({done} of {total})",
     "progress": "({done})",
-    "cut_call": "the reply was cut off inside a call; the model goes on with it",
-    "held": "{name} is not run yet: nobody has said {values}; the model writes it again behind the results",
+    "cut_call": "the reply was cut off inside a call; the model continues it",
+    "held": "{name} does not run yet: the conversation does not give {values}; the model writes the call again after the results",
     "family": "the model was most likely trained on the format {name}",
-    "lost_call": "the model called {name} in thinking that never ended, so nothing was called",
+    "lost_call": "the model called {name} inside thinking that never ended, so the call did not run",
     "constrained": "the next reply is constrained to a call of {name}",
-    "asked_again": "the reply was empty; the model is asked once more",
-    "refused_invented_results": "the model wrote results that no tool gave; it is told, and asked again",
-    "refused_own_words": "the model only repeated its instructions; it is told, and asked again",
-    "refused_unfounded": "the model stated what no tool had found; it is told, and asked again",
-    "refused_undone": "the model said that it was done, and no tool did it; it is told, and asked again",
-    "refused_repeated_answer": "the model repeated an earlier answer in spite of a new result; it is told, and asked again",
+    "asked_again": "the reply was empty; asking the model once more",
+    "refused_invented_results": "the model wrote results that no tool returned; asking it again with that reason",
+    "refused_own_words": "the model only repeated its instructions; asking it again with that reason",
+    "refused_unfounded": "the model stated something that no tool found; asking it again with that reason",
+    "refused_undone": "the model claimed to have done something that no tool did; asking it again with that reason",
+    "refused_repeated_answer": "the model repeated an earlier answer despite a new result; asking it again with that reason",
     "cut_results": "{missing} of {whole} characters of results of {names}",
     "cut_messages": "{count} of the oldest messages (a line of each turn stays)",
     "and": " and ",
@@ -57,29 +57,30 @@ EN = {
     "profile": "profile: {words}",
     "needs_tool": "the question needs a tool (log-odds of a call {odds}, threshold {threshold})",
     "needs_this_tool": "the question needs the tool {tool} (log-odds of a call {odds}, threshold {threshold})",
-    "no_tool_fits": "the question asks to find something out, and every tool changes something",
+    "no_tool_fits": "the question only asks for information, and every tool changes something",
     "needs_no_tool": "the question needs no tool (log-odds of a call {odds}, threshold {threshold})",
     "proposal": "The model wants to run {target} (server {host}):",
     "destructive": "the server says that it may destroy something",
     "again": "the same call with the same arguments, now {times} times in a row",
-    "question": "Run it? [y]es / [n]o (n and why: the model is told) / [e]dit the arguments\n"
-    "  [a]lways this tool / [w]ith these arguments always (in this session) / [s]top: ",
+    "question": "Run it? [y]es / [n]o (a reason after n goes to the model) / [e]dit the arguments\n"
+    "  [a]lways allow this tool / always [w]ith these arguments (in this session) / [s]top: ",
     "edit": "Arguments (an empty line: do not run it): ",
     "changed": "the server has changed this tool since you allowed it:",
     "from_result": "{path} is from the result of {tool} (call {call})",
     "from_result_of_unknown": "{path} is from the result of call {call}",
-    "from_system": "{path} is from the instructions of the program",
+    "from_system": "{path} is from the program's instructions",
     "from_schema": "{path} is from the tool's own description",
-    "from_assistant": "{path} is what the model said before",
-    "from_invented": "{path}: nobody has said this; the model made it up or worked it out",
-    "unsaid_place": "nobody said where {path} leads; what servers told before may be meant to act here",
-    "foreign": "{path} was told by another server, {server}; what it tells may be meant to act here",
-    "made_up": "nobody said {names}: the model was told, and stays with it",
-    "nobody_unsaid": "{target} did not run: nobody said {names}, and there is no terminal to ask on. Say it in the request",
+    "from_assistant": "{path} is from an earlier reply of the model",
+    "from_invented": "{path}: this value is nowhere in the conversation; the model made it up or worked it out",
+    "unsaid_place": "the conversation does not mention the place in {path}; text from a server may have led the model there",
+    "foreign": "{path} comes from another server, {server}, whose text may be meant to steer this call",
+    "made_up": "the conversation does not give {names}: the model was asked again, and kept its call",
+    "nobody_unsaid": "{target} did not run: the conversation does not give {names}, and there is no terminal to ask on. "
+    "State it in the request",
     "nobody_flow": "{target} did not run: {path} comes from a result of {server}, and there is no terminal to ask on. "
     "Allow values to go from server to server with --flow allow",
-    "nobody_place": "{target} did not run: nobody said where {path} leads, and there is no terminal to ask on. "
-    "Say it in the request, or allow all such calls with --flow allow",
+    "nobody_place": "{target} did not run: the conversation does not mention the place in {path}, and there is no terminal to "
+    "ask on. State it in the request, or allow all such calls with --flow allow",
     "nobody": "{target} did not run: no terminal to ask on. Allow it with --allow {pattern}, or every tool with --yes",
     "asks_to_fill_in": "The server {server} asks you:",
     "how_to_fill_in": "your answers go to the server; an empty line takes what is in brackets, /no declines, /cancel leaves",
@@ -88,24 +89,24 @@ EN = {
     "odd_host": "the address has a host that can be mistaken for another; it is {host}",
     "visit": "Nothing is opened here. Will you visit {host}? [y]es / [n]o, decline / [c]ancel: ",
     "visit_first": "The call waits for this, and nothing is opened here. Done at {host}? [y]es, call again / [n]o / [c]ancel: ",
-    "asks_to_complete": "The server {server} asks the model to go on from this (at most {count} tokens):",
+    "asks_to_complete": "The server {server} asks the model to continue this (at most {count} tokens):",
     "complete": "Let the model answer? [y]es / [n]o: ",
     "completed": "The model's answer for {server}:",
     "send_completion": "Send it to the server? [y]es / [n]o: ",
     "completion_failed": "the completion for {server} failed: {error}",
-    "no_elicitation": "{server} asked for an answer of a person, and was refused: there is no terminal to ask on",
-    "no_sampling": "{server} asked for a completion by the model, and was refused. Allow it with --sampling allow",
-    "no_roots": "{server} asked in which folders it may work, and was told none. Name one with --root",
-    "log_left_out": "{count} messages before it were left out",
+    "no_elicitation": "{server} asked for a person's answer and was refused: there is no terminal to ask on",
+    "no_sampling": "{server} asked for a completion by the model and was refused. Allow it with --sampling allow",
+    "no_roots": "{server} asked which folders it may work in and got none. Name one with --root",
+    "log_left_out": "{count} earlier messages were left out",
     "nobody_rule": "{target} did not run: the rule {rule} asks, and there is no terminal to ask on. "
     "Change the rule, or answer every question with --yes",
-    "nobody_repaired": "{target} did not run: the call was not written quite as it would run ({codes}), and there is no terminal "
+    "nobody_repaired": "{target} did not run: the call had to be repaired ({codes}), and there is no terminal "
     "to ask on. Allow such calls with --repaired allow",
-    "or_in_file": "or allow it for good, in {file}:",
-    "denied_by": "a rule does not let it run: {rule}",
+    "or_in_file": "or allow it permanently, in {file}:",
+    "denied_by": "a rule denies it: {rule}",
     "change": "what would change:",
-    "made_out": "not written quite as it is shown; made out of it: {codes}",
-    "strict_here": "{file} is in the working directory: only its rules that ask or deny hold. If you know the file, name it: "
+    "made_out": "the model did not write it quite as shown; repaired: {codes}",
+    "strict_here": "{file} is in the working directory: only its rules that ask or deny apply. If you trust the file, pass "
     "--policy {name}",
     "stopped_before": "stopped before {target} ran",
     "stopped": "stopped",
@@ -113,24 +114,24 @@ EN = {
     "tokens_in": "{count} in",
     "tokens_cached": "{count} from the cache",
     "tokens_out": "{count} out",
-    "tokens_unknown": "not told by the server",
+    "tokens_unknown": "not reported by the server",
     "more_issues": "... and {count} more",
-    "greeting": "{model}, tools: {count} (/servers off to talk without them); /help tells what else can be typed",
+    "greeting": "{model}, tools: {count} (/servers off to talk without them); /help lists the commands",
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
-    "take an instruct version (names often end in -instruct, -it or -chat)",
+    "use an instruct version (names often end in -instruct, -it or -chat)",
     "no_native": "the server says that this model has no function calling of its own; --mode xml works with any model",
-    "shown_signatures": "{count} tools are more than the model should read each time: it sees their names and parameters, "
-    "and in full those that fit the question (see --tool-tokens)",
-    "shown_lines": "{count} tools are more than the model should read each time: it sees their names and a sentence of each, "
-    "and in full those that fit the question (see --tool-tokens)",
-    "shown_names": "{count} tools are more than the model should read each time: it sees their names, "
-    "and in full those that fit the question (see --tool-tokens)",
+    "shown_signatures": "{count} tools are too many to describe in full each time: the model sees their names and parameters, "
+    "and the full description of those that fit the question (see --tool-tokens)",
+    "shown_lines": "{count} tools are too many to describe in full each time: the model sees their names and a sentence of each, "
+    "and the full description of those that fit the question (see --tool-tokens)",
+    "shown_names": "{count} tools are too many to describe in full each time: the model sees their names, "
+    "and the full description of those that fit the question (see --tool-tokens)",
     "new_conversation": "a new conversation",
-    "resumed": "going on with conversation {id}, messages: {count}: {title}",
-    "cut_off": "its last question has no answer: the program ended before; the model is told",
+    "resumed": "continuing conversation {id}, messages: {count}: {title}",
+    "cut_off": "its last question has no answer: the program ended first; the model is notified",
     "unknown_run": "{target} had started when the program ended: unknown whether it ran",
     "task_awaited": "{target} was running as a task of its server when the program ended: asking for its result ...",
-    "task_ended": "{target} has ended meanwhile: {text}",
+    "task_ended": "{target} has ended in the meantime: {text}",
     "task_unreachable": "{target}: {why}",
     "choose": "Which one? (1 to {count}; Enter for 1): ",
     "help_help": "show this",
@@ -153,54 +154,54 @@ EN = {
     "outcome_failed": "server failed",
     "outcome_denied": "not allowed",
     "outcome_rejected": "rejected",
-    "outcome_waits": "waits, nobody has said",
+    "outcome_waits": "waits, value not given",
     "outcome_stopped": "stopped, unknown whether it ran",
     "outcome_running": "running",
-    "from_person": "{path} was said by you",
-    "from_nobody": "nothing to say",
+    "from_person": "{path} is from you",
+    "from_nobody": "nothing to report",
     "status_servers": "servers {count}/{all}",
     "status_tokens_of": "{used} of {all} tokens",
     "status_tokens": "{used} tokens",
     "status_cached": "{share}% cached",
     "status_speed": "{speed} tokens/s",
-    "help_servers": "how the servers are doing; off leaves out all tools, off NAME those of one server, on takes them in again",
-    "help_model": "say which model answers; NAME goes on with another one, as --model takes it",
-    "help_open": "show a call in full, the last one or number N: arguments, where each value is from, time, result",
-    "help_retry": "ask the last question again, in place of its answer",
-    "help_edit": "change the last question and ask it anew, in place of the old one",
-    "help_undo": "drop the last question and its answer; what tools did stays done",
-    "help_prompt": "list the prompts of the servers; with a name, put one into the line, to be sent or changed",
+    "help_servers": "show the state of the servers; off hides all tools, off NAME those of one server, on brings them back",
+    "help_model": "show which model answers; NAME switches to another one, written as for --model",
+    "help_open": "show a call in full, the last one or number N: arguments, where each value comes from, time, result",
+    "help_retry": "ask the last question again and replace its answer",
+    "help_edit": "change the last question, and ask it in place of the old one",
+    "help_undo": "drop the last question and its answer; what tools did is not undone",
+    "help_prompt": "list the prompts of the servers; with a name, put one into the input line, to edit or send",
     "no_prompts": "no server has prompts",
     "help_save": "write the conversation to NAME.md or NAME.json",
     "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command; the "
-    "right arrow takes what a server suggests behind the line. Ctrl-R searches earlier questions. Ctrl-C stops an answer, and "
-    "what was said so far stays.",
+    "right arrow accepts what a server suggests after the text. Ctrl-R searches earlier questions. Ctrl-C stops an answer, and "
+    "keeps the text so far.",
     "servers_usage": "expected /servers, /servers off or /servers on, each with or without the name of a server",
     "server_answers": "answers, tools: {count}",
     "server_starting": "still starting",
     "server_failed": "failed",
     "server_off": "off, its {count} tools are left out",
-    "no_calls": "no call was made yet",
+    "no_calls": "no call has been made yet",
     "unknown_call": "expected the number of a call from 1 to {last}, got {got}",
     "no_question": "there is no question yet",
     "undone": "dropped: {question}",
     "edit_usage": "expected /edit TEXT: there is no terminal to edit the question on",
     "save_usage": "expected /save NAME.md or /save NAME.json",
-    "overwrite": "{name} is there already. Replace it? [y]es / [n]o:",
-    "not_saved": "nothing is written: {name} is there already",
+    "overwrite": "{name} already exists. Replace it? [y]es / [n]o:",
+    "not_saved": "nothing was written: {name} already exists",
     "saved": "messages written to {name}: {count}",
     "required": "required",
     "optional": "optional",
-    "empty": "the model's answer is empty: ask in other words, or take a larger model",
+    "empty": "the model's answer is empty: rephrase the question, or use a larger model",
     "max_turns": "no answer after {count} replies: the model kept calling tools; allow more with --max-turns, or ask for less",
-    "invalid_calls": "no answer: the model's calls could not run, however often it was told why; take a larger model",
-    "tool_errors": "no answer: one call after another failed; see the errors above, or ask in other words",
-    "invented_results": "no answer: the model wrote results that no tool gave; ask in other words, or take a larger model",
-    "own_words": "no answer: the model only repeated its instructions; ask in other words, or take a larger model",
-    "repetition": "the model repeated itself and was stopped: ask in other words, or take a larger model",
-    "repeated_call": "no answer: the model made the same call again and again; ask in other words, or take a larger model",
+    "invalid_calls": "no answer: the model wrote no valid call, even after its errors were explained to it; use a larger model",
+    "tool_errors": "no answer: one call after another failed; see the errors above, or rephrase the question",
+    "invented_results": "no answer: the model wrote results that no tool gave; rephrase the question, or use a larger model",
+    "own_words": "no answer: the model only repeated its instructions; rephrase the question, or use a larger model",
+    "repetition": "the model repeated itself and was stopped: rephrase the question, or use a larger model",
+    "repeated_call": "no answer: the model made the same call again and again; rephrase the question, or use a larger model",
     "length": "the reply was cut off at the limit of tokens: allow more with --max-tokens, or a larger context with --context",
-    "ended_early": "expected a whole reply, the model server ended it early and gave as its reason {reason}",
+    "ended_early": "incomplete reply: the model server ended it early, with the reason {reason}",
 }
 
 ZH = {
@@ -390,6 +391,6 @@ TEXTS = {"en": EN, "zh": ZH}
 
 
 def speaker(lang: str) -> Say:
-    """Return what gives the texts of a language."""
+    """Return a function that gives the texts of a language."""
     texts = TEXTS[lang]
     return lambda key, **values: texts[key].format(**values)
