@@ -285,7 +285,7 @@ def test_rules_of_files_hold_and_what_would_ask_is_denied(tmp_path: Path) -> Non
     assert "3" in results[0]
     assert "no rule allows it. Whoever runs the server of these tools can allow it with: --allow demo.calculator" in results[1]
     assert "A rule asks a person about this call, and nobody can be asked here: ask demo.calculator (xmlcall.toml" in results[2]
-    assert "xmlcall.toml is in the working directory: only its rules that ask or deny hold" in told
+    assert "xmlcall.toml is in the working directory: only its rules that ask or deny apply" in told
     assert "runs itself, without asking: calculator\n" in told
     assert '"demo.calculator" did not run: no rule allows it; to allow it: --allow demo.calculator\n' in told
     assert "a rule asks, but there is no user to ask; to allow it, remove: ask demo.calculator (xmlcall.toml, rule 1)\n" in told

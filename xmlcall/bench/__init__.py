@@ -1,1 +1,1 @@
-"""The harness: how well a model calls tools, and at which layer it fails."""
+"""The benchmark harness: measures how well a model calls tools, and at which layer it fails."""

@@ -1,9 +1,9 @@
-"""A line of a run as a turn: what the model was sent, what it wrote, and how that is read now.
+"""Turns a line of a run into a turn: what the model was sent, what it wrote, and how that is parsed now.
 
-A question has one reply, or several where the model was told what is wrong with its calls; none of them runs. A task of several
-turns is played, and its line has the replies as texts and what came of each call. Both become one `TurnRecord`, as the page shows
-a turn of any origin. What a line did not keep (the beginning that was written for the model, results of an older version) is
-missing here, too: a call that is not found in its reply's text stands at no place.
+A question has one reply, or several if the model got feedback on the errors in its calls; none of the calls runs. A task of
+several turns is played, so its line has the texts of the replies and the outcome of each call. Both become one `TurnRecord`, the
+form in which the page shows every turn. What a line does not contain (the beginning of a reply that the prompt wrote, results of
+an older version) is missing here, too. A call that is not found in the text of its reply has no place.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""The data of the Berkeley Function Calling Leaderboard -> cases with MCP tools.
+"""Converts the data of the Berkeley Function Calling Leaderboard into cases with MCP tools.
 
-It is read from the wheel `bfcl-eval` (Apache-2.0), which is opened as an archive; nothing of it is imported. The files
-are JSON lines; the answers stand in a folder of their own, aligned with the cases by their place, because some ids differ. BFCL's
-schemas use Python's names for types (`dict`, `float`, `tuple`, `any`) and a few keywords of their own; `schema_of` makes JSON
-Schema 2020-12 of them.
+The data is read from the wheel `bfcl-eval` (Apache-2.0), which is opened as an archive and never imported. The files are JSON
+lines. The answers are in a separate folder and are matched to the cases by position, because some ids differ. BFCL's schemas use
+Python's names for types (`dict`, `float`, `tuple`, `any`) and a few keywords of their own; `schema_of` converts them to JSON
+Schema 2020-12.
 """
 
 import json

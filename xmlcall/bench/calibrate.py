@@ -1,8 +1,8 @@
 """Measure a model's call threshold: which log-odds of a call tell questions that need a tool from those that need none.
 
-The model is asked for one token behind each question (`tool_need`). A threshold loses the calls below it, and avoids false
-ones. A lost call is worse, so the suggested threshold is the highest that keeps a wanted share of the calls. It is good if the
-questions are many, and like those that will be asked: judge it on other questions than those that it was measured on.
+The model is asked for one token after each question (`tool_need`). A threshold avoids false calls, but loses the true calls below
+it. A lost call is worse, so the suggested threshold is the highest that keeps a wanted share of the calls. It needs many
+questions that resemble real ones. Judge it on other questions than those that it was measured on.
 """
 
 from collections.abc import AsyncGenerator, Iterable, Sequence

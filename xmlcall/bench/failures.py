@@ -1,13 +1,13 @@
-"""Why a reply is not right: the calls that came beside the calls that were wanted, pair by pair.
+"""Explains why a reply is wrong, by comparing its calls with the expected calls, pair by pair.
 
-`Verdict.failure` says at which stage a reply went wrong, and by BFCL's rules two wrong calls among several are one
-`cannot_find_match`. Here each call that came is paired with the wanted one that it differs from least (the best assignment of all
-pairs), and each difference has a cause. A reply has all the causes that were found, and one main cause: the first of them in the
-order of `CAUSES`. What keeps calls from being read or counted comes first, then how many there are, then what they hold; an
-optional value that is left out is the main cause only where nothing else is wrong.
+`Verdict.failure` gives the stage at which a reply went wrong. By BFCL's rules, two wrong calls among several are one
+`cannot_find_match`. Here each call is paired with the expected call that it differs from least (the best assignment of all
+pairs), and each difference has a cause. A reply has all causes that were found, and one main cause: the first in the order of
+`CAUSES`. Causes that keep calls from being read or counted come first, then the number of calls, then their content. A missing
+optional value is the main cause only if nothing else is wrong.
 
-Turns of conversations and tasks of several turns are judged by what they lead to, so there are no calls to pair with. Their
-causes come from the calls that ran; where these show none, the cause is `wrong_outcome`.
+Turns of conversations and tasks of several turns are judged by their outcome, so there are no expected calls to pair with. Their
+causes come from the calls that ran; if these show none, the cause is `wrong_outcome`.
 """
 
 from collections import Counter

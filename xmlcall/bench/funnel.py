@@ -1,14 +1,14 @@
-"""From a kept reply to the stage of the funnel that it reached.
+"""Finds the stage of the funnel that a stored reply reached.
 
-The reply is played again through the same code that reads a model's stream, so that a verdict is the product's own. The stages
-of a case that needs calls, each reached only through the one before (`parsed_as_written` and `valid_as_written` are side
-branches, which say how much the parser's tolerances and the conversions are worth):
+The reply is replayed through the same code that reads a model's stream, so the verdict is that of the product itself. These are
+the stages of a case that needs calls; each is reached only through the one before. (`parsed_as_written` and `valid_as_written`
+are side branches that show how much the parser's tolerance and the conversions contribute.)
 
     completed -> intent -> parsed_with_repairs -> tool_known -> valid -> call_correct
                         `-> parsed_as_written               `-> valid_as_written
 
-A case that needs no call ends in one of five ways: refused rightly, a false call, a malformed attempt (never counted as right),
-empty, or cut (neither right nor wrong).
+A case that needs no call ends in one of five ways: correctly refused, a false call, a malformed attempt (never counted as right),
+empty, or cut off (neither right nor wrong).
 """
 
 import re

@@ -1,14 +1,16 @@
-"""Which of several ways of asking is best, found with few questions: successive halving, then one test on questions of its own.
+"""Finds the best of several ways of asking with few questions: successive halving, then a test on separate questions.
 
-All candidates answer the first cases; the worse half is dropped, the others answer more, until one is left beside the default,
-which is never dropped. Candidates are ranked by what they gain over the default on the cases that both answered, so that one
-which joined later is held against the same cases as the default.
+All candidates answer the first cases. The worse half is dropped and the others answer more, until one is left beside the default,
+which is never dropped. Candidates are ranked by their gain over the default on the cases that both answered, so a candidate that
+joined later is compared with the default on the same cases.
 
-**The choice is not the proof.** The best of eight looks better than the default by chance alone. So the one that is left has to
-win once more, on cases that no choice was made by, in the exact McNemar test. It is looked at three times, to end early where
-it is clear; for that each look asks for p < 0.022, which keeps the chance of a false winner at 5 % (Pocock 1977, three looks).
+**The choice is not the proof.** The best of eight looks better than the default by chance alone. So the last candidate has to win
+once more, in the exact McNemar test, on cases that played no part in the choice. The test is checked three times, so that it can
+end early if the result is clear. Each check therefore requires p < 0.022, which keeps the chance of a false winner at 5 %
+(Pocock 1977, three looks).
 
-Source of the halving: Karnin, Koren, Somekh 2013; Jamieson, Talwalkar 2016. Pure: what was right is given, nothing is asked.
+Source of the halving: Karnin, Koren, Somekh 2013; Jamieson, Talwalkar 2016. The module is pure: callers pass in which answers
+were right, and it asks no model.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
-"""BFCL's tasks of several turns: a person asks one thing after another, and tools change a state that is compared in the end.
+"""BFCL's tasks of several turns: a user makes one request after another, and tools change a state that is compared at the end.
 
-A task is played through a `ToolLoop` and judged after each turn, by the rules of BFCL V4. Next to the state of the model's tools
-there is a second one, on which the expected calls are run. A turn is right if both states are equal and each result of an
-expected call is among the results that the model got so far, in whatever way. Where nothing should be called,
-BFCL's scorer runs what was called and does not judge it; neither does the verdict here, but `false_calls` names the turn.
+A task is played through a `ToolLoop` and judged after each turn by the rules of BFCL V4. A second state, on which the expected
+calls run, exists beside the state of the model's tools. A turn is right if both states are equal and each result of an expected
+call is among the results that the model has received so far, in whatever way. If no call is expected, BFCL's scorer runs the
+calls but does not judge them. The verdict here does the same, but `false_calls` names the turn.
 """
 
 import ast

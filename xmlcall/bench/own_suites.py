@@ -1,6 +1,6 @@
-"""Suites of our own: the questions stand in TOML files beside this module, which say what their keys mean.
+"""Our own suites. Their questions are in TOML files beside this module, which explain their keys.
 
-The conversations of the suite `talk` are in the folder of that name; `suites` has all suites by name.
+The conversations of the suite `talk` are in the folder of that name. `suites` lists all suites by name.
 """
 
 import json

@@ -1,9 +1,9 @@
-"""The report of runs as one HTML file that needs nothing else: no network, no server, no library.
+"""Writes the report of runs as one self-contained HTML file: it needs no network, server or library.
 
-What models, servers and data sets wrote is hostile here. Three things keep it text: the template escapes every value; what has
-no glyph of its own is written as an escape, so that nothing hides or reorders what stands around it; and the page's policy
-admits only the script and the style of the template itself, by their hashes. The script finds all that it needs in the page's
-elements: no value is ever put into it.
+Text from models, servers and data sets may be hostile. Three measures keep it plain text. The template escapes every value.
+Characters without a glyph are written as escapes, so they cannot hide or reorder the text around them. And the page's policy
+admits only the template's own script and style, by their hashes. The script reads all data from the page's elements; no value is
+ever inserted into it.
 """
 
 import base64

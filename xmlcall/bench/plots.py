@@ -1,8 +1,8 @@
 """The pictures of a report page: the funnel of a way, ways side by side, and growth with the number of tools.
 
-Matplotlib draws; what it writes is then made fit to stand inside an HTML page. Colours are variables of the page, so that a
-picture follows its theme; text stays text in the page's own font; style attributes, which the page's policy forbids, become
-attributes of their own. The same rates give the same characters.
+Matplotlib draws the pictures, and its output is then adapted to an HTML page. Colours become variables of the page, so a picture
+follows its theme. Text stays text in the page's own font. Style attributes, which the page's policy forbids, become separate
+attributes. The same rates always give the same output.
 
 A picture is as wide as a phone's screen, and one unit is one pixel there: its text can be read without zooming.
 """

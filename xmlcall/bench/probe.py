@@ -1,13 +1,13 @@
-"""In which way a model is best asked for calls: measured on cases of our own (`probe_cases`), by successive halving (`halving`).
+"""Measures the best way to ask a model for calls, on our own cases (`probe_cases`), by successive halving (`halving`).
 
-Each candidate's replies are a run of its own in the folder of the probe (`store`), so that what is measured is kept, taken up
-by the next start, and can be read with `xmlcall bench report` and `show`. A run's folder is named after all that its replies
-depend on; other prompts or cases begin another.
+The replies of each candidate are a separate run in the folder of the probe (`store`). So the measurements are kept, the next
+start continues them, and `xmlcall bench report` and `show` can read them. The name of a run's folder depends on everything that
+its replies depend on, so other prompts or cases start another run.
 
-The candidates are rows: the default, and what differs from it in one setting. Two join after the first halving, made of what
-was measured: a threshold in numbers, and the settings together that each gained something. The server's own function calling is
-asked once and read twice: as the server tells its calls, which is the yardstick, and with those that it left in the text, which
-is a way.
+The candidates are rows: the default, and variants that differ from it in one setting. Two more join after the first halving,
+based on the measurements: a numeric threshold, and a combination of the settings that each gained something. The server's own
+function calling is asked once and read twice: with the calls that the server reports, which is the yardstick, and also with
+those that it left in the text, which is a candidate.
 """
 
 import datetime

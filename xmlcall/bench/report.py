@@ -1,6 +1,7 @@
-"""What a run says: rates with their intervals, failures by code, tokens and seconds; and what changed between two runs.
+"""Reports a run: rates with their intervals, failures by code, tokens and seconds; and the changes between two runs.
 
-A report is a plain dict, the same that `--json` prints; tables for terminal and Markdown and the HTML page are made of it.
+A report is a plain dict, which `--json` prints unchanged. The tables for the terminal and Markdown and the HTML page are made
+from it.
 """
 
 import json

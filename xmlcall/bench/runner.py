@@ -1,11 +1,11 @@
-"""Asks a subject every case in every way, and keeps the replies as they came.
+"""Asks a subject every case in every way, and stores the raw replies.
 
-Nothing is judged here: a reply is kept raw, so that it can be read and judged again with a better parser. A failure of the
-transport is no answer: the request is tried again (`backends/retrying.py`), and a case whose reply broke off is begun again. If
-that does not help, the case stays open for the next start of the same run. After several failures in a row the run ends, since
-the server is gone or wrong. A request that the server refuses for its own sake is reported, and the run goes on.
+Nothing is judged here: replies are stored raw, so that a better parser can read and judge them again. A transport failure does
+not count as an answer: the request is retried (`backends/retrying.py`), and a case whose reply broke off starts again. If that
+does not help, the case stays open for the next start of the same run. After several failures in a row the run ends, because the
+server is gone or misconfigured. If the server refuses one particular request, that is reported and the run continues.
 
-A reply is cut at a size and a time that no useful one has, so that a server which ignores `max_tokens` cannot hold a run.
+A reply is cut off at a size and a time that no useful reply reaches, so a server that ignores `max_tokens` cannot block a run.
 """
 
 import asyncio

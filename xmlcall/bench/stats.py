@@ -1,6 +1,7 @@
 """The statistics of reports: Wilson intervals and exact McNemar tests; ROC areas, slopes and best assignments by SciPy.
 
-The first two are a line of arithmetic each, and needed wherever figures are shown; SciPy is an extra.
+The first two take one line of arithmetic each and are needed wherever figures are shown, so they do not use SciPy, which is an
+optional extra.
 """
 
 import math

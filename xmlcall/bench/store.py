@@ -1,15 +1,15 @@
-"""A run on disk: one folder, written once and only added to.
+"""A run on disk: one folder, which is only ever appended to.
 
-`run.json` says what was measured with what. `cases.jsonl` holds the cases, so that a run can be read, judged and shown again
-without the data that it was drawn from. `replies.jsonl` has a line a case and way, written when the reply is complete: a crash
-loses at most the replies under way, and a line that it cut in two is dropped on the next start. A line's key is the hash of its
-request, so that another request never passes for one that was answered.
+`run.json` states what was measured, and with what. `cases.jsonl` holds the cases, so that a run can be read, judged and shown
+again without its source data. `replies.jsonl` has one line per case and way, written when the reply is complete. So a crash loses
+at most the replies in progress, and a line that it cut off is dropped on the next start. The key of a line is the hash of its
+request, so a changed request is never mistaken for one that was answered.
 
 A finished run may be packed: `replies.jsonl.gz`, and in place of `cases.jsonl` the file `../../cases/FINGERPRINT.jsonl.gz`, which
 all runs of these cases share. It reads as before, and is unpacked when replies are added.
 
-What is read is checked first. A line that is no reply would otherwise end in a traceback; cases that are not those that were
-asked would end in wrong figures.
+Everything that is read is checked first. Otherwise a line that is not a reply would cause a traceback, and cases other than those
+that were asked would cause wrong figures.
 """
 
 import contextlib

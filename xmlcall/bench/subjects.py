@@ -1,9 +1,9 @@
-"""What is measured: a model, or one of three stand-ins whose score is known before.
+"""The subjects of a measurement: a model, or one of three stand-ins whose score is known in advance.
 
-The stand-ins test the harness itself. `oracle` writes the right calls and must score 100 % but for disputed cases. `garbage`
-writes what looks like calls and is none, and must score 0 %. `mutator` damages right replies in a fixed rotation (`MUTATIONS`),
-so that each number of a report can be worked out by hand; in conversations there is none. They answer through the same streams,
-parser and judge as a model.
+The stand-ins test the harness itself. `oracle` writes the right calls and must score 100 %, except for disputed cases. `garbage`
+writes text that only looks like calls, and must score 0 %. `mutator` damages right replies in a fixed rotation (`MUTATIONS`), so
+that each number of a report can be calculated by hand; conversations have no mutator. All stand-ins answer through the same
+streams, parser and judge as a model.
 """
 
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence

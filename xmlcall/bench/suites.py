@@ -1,8 +1,8 @@
 """The suites by name, and samples of them.
 
-A sample takes as many cases of each category, drawn with a seed; half of a sample is for tuning a prompt and the other half for
-reporting, so that no case that a prompt was fitted to is in a published number. Cases of different categories take turns, so
-that the first part of a run is a sample, too.
+A sample takes the same number of cases from each category, drawn with a seed. One half is for tuning a prompt and the other for
+reporting, so that published numbers contain no case that a prompt was fitted to. Cases of different categories alternate, so the
+first part of a run is a sample, too.
 """
 
 import hashlib

@@ -1,8 +1,9 @@
 """The ways of calling that are compared: how tools are offered to a model, and how its reply is read for calls.
 
-A way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format; `native` leaves both to
-the server's function calling, `native+read` also reads what that left in the text; `none` offers no tools; `origin` is the kind
-of prompt that browser extensions paste into a chat, worded anew: many rules, a fenced block, every value a string.
+Each way is a row. `xml` is the product's own prompt; a dialect's name is the same prompt with that format. `native` leaves both
+to the server's function calling; `native+read` also reads calls that the server left in the text. `none` offers no tools.
+`origin` is a reworded version of the prompts that browser extensions paste into a chat: many rules, a fenced block, and every
+value a string.
 """
 
 import hashlib

@@ -1,8 +1,8 @@
 """The suite `wire`: can a model carry a value unchanged through a call?
 
-Every case quotes one value in the question, between two marker lines, and is judged to the last character. Values are drawn from
-templates: `«word»` is a slot, and `«word1»` is the same draw wherever it stands in its template. A case depends only on the seed,
-its category and its place there, so that a small sample is a part of every larger one.
+Every case quotes one value in the question, between two marker lines, and the value must be right to the last character. Values
+are drawn from templates: `«word»` is a slot, and `«word1»` is the same draw everywhere in its template. A case depends only on
+the seed, its category and its index there, so a small sample is part of every larger one.
 """
 
 import difflib

@@ -1,1 +1,1 @@
-"""One model of a turn, whatever it comes from: traffic, a chat, a kept conversation, a measured run, a file of replies."""
+"""One data model of a turn for every source: traffic, a chat, a stored conversation, a benchmark run or a file of replies."""

@@ -1,14 +1,14 @@
-"""From the events of a turn to its record, at any time while it goes on.
+"""Builds the record of a turn from its events, at any time while the turn runs.
 
-`note` only appends what the parser says; what that means is worked out when somebody asks for the record, or when so much has
-come that it is worth folding together. Of a reply that has ended, no event is kept: its text, its spans and its bound calls say
-all. A reply is worked out once; after that only what changes of its calls is.
+`note` only appends the parser's events. The builder interprets them when a caller asks for the record, or when enough have
+arrived to be folded together. It keeps no events of a reply that has ended, because the text, the spans and the bound calls hold
+everything. It interprets each reply once; afterwards it updates only the calls that change.
 
-The record of a turn under way shows the raw text as far as it is known: `wrote` takes what the model server sends, word by word.
-Where nobody calls it, the raw text is put together from the events, which do not have the text of markup, and stops there until
-the call or the reply has ended.
+The record of a running turn shows the raw text as far as it is known. `wrote` takes the model server's output piece by piece. If
+the caller does not use `wrote`, the builder assembles the raw text from the events. These lack the text of markup, so the raw
+text stops at markup until the call or the reply has ended.
 
-Times are of `time.monotonic`, read at the beginning, at the first piece, and where a reply or a call begins and ends.
+Times come from `time.monotonic`, read when the turn begins, at the first piece, and when a reply or a call begins or ends.
 """
 
 import time
@@ -54,9 +54,9 @@ from .reading import ReadCall, Reading, call_record, prompt_of
 __all__ = ["MOST_RESULT", "TurnBuilder"]
 
 MOST_RESULT: Final = 200_000
-"""Characters of a result that a record has."""
+"""Maximum characters of a result in a record."""
 
-_FOLD: Final = 4096  # events of a reply under way that are kept as they came
+_FOLD: Final = 4096  # events of a running reply that are kept before they are folded
 _REFUSALS: Final = frozenset({"invented_results", "own_words"})
 _PARSED: Final = frozenset(
     {CallInReasoning, Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart}
@@ -68,12 +68,12 @@ _FACTS: Final = frozenset(
 
 
 # -- a reply while it comes, from the events of the parser and what is heard of its raw text ---------------------------
-# Events wait until somebody looks, or until there are enough to be folded together; of a reply that has ended there is none left.
-# Where its raw text is heard, word by word, pieces of one text or value that follow each other cost an offset each.
+# Events wait until the record is read, or until there are enough to fold; none are left when the reply has ended. If the raw text
+# arrives through `wrote`, consecutive pieces of one text or value cost only one offset each.
 
 
 class ReplyUnderWay:
-    """A reply while it comes, and behind that."""
+    """A reply, while it arrives and after it has ended."""
 
     def __init__(self, number: int, now: float) -> None:
         self.number = number
@@ -83,15 +83,15 @@ class ReplyUnderWay:
         self.prompt: tuple[Message, ...] = ()
         self.conversation: tuple[Message, ...] = ()
         self.pending: list[Event] = []
-        self.run_end = 0  # of the last of them, which may stand for several that followed each other
+        self.run_end = 0  # end of the last event, which may stand for several consecutive ones
         self.reading = Reading()
         self.begun = ""  # the model's own words at the end of the prompt
-        self.is_begun = False  # they are the beginning of the reply, and not words that a caller put there
+        self.is_begun = False  # whether these words are the beginning of the reply, not words that a caller put there
         self.wrote: list[str] = []
-        self.is_heard = False  # `wrote` is called
+        self.is_heard = False  # whether the caller uses `wrote`
         self.told: list[str] = []  # text put together from events
         self.told_end = 0
-        self.raw = ""  # once it is known as a whole
+        self.raw = ""  # set once the whole text is known
         self.finish_reason = ""
         self.reasoning: str | None = None
         self.is_kept = True
@@ -99,15 +99,15 @@ class ReplyUnderWay:
         self.tokens: dict[str, int | None] = {}
         self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
         self.said: SaidBefore | None = None
-        self.record: ReplyRecord | None = None  # until something changes
+        self.record: ReplyRecord | None = None  # cached until something changes
 
     @property
     def has_come(self) -> bool:
-        """Whether anything of it is there."""
+        """Whether any of the reply has arrived."""
         return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
 
     def goes_on_with(self, event: TextDelta | ToolArgumentDelta) -> bool:
-        """Let the last event stand for one that only goes on with it; of a text that was heard the events' own is not needed."""
+        """Merge an event into the last one if it only continues it; text from `wrote` makes the event's own redundant."""
         last = self.pending[-1] if self.pending else None
         if type(last) is not type(event) or event.span[0] != self.run_end:
             return False
@@ -117,13 +117,13 @@ class ReplyUnderWay:
         return True
 
     def end_run(self) -> None:
-        """Give the last event the place of all that it stands for."""
+        """Extend the last event over all the events merged into it."""
         if self.pending and self.pending[-1].span[1] < self.run_end:
             last = self.pending[-1]
             self.pending[-1] = replace(last, span=(last.span[0], self.run_end))
 
     def fold(self) -> None:
-        """Work out what has come, and let go of it."""
+        """Interpret the events that have arrived, and drop them."""
         self.end_run()
         events, self.pending = self.pending, []
         self.reading.take(events)
@@ -143,7 +143,7 @@ class ReplyUnderWay:
         self.told_end += len(text)
 
     def text(self) -> str:
-        """Return its raw text, as far as it is known."""
+        """Return the raw text as far as it is known."""
         if self.counting is not None:
             return self.raw
         pieces = self.wrote if self.is_heard else self.told
@@ -153,17 +153,17 @@ class ReplyUnderWay:
         return self.begun + written if self.is_begun and self.is_heard else written
 
     def note_first(self, event: Event, now: float) -> None:
-        """Take in the first event: a reply that was begun for the model begins with the markup of a call."""
+        """Record the first event. If the prompt began the reply for the model, it begins with the markup of a call."""
         self.first_at = now
         if self.begun and isinstance(event, Markup | ToolCallStart) and event.span[1] <= len(self.begun):
             self.is_begun = not "".join(self.wrote).startswith(self.begun[: event.span[1]])
 
     def goes_on(self, begun: str) -> bool:
-        """Say whether a request asks for the rest of this reply."""
+        """Whether a request asks for the rest of this reply."""
         return self.has_come or bool(begun and self.wrote and begun in (self.text(), self.begun + self.text()))
 
     def end(self, event: TurnEnded) -> None:
-        """Take in the end of the reply."""
+        """Record the end of the reply."""
         self.fold()
         self.raw = event.raw or self.text()
         self.counting = frozenset(call.id for call in event.reply.calls)
@@ -184,12 +184,12 @@ class ReplyUnderWay:
 
 @dataclass(slots=True)
 class _Fact:
-    """What came of a call.
+    """The outcome of a call.
 
     Attributes:
-        shown: fields of its record.
-        call: as it was told last, where that differs from what was bound in the reply.
-        began: when it started, by the clock.
+        shown: Fields of the call's record.
+        call: The call as last reported, if it differs from the one bound in the reply.
+        began: Clock time at which the call started.
     """
 
     shown: dict[str, Any] = field(default_factory=dict)
@@ -198,14 +198,14 @@ class _Fact:
 
 
 class TurnBuilder:
-    """A turn under way, or one that has ended; `record` shows it.
+    """A turn, running or ended; `record` returns its record.
 
     Args:
-        conversation: what was said so far, without what this program puts into a prompt.
+        conversation: The messages so far, without the text that this program adds to a prompt.
 
     Attributes:
-        version: grows with each change.
-        is_over: whether it has ended.
+        version: Increases with each change.
+        is_over: Whether the turn has ended.
     """
 
     def __init__(
@@ -243,15 +243,15 @@ class TurnBuilder:
 
     @property
     def conversation(self) -> tuple[Message, ...]:
-        """What was said so far, without what this program puts into a prompt."""
+        """The messages so far, without the text that this program adds to a prompt."""
         return self._conversation
 
     def know(self, **facts: Any) -> None:
-        """Take in what was not known when the turn began.
+        """Record facts that were unknown when the turn began.
 
         Args:
-            facts: by the names of the constructor's arguments; or `first_token_seconds` and `seconds`, in place of what the
-                clock says.
+            facts: Named like the constructor's arguments; or `first_token_seconds` and `seconds`, which replace the
+                clock's times.
         """
         for name, value in facts.items():
             if name == "tools":
@@ -267,7 +267,7 @@ class TurnBuilder:
         self._changed_all()
 
     def prompt(self, messages: Sequence[Message]) -> None:
-        """Take in what the next reply answers, as it is sent; a reply that goes on after a cut keeps what it answers."""
+        """Record the messages that the next reply answers, as sent. A reply continued after a cut keeps its own."""
         self.version += 1
         reply, sent = self._reply, tuple(messages)
         begun = sent[-1].content if sent and sent[-1].role == "assistant" else ""
@@ -278,14 +278,14 @@ class TurnBuilder:
             reply.asked_at = time.monotonic()
 
     def wrote(self, text: str) -> None:
-        """Take in a piece of the raw reply, before the events that it gives."""
+        """Record a piece of the raw reply, before the events that it produces."""
         reply = self._reply
         if reply is not None and text:
             reply.is_heard = True
             reply.wrote.append(text)
 
     def note(self, event: LoopEvent) -> None:
-        """Take in what happened."""
+        """Record an event."""
         self.version += 1
         kind = type(event)
         if kind in _PARSED:
@@ -305,11 +305,11 @@ class TurnBuilder:
             take(self, event)
 
     def waiting(self, call_id: str) -> None:
-        """Say that a person is being asked about a call."""
+        """Record that a person is being asked about a call."""
         self._tell(call_id, outcome="waiting")
 
     def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
-        """End the turn; what was said of its end before stays where nothing new is said."""
+        """End the turn. An argument that is empty leaves the earlier value."""
         self._outcome = outcome or self._outcome
         self._answer, self._error = answer or self._answer, error or self._error
         self._ended_at = time.monotonic() if self._ended_at is None else self._ended_at
@@ -322,7 +322,7 @@ class TurnBuilder:
         self._changed_all()
 
     def record(self) -> TurnRecord:
-        """Return the turn as it is by now."""
+        """Return the record of the turn so far."""
         seconds = None if self._ended_at is None else self._ended_at - self._begun_at
         first = None if self._first_at is None else self._first_at - self._begun_at
         times: dict[str, Any] = {"first_token_seconds": first, "seconds": seconds, **self._times}
@@ -342,7 +342,7 @@ class TurnBuilder:
     def _begin(self, number: int) -> ReplyUnderWay:
         reply = ReplyUnderWay(number, time.monotonic())
         if self._replies and not self._replies[-1].has_come and self._replies[-1].counting is None:
-            self._replies.pop()  # an attempt of which nothing came
+            self._replies.pop()  # an attempt that produced nothing
         self._replies.append(reply)
         self._reply, reply.prompt, reply.conversation, self._prompt = reply, self._prompt, self._conversation, ()
         if reply.prompt and reply.prompt[-1].role == "assistant":
@@ -364,7 +364,7 @@ class TurnBuilder:
         reply.record = self._reply = None
 
     def _step_ended(self, event: StepEnded) -> None:
-        """Take in the conversation so far; a reminder behind the words of a person is not theirs."""
+        """Record the conversation so far, without the reminder after the person's words."""
         known = self._conversation
         self._conversation = tuple(
             known[place] if place < len(known) and says(message, known[place].content, known[place].role) else message
@@ -391,7 +391,7 @@ class TurnBuilder:
         self._tell(event.call.id, outcome="denied", by=event.by, reason=event.reason).call = event.call
 
     def _call_held(self, event: CallHeld) -> None:
-        """Take in a call that waits; its end is not among the events of its reply."""
+        """Record a call that waits; its end is not among the events of its reply."""
         self._tell(event.call.id, outcome="held", reason=", ".join(event.paths))
         raw, reading = event.call.raw, self._replies[-1].reading if self._replies else Reading()
         if any(call.call is None for call in reading.calls):
@@ -471,7 +471,7 @@ class TurnBuilder:
                 read, text, None, **({"outcome": "not started"} if reply.counting is not None or self.is_over else {})
             )
         if fact is not None and isinstance(fact.call, InvalidCall) and isinstance(call, ToolCall):
-            call = read.call = replace(fact.call, raw=call.raw)  # the tool was taken away meanwhile
+            call = read.call = replace(fact.call, raw=call.raw)  # the tool was removed in the meantime
         if fact is not None and isinstance(fact.call, ToolCall) and isinstance(call, ToolCall):
             facts |= {"ran_with": fact.call.arguments} if _differ(fact.call.arguments, call.arguments) else {}
         if isinstance(call, ToolCall) and fact is None and self._is_handed_over(call, read, reply):
@@ -485,7 +485,7 @@ class TurnBuilder:
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Tell 1 and true apart, which Python takes for equal."""
+    """Compare arguments, and distinguish 1 from true, which Python treats as equal."""
     return one is not other and repr(one) != repr(other)
 
 

@@ -1,8 +1,8 @@
-"""The conversation of a chat: what was said, question by question.
+"""The conversation of a chat, question by question.
 
-It is always one that a model can be sent: two messages of the person never follow each other, and no call is without a result. A
-turn that was stopped stays as far as it came, because the person has seen it and a tool may have done its work; a note in the
-model's place ends it. A turn in which nothing came counts as not asked.
+It can always be sent to a model: two user messages never follow each other, and every call has a result. The part of a stopped
+turn that arrived is kept, because the user has seen it and a tool may have run; a note in place of the model's answer ends it. A
+turn in which nothing arrived counts as not asked.
 """
 
 from collections.abc import Sequence
@@ -15,44 +15,44 @@ __all__ = ["Conversation", "checked_text"]
 
 
 class Conversation:
-    """Messages, and where each question begins.
+    """The messages, and where each question begins.
 
     Args:
-        note: stands in the model's place where a turn ended without its words.
+        note: Replaces the model's answer if a turn ended without one.
 
     Attributes:
-        messages: what was said, in order.
-        question: that was asked last, whatever came of it; "" before the first.
+        messages: All messages, in order.
+        question: The last question, whatever its outcome; "" before the first.
     """
 
     def __init__(self, start: Sequence[Message], note: str) -> None:
         self.messages = list(start)
         self.question = ""
         self._start, self._note = tuple(start), note
-        self._begun: list[tuple[str, int]] = []  # each question that stayed, and where it stands
-        self._is_kept = False  # the last question stayed
+        self._begun: list[tuple[str, int]] = []  # each kept question, and its index
+        self._is_kept = False  # whether the last question was kept
 
     def go_on(self, messages: Sequence[Message]) -> None:
-        """Go on with what was said before, which stays as it is: no question of it can be dropped."""
+        """Continue earlier messages. They are fixed: none of their questions can be dropped."""
         self.messages = list(messages)
 
     def as_said(self) -> list[Message]:
-        """Return the messages with the person's own words, without the reminder of the tools behind them."""
+        """Return the messages with the user's own words only, without the reminder of the tools after them."""
         said = list(self.messages)
         for question, at in self._begun:
             said[at] = replace(said[at], content=question)
         return said
 
     def ask(self, question: str) -> list[Message]:
-        """Note a question; return what is to be sent."""
+        """Record a question; return the messages to send."""
         self.question, self._is_kept = question, False
         return [*self.messages, Message(role="user", content=question)]
 
     def end(self, messages: Sequence[Message]) -> bool:
-        """End the turn of the last question; return whether it stays.
+        """End the turn of the last question; return whether the question is kept.
 
         Args:
-            messages: of the run, whether it ended in an answer or was stopped.
+            messages: Those of the run, whether it ended in an answer or was stopped.
         """
         at = len(self.messages)
         if len(messages) <= at + 1:
@@ -65,7 +65,7 @@ class Conversation:
         return True
 
     def drop_last(self) -> str:
-        """Drop the last question with all that followed; return it, "" if there is none."""
+        """Drop the last question and everything after it; return it, or "" if there is none."""
         if not self._begun:
             return ""
         question, at = self._begun.pop()
@@ -74,7 +74,7 @@ class Conversation:
         return question
 
     def take_back(self) -> str:
-        """Make the last question one that was not asked, so that it or another can take its place; return it."""
+        """Undo the last question, so that it or another can be asked in its place; return it."""
         question = self.question
         if self._is_kept:
             self.drop_last()
@@ -82,13 +82,13 @@ class Conversation:
         return question
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Start a new conversation."""
         self.messages, self.question = list(self._start), ""
         self._begun, self._is_kept = [], False
 
 
 def checked_text(text: str, what: str) -> str:
-    """Return a text that can be sent to a model."""
+    """Check that a text can be sent to a model, and return it."""
     if not text.strip():
         raise UsageError(f"expected {what}, got an empty text")
     if any("\ud800" <= char <= "\udfff" for char in text):  # how Python marks bytes of an argument that are not UTF-8

@@ -1,8 +1,8 @@
-"""A reply, written so that it can be used elsewhere: as a case of the parser's corpus, as a request, as a case of the harness.
+"""Exports a reply for use elsewhere: as a case of the parser's corpus, as a request, or as a case of the benchmark.
 
-A corpus case says what the parser reads now; whoever adds it looks whether that is right. A request has the conversation as its
-client sent it, as far as it can be told from the prompt: without the description of the tools, and with the question alone where
-a reminder stands behind it. Everything in it may be hostile: nothing of it gets out of its TOML string, its JSON or its quotes.
+A corpus case states what the parser reads now; whoever adds the case checks that this is right. A request holds the conversation
+as its client sent it, as far as the prompt shows it: without the description of the tools, and without the reminder after a
+question. All content may be hostile, so it is escaped and cannot leave its TOML string, its JSON or its quotes.
 """
 
 import json
@@ -64,7 +64,7 @@ def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
 
 
 def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
-    """Write a reply as a line of a run's `cases.jsonl`, with its calls as those that are expected."""
+    """Write a reply as a line of a run's `cases.jsonl`, with its calls as the expected ones."""
     reply, catalog = _reply(turn, reply_number), catalog_of(turn)
     calls = [call for call in reply.calls if call.arguments is not None]
     case = {
@@ -113,7 +113,7 @@ def _messages(turn: TurnRecord, reply: ReplyRecord, catalog: Catalog) -> list[di
 
 
 def _openai(message: Message, content: str) -> dict[str, str]:
-    """Return a message as any API takes it: a result whose call is not known is told as words of the person."""
+    """Return a message as any API accepts it: a result whose call is unknown becomes a user message."""
     return {"role": "user" if message.role == "tool" else message.role, "content": content}
 
 

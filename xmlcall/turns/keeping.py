@@ -1,6 +1,6 @@
-"""What is kept of a conversation, saved as it happens: from what a loop tells to the events and messages of the store.
+"""Saves a conversation as it happens: turns the events of a loop into events and messages of the store.
 
-A conversation has no record before its first question, so that a chat in which nothing is asked leaves nothing behind.
+A conversation has no record before its first question, so a chat without a question leaves nothing in the store.
 """
 
 import hashlib
@@ -37,8 +37,8 @@ class Keeper:
     """Saves a conversation as it happens; without a store it keeps nothing.
 
     Attributes:
-        id: of the conversation.
-        is_resumed: whether it was there before.
+        id: The id of the conversation.
+        is_resumed: Whether the conversation existed before.
     """
 
     def __init__(self, store: Store | None, audit: AuditFile | None) -> None:
@@ -48,11 +48,11 @@ class Keeper:
         self.new()
 
     def new(self) -> None:
-        """Begin another conversation, with the next question."""
+        """Start another conversation with the next question."""
         self._use(new_id())
 
     def resume(self, conversation: str) -> None:
-        """Go on with a conversation."""
+        """Continue a conversation."""
         assert self.store is not None
         self.store.hold(conversation)
         self._use(conversation)
@@ -72,7 +72,7 @@ class Keeper:
         self.store.write(self.id, "asked", asked, messages, model=model)
 
     def note(self, event: LoopEvent) -> None:
-        """Save what happened, if it is kept; a call that starts is saved before it runs."""
+        """Save an event, if its kind is kept. The start of a call is saved before the call runs."""
         if self.store is None:
             return
         if isinstance(event, StepEnded):
@@ -86,7 +86,7 @@ class Keeper:
             self.store.write(self.id, kind, body, messages)
 
     def leave(self) -> None:
-        """Let other programs go on with the conversation."""
+        """Let other programs continue the conversation."""
         if self.store is not None and self._is_held:
             self.store.free(self.id)
             self._is_held = False
@@ -142,7 +142,7 @@ def _ended(call: ToolCall | InvalidCall, outcome: str, text: str) -> dict[str, A
 
 
 async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Message]) -> Sequence[Tool]:
-    """Keep what a person asks, with the tools that are on offer, before the model is asked."""
+    """Save a person's question with the offered tools, before the model is asked."""
     is_xml = loop.mode == "xml"
     offered = tuple((await loop.tool_prompt()).catalog if is_xml else await loop.catalog())
     how: dict[str, Any] = {"mode": loop.mode, "family": loop.format.family, "lang": loop.format.lang}
@@ -153,16 +153,16 @@ async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Messa
 
 
 def branched(store: Store, conversation: str, turn: int) -> str:
-    """Begin a conversation as another was before one of its turns.
+    """Start a conversation from the messages that another had before one of its turns.
 
     Raises:
-        UsageError: there is no such turn, or what was said before it is not kept any more.
+        UsageError: the turn does not exist, or the messages before it are no longer kept.
     """
     return store.branch(conversation, turn, _before(store, conversation, turn))
 
 
 def _before(store: Store, conversation: str, turn: int) -> list[Message]:
-    """Return the messages before a turn: they are still the first of the conversation, unless earlier ones were asked anew."""
+    """Return the messages before a turn: the first of the conversation, unless an earlier question was asked again."""
     messages = store.messages(conversation)
     asked = [event.body for event in store.events(conversation) if event.kind == "asked"]
     if not 0 < turn <= len(asked):
@@ -175,7 +175,7 @@ def _before(store: Store, conversation: str, turn: int) -> list[Message]:
 
 
 def _places(asked: Sequence[dict[str, Any]], messages: Sequence[Message]) -> list[int | None]:
-    """Return where each question stands or stood; older versions did not keep that, so theirs are looked for."""
+    """Return the index of each question; older versions did not save it, so theirs are searched for."""
     places: list[int | None] = []
     for body in asked:
         if not isinstance(at := body.get("at"), int):

@@ -1,12 +1,12 @@
-"""Kept conversations as the same records as those of turns under way.
+"""Turns stored conversations into the same records as running turns.
 
-A turn is what follows a question among the events of the store. Each reply is read again from its raw text, so that every piece
-of it has its place; what its calls were, and what came of them, is what the events say, whatever the parser of now makes of the
-text. A call that is not in the text (the model server found it) stands at no place. What an older version did not keep is left
-empty: nothing here raises because of what is in a store.
+A turn is the events of the store that follow a question. Each reply is parsed again from its raw text, so that every piece has
+its place. But the calls and their outcomes are taken from the events, whatever the current parser makes of the text. A call that
+is not in the text, because the model server found it, has no place. Fields that an older version did not save stay empty: the
+content of a store never makes this module raise.
 
-The prompt of a reply is the conversation before it, without the description of the tools, which is not kept; a conversation that
-was changed later has no prompt for what was taken out of it.
+The prompt of a reply is the conversation before it, without the description of the tools, which is not kept. If a conversation
+was changed later, replies that were removed from it have no prompt.
 """
 
 from collections import Counter
@@ -36,7 +36,7 @@ _NOT_KEPT_BEHIND: Final = ("reply", "answer")
 
 
 def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
-    """Return the turns of a kept conversation, the first one first."""
+    """Return the turns of a stored conversation, oldest first."""
     found = store.find(conversation_id)
     events, messages = store.events(found.id), _Messages(store.messages(found.id))
     catalogs: dict[str, Catalog] = {}
@@ -50,7 +50,7 @@ def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
 
 
 def _split(events: Sequence[KeptEvent]) -> Iterator[tuple[KeptEvent, list[KeptEvent]]]:
-    """Yield each question with what happened until the next one."""
+    """Yield each question with its events until the next question."""
     asked: KeptEvent | None = None
     behind: list[KeptEvent] = []
     for event in events:
@@ -65,7 +65,7 @@ def _split(events: Sequence[KeptEvent]) -> Iterator[tuple[KeptEvent, list[KeptEv
 
 
 def _tools(store: Store, sha256: str) -> list[Tool]:
-    """Return the tools that can be read of those that were on offer."""
+    """Return the offered tools, except those that cannot be read."""
     tools: dict[str, Tool] = {}
     for told in store.tools(sha256) if sha256 else ():
         try:
@@ -77,7 +77,7 @@ def _tools(store: Store, sha256: str) -> list[Tool]:
 
 
 class _Messages:
-    """The messages that a conversation has by now, in which those of its turns are looked up, forwards."""
+    """The current messages of a conversation; the messages of its turns are looked up in them, front to back."""
 
     def __init__(self, all: Sequence[Message]) -> None:
         self._all = tuple(all)
@@ -85,14 +85,14 @@ class _Messages:
         self._questions: dict[int, str] = {}
 
     def said(self, prompt: Sequence[Message]) -> tuple[Message, ...]:
-        """Return the messages of a prompt without what stands behind the words of a person, such as a reminder."""
+        """Return the messages of a prompt without additions after the user's words, such as a reminder."""
         if not _begins(self._all, prompt):
             return tuple(prompt)
         words = (self._questions.get(place, message.content) for place, message in enumerate(prompt))
         return tuple(replace(message, content=content) for message, content in zip(prompt, words, strict=True))
 
     def asked(self, question: str, at: Any) -> tuple[Message, ...]:
-        """Return the conversation until a question; that alone if it is no longer there."""
+        """Return the conversation up to a question; only the question if the conversation no longer has it."""
         if not isinstance(at, int) or not self._is_asked(at, question):
             at = next((place for place in range(self._next, len(self._all)) if self._is_asked(place, question)), None)
         if at is None:
@@ -101,7 +101,7 @@ class _Messages:
         return self._all[: at + 1]
 
     def before(self, reply: Any) -> tuple[Message, ...]:
-        """Return the conversation before a kept reply; what is there until now if it is not kept."""
+        """Return the conversation before a kept reply; if that is not stored, the messages found so far."""
         content = reply.get("content") if isinstance(reply, Mapping) else None
         if isinstance(content, str):
             for place in range(self._next, len(self._all)):
@@ -154,7 +154,7 @@ class _KeptTurn:
         return [place for place, event in enumerate(self._events) if event.kind == "reply"]
 
     def _was_left(self) -> bool:
-        """Say whether something tells that the turn had no answer; else it may go on."""
+        """Whether an event shows that the turn ended without an answer; otherwise it may still be running."""
         return any(event.kind in ("kept", "recovered") for event in self._events)
 
     def _reply(self, number: int, place: int) -> ReplyRecord:
@@ -187,17 +187,17 @@ class _KeptTurn:
         )
 
     def _before(self, place: int) -> KeptEvent:
-        """Return what happened before a reply was asked for."""
+        """Return the event before the request for a reply."""
         return self._events[place - 1] if place else self._asked
 
     def _is_empty_attempt(self, place: int) -> bool:
-        """Say whether a reply was empty and asked for again."""
+        """Whether a reply was empty and the model was asked again."""
         body = self._events[place].body
         is_empty = not _text(body, "text").strip() and not _list(body, "calls")
         return is_empty and any(event.kind == "reply" for event in self._events[place + 1 :])
 
     def _read(self, raw: str, body: Mapping[str, Any], prompt: Sequence[Message], calls: Sequence[Mapping[str, Any]]) -> ReadText:
-        """Read a reply again, with its calls as they were."""
+        """Parse a reply again, but with the calls as they were stored."""
         family = _text(self._asked.body, "family")
         unsaid = FAMILIES[family].unsaid if self._mode == "xml" and family in FAMILIES else ""
         read = read_text(
@@ -214,7 +214,7 @@ class _KeptTurn:
         return read
 
     def _held_of(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the end of the call of a reply that waits: it is not among the calls that were kept with it."""
+        """Return the end of the call that waits; it is not among the calls kept with its reply."""
         place = next(place for place, event in enumerate(self._events) if event.body is body)
         for event in self._events[place + 1 :]:
             if event.kind in _NOT_KEPT_BEHIND:
@@ -237,7 +237,7 @@ class _KeptTurn:
 
 
 def _facts_of(events: Sequence[KeptEvent]) -> dict[str, dict[str, Any]]:
-    """Return what came of each call, as fields of its record; `arguments` are those that it ran with."""
+    """Return the outcome of each call, as fields of its record; `arguments` are those that it ran with."""
     facts: dict[str, dict[str, Any]] = {}
     started: dict[str, KeptEvent] = {}
     for event in events:
@@ -264,7 +264,7 @@ def _ended(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catalog, held: Mapping[str, Any] | None) -> None:
-    """Make the calls of a reply what they were: each that was read is one that was kept, in order, or did not count."""
+    """Restore the calls of a reply: match each parsed call to a kept one, in order, or mark it as not counted."""
     waiting = [call for call in reading.calls if not call.is_left_out]
     for kept in calls:
         raw = _raw(kept)
@@ -285,7 +285,7 @@ def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catal
 
 
 def _as_kept(call: ToolCall | InvalidCall, kept: Mapping[str, Any]) -> ToolCall | InvalidCall:
-    """Return a call as it was bound then."""
+    """Return a call as it was bound originally."""
     id, name = _text(kept, "id") or call.id, _text(kept, "name") or call.name
     arguments = kept.get("arguments")
     if isinstance(arguments, dict):
@@ -303,7 +303,7 @@ def _codes(kept: Mapping[str, Any]) -> list[str]:
 
 
 def _more_marks(body: Mapping[str, Any], marks: Iterable[MarkRecord], reading: Reading) -> Iterator[MarkRecord]:
-    """Yield the repairs of a reply that were told then and are not found now; at the place of the call that has them, if one."""
+    """Yield repairs that were reported originally but are not found now, at the place of their call if it has one."""
     left = Counter(_codes(body)) - Counter(mark.code for mark in marks)
     made = [repair for each in reading.calls if isinstance(each.call, ToolCall) for repair in each.call.repairs]
     for code in left.elements():
@@ -338,7 +338,7 @@ def _stands_in(call: Mapping[str, Any], raw: str) -> bool:
 
 
 def _as_text(raw: str) -> Reading:
-    """Return a reply of which nothing was read but text."""
+    """Return the reading of a reply as plain text only."""
     reading = Reading()
     if raw:
         reading.take([TextDelta(text=raw, span=(0, len(raw)))])

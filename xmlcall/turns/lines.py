@@ -1,10 +1,10 @@
-"""Turns in files, a JSON object a line: written as they end, and read again; replies of any origin are read as turns, too.
+"""Writes turns to files, one JSON object per line, as they end, and reads them again. Also reads replies of any origin as turns.
 
-What is written is masked (`masking`). A line is one write under a lock, so that several programs may append to one file; a line
-that was cut (a full disk) ends where it is, and the next begins a new one.
+Secrets are masked before writing (`masking`). Each line is one write under a lock, so several programs can append to one file. If
+a line was cut off, for example by a full disk, the next turn starts a new line.
 
-What is read is hostile: every value is held against the fields of the records, and every place against its text, before a turn is
-made of it. The first line that is no turn ends the reading, with its number.
+The input may be hostile, so every value is checked against the fields of the records, and every place against its text, before a
+turn is built. Reading stops at the first line that is not a turn, with an error that gives the line's number.
 """
 
 import dataclasses
@@ -41,21 +41,21 @@ class LineFile:
     """A file to which turns are appended.
 
     Args:
-        path: of the file; made with the first turn, for its owner alone.
+        path: Path of the file. The first turn creates it, readable only by its owner.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
 
     def append(self, turn: TurnRecord) -> None:
-        """Append a turn, without its secrets."""
-        line = json.dumps(without_secrets(turn)).encode() + b"\n"  # in ASCII: half characters are no UTF-8
+        """Append a turn, with its secrets masked."""
+        line = json.dumps(without_secrets(turn)).encode() + b"\n"  # in ASCII, because lone surrogates are not valid UTF-8
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             found = os.fstat(descriptor)
             if stat.S_ISREG(found.st_mode) and found.st_size and os.pread(descriptor, 1, found.st_size - 1) != b"\n":
-                line = b"\n" + line  # behind a line that was cut
+                line = b"\n" + line  # after a line that was cut off
             while line:
                 line = line[os.write(descriptor, line) :]
         finally:
@@ -66,12 +66,12 @@ def read_lines(path: Path | str) -> Iterator[TurnRecord]:
     """Read a file of turns, or of replies.
 
     Args:
-        path: of the file. A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as
-            `raw`, `text` or `reply`, and what is known of `tools`, `question`, `messages`, `dialect`, `reasoning_open`,
-            `finish_reason`, `model` and `id`. Empty lines do not count, nor does a last one that is still being written.
+        path: Path of the file. A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as
+            `raw`, `text` or `reply`, and optionally `tools`, `question`, `messages`, `dialect`, `reasoning_open`,
+            `finish_reason`, `model` and `id`. Empty lines are ignored, and so is a last line that is still being written.
 
     Raises:
-        UsageError: the file cannot be read, or a line is no turn and no reply.
+        UsageError: the file cannot be read, or a line is neither a turn nor a reply.
     """
     try:
         with open(path, "rb") as file:
@@ -94,7 +94,7 @@ def read_lines(path: Path | str) -> Iterator[TurnRecord]:
 
 
 class _WrongLine(Exception):
-    """A line is not what it should be."""
+    """A line is neither a turn nor a reply."""
 
     def __init__(self, message: str, *, is_unfinished: bool = False) -> None:
         super().__init__(message)
@@ -168,11 +168,11 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
 # -- records from JSON, held against their fields ------------------------------------------------------------------------------
 
 _Check = Callable[[Any], Any]
-"""Returns a value of JSON as a field has it, or raises."""
+"""Converts a JSON value to the type of a field, or raises."""
 
 
 class _Misplaced(Exception):
-    """A value is not what its field takes."""
+    """A value does not fit the type of its field."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
@@ -191,7 +191,7 @@ def _read_turn(told: Any) -> TurnRecord:
 
 @functools.cache
 def _check_of(kind: Any) -> _Check:
-    """Return how a value is checked, made once for each type: a file may have thousands of lines."""
+    """Return the check for a type; cached, because a file may have thousands of lines."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
         return lambda told: told
@@ -209,7 +209,7 @@ def _check_of(kind: Any) -> _Check:
 
 
 def _record_check(record: type[Any]) -> _Check:
-    """Check an object; what a later version added to it is left out."""
+    """Check an object, and ignore fields that a later version added."""
     checks = {name: _check_of(kind) for name, kind in get_type_hints(record).items()}
     required = [
         each.name
@@ -270,7 +270,7 @@ def _plain_check(wanted: Any, takes_bool: bool, named: str) -> _Check:
 
 
 def _check_places(reply: ReplyRecord) -> None:
-    """Check that the spans tile the text, and that all else stands in it."""
+    """Check that the spans tile the text, and that all other places are inside it."""
     at, length = 0, len(reply.raw)
     for span in reply.spans:
         if span.start != at or span.end <= at:
@@ -293,8 +293,8 @@ def _short(value: Any) -> str:
 
 
 # -- turns written by a thread of its own: whoever finishes one never waits for a disk ---------------------------------
-# Turns wait in a queue of bounded length. Where a disk is slower than the turns come, or full, turns are left out of the file;
-# that is said once, and again only after some could be written in between. Nothing here ends the program.
+# Turns wait in a bounded queue. If the disk is full or slower than the turns arrive, turns are left out of the file. This is
+# logged once, and again only after a turn has been written in between. Nothing here ends the program.
 
 
 MOST_WAITING: Final = 2000
@@ -317,14 +317,14 @@ class LineThread:
         self._thread.start()
 
     def append(self, turn: TurnBuilder) -> None:
-        """Have a turn written; returns at once."""
+        """Queue a turn to be written; return at once."""
         try:
             self._waiting.put_nowait(turn)
         except queue.Full:
             self._complain("they come faster than they can be written")
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Write what waits, and end the thread."""
+        """Write the waiting turns, and end the thread."""
         try:
             self._waiting.put(None, timeout=seconds)
         except queue.Full:

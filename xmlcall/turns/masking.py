@@ -1,7 +1,7 @@
-"""A turn without the secrets in it: by the names of parameters, as the audit masks them, wherever else the same values stand.
+"""Masks the secrets in a turn. Names of parameters identify them, as in the audit; the same values are masked everywhere.
 
-A mask is of another length than what it stands for, so every place in the text of a reply is moved with it. Where a secret's name
-stands in a reply and what is given to it cannot be told, the reply's whole text is left out: half a mask is none.
+A mask and the secret it replaces differ in length, so the places in the text of a reply are moved accordingly. If a reply
+contains the name of a secret but its value cannot be identified, the whole text of the reply is left out.
 """
 
 import json
@@ -54,7 +54,7 @@ def _shows_any(text: str) -> bool:
 
 
 def _prompt_shows_any(text: str) -> bool:
-    """Say the same of a message of a prompt; that of the tools is the same in turn after turn."""
+    """Do the same for a message of a prompt; cached, because the description of the tools is the same in every turn."""
     return _shows_any_again(text) if len(text) <= _KEPT else _shows_any(text)
 
 
@@ -74,11 +74,7 @@ def _text(text: str, known: frozenset[str]) -> str:
 
 
 class _Moved:
-    """A text with masks in it, and where its places are by now.
-
-    Attributes:
-        text: with the masks.
-    """
+    """A masked text (`text`), and the new positions of its places."""
 
     def __init__(self, text: str, places: Sequence[Span]) -> None:
         ends = [0, *(end for _, end in places)]
@@ -89,7 +85,7 @@ class _Moved:
         self._shifts = [0, *accumulate(len(MASK) - (end - start) for start, end in places)]
 
     def of(self, place: int) -> int:
-        """Return where a place is; one inside a secret is before its mask."""
+        """Return the new position of a place; a place inside a secret moves to the start of its mask."""
         count = bisect_right(self._starts, place - 1)
         if count and place < self._places[count - 1][1]:
             return self._places[count - 1][0] + self._shifts[count - 1]
@@ -130,7 +126,7 @@ def _apart(places: Sequence[Span]) -> list[Span]:
 
 
 def _placed(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield all that has a place in the text of a reply, but its spans."""
+    """Yield everything that has a place in the text of a reply, except its spans."""
     yield from reply["repairs"]
     for call in reply["calls"]:
         yield call
@@ -177,7 +173,7 @@ def _value(value: Any, known: frozenset[str]) -> Any:
 
 
 def _result(result: str, known: frozenset[str]) -> str:
-    """Mask a result: one that is JSON by the names in it."""
+    """Mask a result; if it is JSON, by the names in it."""
     if result.lstrip()[:1] in ("{", "["):
         try:
             value = json.loads(result)

@@ -1,8 +1,8 @@
-"""What is shown of a turn: what the model was sent, what it wrote, how that was read, and what came of each call.
+"""The records of a turn: what the model was sent, what it wrote, how that was parsed, and the outcome of each call.
 
-A turn goes from somebody's words to an answer, reply by reply, as in `turn.turn`. The terminal, the page and JSON show these
-values and nothing else, so that they cannot say different things. All are plain data: `turn_to_json` writes them with the names
-of the fields. Offsets are characters of the reply (Unicode code points), end exclusive.
+A turn leads from a user's message to an answer, reply by reply, as in `turn.turn`. The terminal, the page and JSON output show
+only these records, so they cannot disagree. All records are plain data: `turn_to_json` writes them under the names of their
+fields. Offsets count characters of the reply (Unicode code points), and the end is exclusive.
 """
 
 from collections.abc import Mapping
@@ -116,7 +116,7 @@ class ValueRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """A call, and what came of it.
+    """A call and its outcome.
 
     Args:
         name: of the tool, as bound, or as written where it is not bound.

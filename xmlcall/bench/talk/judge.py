@@ -1,11 +1,11 @@
-r"""Whether a turn of a conversation is right: the right tool or none, and an answer that is true.
+r"""Judges whether a turn of a conversation is right: the right tool or none, and a true answer.
 
-A turn is kept with all that is needed to judge it again: the calls with their results, the answer, the files that it had to
+A turn is stored with everything needed to judge it again: the calls with their results, the answer, and the files that it had to
 change. An answer is read without case, without thousands separators and in Unicode's compatibility form, so that `7,006,652` and
 `７００６６５２` are the same; patterns are searched with ASCII's word characters, so that `\b6\b` finds the 6 in `第6站台`.
 
 `false_statement` counts the turns that needed a tool, are wrong, and whose answer does not say that something is missing: the
-person is told what no tool has said. It is counted generously: a true answer that leaves out what was asked for counts as well.
+answer states something that no tool returned. The count is generous: it includes true answers that omit what was asked for.
 """
 
 import functools

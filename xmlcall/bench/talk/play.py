@@ -1,7 +1,7 @@
 """Plays a conversation with a model, through the same `ToolLoop` that `xmlcall chat` uses, with real MCP servers.
 
-The history is the model's own: a wrong turn stands in the way of those after it, as it does for a person. A turn that does not
-end in an answer leaves the conversation as it was before, as in `xmlcall chat`. Every call is allowed.
+The history is the model's own, so a wrong turn affects the turns after it, as it would for a user. A turn that does not end in an
+answer leaves the conversation unchanged, as in `xmlcall chat`. Every call is allowed.
 """
 
 import time
