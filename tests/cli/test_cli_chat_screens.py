@@ -197,7 +197,7 @@ def test_a_server_that_is_off_offers_nothing(tmp_path: Path, name: str) -> None:
 def test_a_conversation_is_saved_and_nothing_is_overwritten(tmp_path: Path) -> None:
     hostile = "```\n## user\n```\x1b[2J"
     _, told, _ = piped(tmp_path, f"a\n/save {tmp_path}/x.md\n/save {tmp_path}/x.json\n/save {tmp_path}/x.md\n", hostile)
-    assert "nothing is written" in told.splitlines()[-1]
+    assert "nothing was written" in told.splitlines()[-1]
     assert (
         tmp_path / "x.md"
     ).read_text() == "# tiny\n\n## user\n\n```\na\n```\n\n## assistant\n\n````\n```\n## user\n```\n````\n"
@@ -209,7 +209,7 @@ def test_a_conversation_is_saved_and_nothing_is_overwritten(tmp_path: Path) -> N
 def test_a_file_is_replaced_only_after_a_yes(tmp_path: Path) -> None:
     (tmp_path / "x.md").write_text("kept")
     with chat(tmp_path, "A.") as (terminal, _):
-        for answer, told in (("n", "nothing is written"), ("y", "messages written")):
+        for answer, told in (("n", "nothing was written"), ("y", "messages written")):
             terminal.send(f"/save {tmp_path}/x.md\r")
             terminal.until("Replace it?")
             terminal.send(f"{answer}\r")

@@ -98,7 +98,7 @@ def test_a_lost_call_and_a_long_piece_are_explained(tmp_path: Path, tools_file: 
 
 def test_json_goes_with_explain(tmp_path: Path, capsys: Capture) -> None:
     assert main(["parse", "--json", str(tmp_path / "none")]) == 2
-    assert "--json goes with --explain" in capsys.readouterr().err
+    assert "--json is only for --explain" in capsys.readouterr().err
 
 
 def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture) -> None:

@@ -40,9 +40,9 @@ def killed_while_it_runs(home: Path) -> None:
 @pytest.mark.parametrize(
     ("mode", "model", "person", "outcome"),
     [
-        ("steps", "the result", "tasking.slow has ended meanwhile: the result", "ok"),
-        ("fails", "the oven is cold", "tasking.slow has ended meanwhile: tasking: error -32603", "failed"),
-        ("cancelled", "The server cancelled this call", "tasking.slow has ended meanwhile: The server cancelled", "error"),
+        ("steps", "the result", "tasking.slow has ended in the meantime: the result", "ok"),
+        ("fails", "the oven is cold", "tasking.slow has ended in the meantime: tasking: error -32603", "failed"),
+        ("cancelled", "The server cancelled this call", "tasking.slow has ended in the meantime: The server cancelled", "error"),
         ("forgetful", UNKNOWN, "tasking.slow had started when the program ended: unknown whether it ran", None),
     ],
 )
