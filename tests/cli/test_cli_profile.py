@@ -126,10 +126,10 @@ def test_a_broken_profile_is_told_of_and_passed_over(tmp_path: Path, folder: Pat
     with model_server("Hello.", "Hello.") as (url, _):
         done = profiled(tmp_path, folder, "run", "--model", url, "Hi", call_threshold="off")
         assert (done.returncode, done.stdout) == (0, "Hello.\n")
-        assert "broken.toml: wya: there is no such key" in done.stderr
+        assert "broken.toml: wya: unknown key" in done.stderr
         done = profiled(tmp_path, folder, "run", "--profile", "broken", "--model", url, "Hi")
     assert done.returncode == 2
-    assert "broken.toml: wya: there is no such key" in done.stderr
+    assert "broken.toml: wya: unknown key" in done.stderr
 
 
 def test_bench_run_uses_the_profile(tmp_path: Path, folder: Path) -> None:

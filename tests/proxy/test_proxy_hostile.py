@@ -636,7 +636,7 @@ async def test_a_tool_that_is_too_large_to_be_shown_is_told_once(caplog: pytest.
         for question in ("Hi", "And now?"):
             await ask_engine(engine, body(question, tools=[large]))
     assert "### large\nDoes much." in backend.requests[0].messages[0].content
-    assert sum("'large' is shown by its name" in record.getMessage() for record in caplog.records) == 1
+    assert sum("'large' is shown with its name" in record.getMessage() for record in caplog.records) == 1
 
 
 # -- the limits --------------------------------------------------------------------------------------------------------
