@@ -172,22 +172,27 @@ def test_a_command_that_does_not_exist(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mode", "message"),
+    ("mode", "timeout", "message"),
     [
         pytest.param(
             "garbage",
+            "1",
             "files: no MCP handshake with .* within 1 s; start it by hand to see why."
             " It printed text that is not MCP on its standard output: 'Starting up'.*",
             marks=pytest.mark.full,  # seconds pass until it is ended
         ),
-        ("exit", r"files: .* ended before the MCP handshake was complete\. .* Traceback: no API key \| set API_KEY"),
-        ("hang", "files: no MCP handshake with .* within 1 s.*"),
-        ("many", 'files: it lists more than the 1000 tools that are allowed; choose some by "includeTools" in its configuration'),
+        ("exit", "30", r"files: .* ended before the MCP handshake was complete\. .* Traceback: no API key \| set API_KEY"),
+        ("hang", "1", "files: no MCP handshake with .* within 1 s.*"),
+        (
+            "many",
+            "30",
+            'files: it lists more than the 1000 tools that are allowed; choose some by "includeTools" in its configuration',
+        ),
     ],
 )
-def test_servers_that_do_not_serve(mode: str, message: str, tmp_path: Path) -> None:
+def test_servers_that_do_not_serve(mode: str, timeout: str, message: str, tmp_path: Path) -> None:
     begun = time.monotonic()
-    check(tmp_path, ["tools", "--timeout", "1", "--mcp", configured(tmp_path, mode)], 1, message)
+    check(tmp_path, ["tools", "--timeout", timeout, "--mcp", configured(tmp_path, mode)], 1, message)
     assert ProcessFiles(tmp_path).pids()
     assert time.monotonic() - begun < 15
 
