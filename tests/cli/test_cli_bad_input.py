@@ -18,8 +18,9 @@ def check(home: Path, arguments: list[str], code: int, message: str, *, stdin: s
     """Run a command that has to fail in this way."""
     done = run_cli(*arguments, home=home, stdin=stdin, env=env)
     assert done.stdout == ""
-    [line] = done.stderr.splitlines()
-    assert re.fullmatch(f"xmlcall: {message}", line), line
+    told = [line for line in done.stderr.splitlines() if "still starting" not in line]  # on a busy machine a server may be
+    assert len(told) == 1, done.stderr
+    assert re.fullmatch(f"xmlcall: {message}", told[0]), told[0]
     assert done.returncode == code
     assert not any(map(is_alive, ProcessFiles(home).pids()))
 
