@@ -12,11 +12,11 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
-from servers.memory_tokens import MemoryTokens
 
 from xmlcall import HttpServer, McpHost, Message, Tool, ToolLoop, render
 from xmlcall.backends.scripted import ScriptedBackend
@@ -24,6 +24,9 @@ from xmlcall.errors import ToolHostError
 from xmlcall.hosts.mcp.oauth import SignIn
 from xmlcall.hosts.mcp.requests import ClientFeatures, ElicitAnswer, FormRequest, UrlRequest
 from xmlcall.hosts.server import OAuth
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # it runs as a program of its own
+from servers.memory_tokens import MemoryTokens
 
 EXAMPLES: dict[str, Any] = {
     "string": "text",
