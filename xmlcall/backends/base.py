@@ -7,6 +7,7 @@ A wrapper around a backend (for retries, shorter prompts, listeners) is not in t
 would cost time. Instead it returns `Tries`, which say what is sent, who receives each piece, and whether to try again.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass
@@ -106,12 +107,12 @@ class Tries:
         return error
 
 
-class Around:
+class Around(ABC):
     """A wrapper around a backend; a subclass defines the attempts to make a request."""
 
+    @abstractmethod
     def tries(self, request: CompletionRequest) -> Tries:
         """Return the attempts to make a request."""
-        raise NotImplementedError
 
     def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`)."""

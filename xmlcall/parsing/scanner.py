@@ -326,7 +326,7 @@ _alternatives = functools.lru_cache(maxsize=256)(_Alternatives)  # most ranks st
 
 @functools.lru_cache(maxsize=512)
 def _compiled(source: str) -> Any:
-    return regex.compile(source, cache_pattern=False)  # kept here: the cache of `regex` serves what is compiled by the way
+    return regex.compile(source, cache_pattern=False)  # cached here; `regex`'s own cache is for all others
 
 
 def _alternation(groups: _Groups) -> str:

@@ -13,8 +13,9 @@ run, the status is one that clients do not retry.
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -59,7 +60,7 @@ _FAILURES: Final[Mapping[str, str]] = {
 _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
 
 
-class Answer:
+class Answer(ABC):
     """An answer, or one of several consecutive parts of it.
 
     Args:
@@ -78,11 +79,9 @@ class Answer:
         self._note = None if recording is None else recording.note
         self._has_said = False
 
-    @asynccontextmanager
-    async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
+    @abstractmethod
+    def driven(self) -> AbstractAsyncContextManager[AsyncGenerator[Any]]:
         """Start the answer and yield its events; pass each event to `pieces`."""
-        async with aclosing(self._drive()) as events:
-            yield events
 
     def pieces(self, event: Any) -> Sequence[ResponseEvent]:
         """Take an event and return what goes out."""
@@ -97,8 +96,9 @@ class Answer:
 
     def instead(self, error: BackendError) -> "Answer | None":
         """Return the answer that replaces this one after it failed; None if there is none."""
-        is_due = self._otherwise is not None and not self._has_said and is_refused_beginning(error)
-        return self._otherwise() if is_due and self._otherwise is not None else None
+        if self._otherwise is None or self._has_said or not is_refused_beginning(error):
+            return None
+        return self._otherwise()
 
     def _filtered(self, pieces: Sequence[ResponseEvent]) -> Sequence[ResponseEvent]:
         for passed in self.filters:
@@ -106,14 +106,11 @@ class Answer:
         self._has_said = self._has_said or bool(pieces)
         return pieces
 
-    def _drive(self) -> AsyncGenerator[Any]:
-        raise NotImplementedError
+    @abstractmethod
+    def _pieces_of(self, event: Any) -> Sequence[ResponseEvent]: ...
 
-    def _pieces_of(self, event: Any) -> Sequence[ResponseEvent]:
-        raise NotImplementedError
-
-    def _last_pieces(self) -> Iterable[ResponseEvent]:
-        raise NotImplementedError
+    @abstractmethod
+    def _last_pieces(self) -> Iterable[ResponseEvent]: ...
 
 
 class PlainAnswer(Answer):
@@ -138,10 +135,13 @@ class PlainAnswer(Answer):
         self._backend, self._number = backend, number
         self._machine = Machine(generate_native(completion, Binder(catalog=Catalog()), backend.capabilities))
 
-    def _drive(self) -> AsyncGenerator[Any]:
+    @asynccontextmanager
+    async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
+        """Start (see `Answer.driven`)."""
         if self._recording is not None:
             self._recording.note(TurnStarted(turn=self._number))
-        return drive(self._machine, self._backend)
+        async with aclosing(drive(self._machine, self._backend)) as events:
+            yield events
 
     def _pieces_of(self, event: Any) -> Sequence[ResponseEvent]:
         match event:
