@@ -27,7 +27,7 @@ that need a call, 20 that need none) and bfcl-fs200 (200 questions that need a c
 asked 100). How the runs were made: [bfcl-core.md](bfcl-core.md), [bfcl-fs200.md](bfcl-fs200.md).
 
 Each call that came is paired with the wanted one that it differs from least.
-[What the causes mean](../../docs/bench.md#causes). `read` is the text of `native`, with the calls
+[What the causes mean](../../docs/reference/bench.md#causes). `read` is the text of `native`, with the calls
 in it read by our parser. `auto`, `threshold` and `names` are `xml` with a call threshold that the
 program finds, with one that was measured, and with the tools' names in the reminder.
 

@@ -1,4 +1,4 @@
-"""Run the documented questions and a conversation on real local models and write what happened to docs/transcripts.md.
+"""Run the documented questions and a conversation on real local models and write what happened to docs/reference/transcripts.md.
 
     python benchmarks/transcripts.py
 
@@ -120,7 +120,7 @@ def shortened(text: str, most: int = 12) -> list[str]:
 
 
 def main() -> None:
-    """Write docs/transcripts.md."""
+    """Write docs/reference/transcripts.md."""
     NOTES.mkdir(parents=True, exist_ok=True)
     for name, text in {"shopping.txt": "milk\n", "ideas.md": "# Ideas\n"}.items():
         (NOTES / name).write_text(text, encoding="utf-8")
@@ -154,7 +154,7 @@ def main() -> None:
         lines += ["", f"### {model}", "", "```console", *talk(model), "```"]
         (NOTES / "trip.txt").unlink(missing_ok=True)
         print(f"a conversation: {model}", flush=True)
-    (ROOT / "docs/transcripts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    (ROOT / "docs/reference/transcripts.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from servers.run_server import run_server  # noqa: E402
 
 from xmlcall.proxy import create_app  # noqa: E402
 
-PAGE = HERE.parents[1] / "docs" / "clients.md"
+PAGE = HERE.parents[1] / "docs" / "reference" / "clients.md"
 LOAD_SECONDS: Final = 1800  # a model may have to be fetched
 CLIENT_SECONDS: Final = 900  # all ways of a client, with a real model on a slow machine
 STOP_SECONDS: Final = 15
@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--model", default="scripted", help="as for `xmlcall serve --model` (default: %(default)s)")
     names = [client.name for client in CLIENTS]
     made.add_argument("--only", nargs="*", choices=names, metavar="CLIENT", help=f"of {', '.join(names)}; all if none is named")
-    made.add_argument("--write", action="store_true", help="keep results, requests, and the table of docs/clients.md")
+    made.add_argument("--write", action="store_true", help="keep results, requests, and the table of docs/reference/clients.md")
     return made
 
 

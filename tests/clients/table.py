@@ -1,4 +1,4 @@
-"""The table of clients, and what came of each: `clients.toml`, `results.json`, and the table of docs/clients.md."""
+"""The table of clients, and what came of each: `clients.toml`, `results.json`, and the table of docs/reference/clients.md."""
 
 import json
 import tomllib
@@ -83,7 +83,7 @@ def keep(outcomes: Mapping[str, Mapping[str, str]]) -> None:
 
 
 def page_with_table(page: str) -> str:
-    """Put the table into docs/clients.md, in place of the one that it has."""
+    """Put the table into docs/reference/clients.md, in place of the one that it has."""
     before, rest = page.split(BEGIN)
     return f"{before}{BEGIN}\n{table()}{END}{rest.split(END)[1]}"
 
@@ -96,7 +96,7 @@ def table() -> str:
 
 
 def _row(client: Client, result: Result) -> str:
-    named = f"[{client.package} {result.version}{' (npm)' if client.npm else ''}](../tests/clients/programs/{client.program})"
+    named = f"[{client.package} {result.version}{' (npm)' if client.npm else ''}](../../tests/clients/programs/{client.program})"
     cells = (named, WIRES[client.wire], ", ".join(result.ways), _verdict(client, result), result.date)
     return f"| {' | '.join(cells)} |"
 

@@ -1,4 +1,4 @@
-"""The snippets and the table of docs/clients.md are what `make clients` runs and found; and what run.py makes of an answer."""
+"""docs/reference/clients.md: its snippets and table are what `make clients` runs and found; and what run.py makes of an answer."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from servers.run_server import run_server
 from xmlcall.proxy import create_app
 
 ADDRESS = "http://127.0.0.1:8485"
-PAGE = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "clients.md").read_text(encoding="utf-8")
 SNIPPETS = [code for _, code in re.findall(r"^```(python|js)\n(.*?)^```$", PAGE, flags=re.MULTILINE | re.DOTALL)]
 LAST_LINE = re.compile(r'(?:print|console\.log)\((?:await )?whole\("http://127\.0\.0\.1:8485(/v1)?"\)\);?')
 

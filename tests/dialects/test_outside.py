@@ -16,7 +16,7 @@ from xmlcall.dialects.outside import installed_rows, read_row, shadowed
 
 ROOT = Path(__file__).parents[2]
 TOOLS = [{"name": "get_weather", "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
-PAGE = (ROOT / "docs" / "dialects.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [REPLY] = re.findall(r"```text\n(\[call:.*?)\n```", PAGE, flags=re.DOTALL)
 [EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
 [RESULTS] = re.findall(r"```toml\n(\[results\]\n.*?)```", PAGE, flags=re.DOTALL)

@@ -24,7 +24,7 @@ from xmlcall.turns.masking import without_secrets
 from xmlcall.turns.model import MessageRecord, TurnRecord, turn_to_json
 from xmlcall.turns.reading import read_reply
 
-PAGE = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
 SECRET = "hunter2-x y"
 LOGIN = {

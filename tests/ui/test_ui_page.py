@@ -30,7 +30,7 @@ from xmlcall.ui.app import UiPage, app_of_page, page_of
 URL = "http://127.0.0.1:8486"
 STATIC = Path(ui_app.__file__).parent / "static"
 OURS = sorted(file for file in STATIC.glob("*.js"))
-PAGE = (Path(__file__).parents[2] / "docs" / "dialects.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [FORMAT] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
 WEATHER = {"name": "get_weather", "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 

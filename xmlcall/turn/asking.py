@@ -41,7 +41,7 @@ class Asking:
         mode: `xml` offers tools in the prompt and reads calls from the text. `native` uses the server's own function calling, and
             also reads calls that the server left in the text; `native-only` ignores those. `auto`, for the proxy only, is
             `native` if a trial call works, else `xml`.
-        dialect: name of the format in which the model is asked to write calls (docs/dialects.md); all formats are read.
+        dialect: name of the format in which the model is asked to write calls (docs/reference/dialects.md); all formats are read.
         family: how the system prompt shows tools (see `prompting.format`).
         lang: language of the prompts, `en` or `zh`.
         parallel: whether a reply may contain several calls.
