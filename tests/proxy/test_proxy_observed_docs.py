@@ -10,12 +10,7 @@ from observed_harness import ask, observed
 from xmlcall.proxy.observed.metrics import METRICS, MOST_VALUES
 from xmlcall.proxy.observed.probes import KEPT_SECONDS, WAIT_SECONDS
 
-PAGE = (
-    (Path(__file__).parents[2] / "docs/scale.md")
-    .read_text(encoding="utf-8")
-    .split("\n## Seen from outside\n")[1]
-    .split("\n## ")[0]
-)
+PAGE = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text(encoding="utf-8")
 
 
 def fenced(language: str) -> list[str]:
