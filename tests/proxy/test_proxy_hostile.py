@@ -664,6 +664,6 @@ LIMITS: dict[str, list[Any]] = {
 
 
 def test_limits_are_documented() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "security.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "reference" / "security.md").read_text(encoding="utf-8")
     for words, limits in LIMITS.items():
         assert words.format(*limits) in text
