@@ -81,6 +81,16 @@ def too_long(page: str) -> list[str]:
     return [f"{page}:{number}" for number, line in lines if len(line) > 100 and not UNBREAKABLE.fullmatch(line)]
 
 
+def test_pages_of_users_are_few_and_short() -> None:
+    """Details live in docs/reference; docs/README.md leads to every page of both."""
+    index = read("docs/README.md")
+    pages = [path for path in (ROOT / "docs").glob("*.md") if path.name not in ("README.md", "design.md")]
+    assert len(pages) <= 12
+    assert [path.name for path in pages if len(path.read_text(encoding="utf-8").splitlines()) >= 200] == []
+    pages += (ROOT / "docs/reference").glob("*.md")
+    assert [path.name for path in pages if f"]({path.relative_to(ROOT / 'docs').as_posix()})" not in index] == []
+
+
 # A single link, or code in backticks, that fills its line.
 UNBREAKABLE = re.compile(r"\s*(?:- )?(?:\[[^\]]*\]\([^)]*\)|`[^`]*`)[.,;:)]*")
 

@@ -1,4 +1,4 @@
-"""docs/reference/clients.md: its snippets and table are what `make clients` runs and found; and what run.py makes of an answer."""
+"""docs/reference/clients.md: its snippets and table are what `make clients` ran and found; and what run.py makes of an answer."""
 
 import re
 import sys
