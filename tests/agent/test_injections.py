@@ -33,5 +33,5 @@ async def test_nor_do_places_that_nobody_said(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["with the person's own values"])
 async def test_what_is_not_seen(kind: str) -> None:
-    """The limit of the method: a call whose values are all the person's, or made up. The figure is told in docs/reference/security.md."""
+    """The limit of the method: a call whose values are all the person's, or made up. See docs/reference/security.md."""
     assert any([await runs_unasked(attempt, may_flow=False) for attempt, _ in PAIRS if attempt.kind == kind])
