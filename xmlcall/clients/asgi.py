@@ -40,13 +40,7 @@ class AppError(Exception):
 
 
 class AppResponse:
-    """One request to an app, which starts at once, and its answer as it arrives.
-
-    Args:
-        app: an app that is already open.
-        scope: the request's head, of type `http`.
-        body: the whole body of the request.
-    """
+    """One request to an open app, which starts at once, and its answer as it arrives."""
 
     def __init__(self, app: "ASGIApp", scope: "Scope", body: bytes) -> None:
         self._app, self._scope, self._body = app, scope, body
@@ -58,28 +52,12 @@ class AppResponse:
         self._task = _start(self._run())
 
     async def begin(self, seconds: float | None = None) -> tuple[int, Headers]:
-        """Wait for the answer's status and headers.
-
-        Args:
-            seconds: the time limit; None for no limit.
-
-        Raises:
-            TimeoutError: nothing arrived in time.
-            AppError: the app ended without an answer.
-        """
+        """Wait for the answer's status and headers, at most `seconds`; AppError means that the app ended without an answer."""
         message = await self._next(seconds)
         return message["status"], list(message.get("headers", ()))
 
     async def piece(self, seconds: float | None = None) -> bytes:
-        """Wait for the next piece of the answer's body; b"" marks its end.
-
-        Args:
-            seconds: the time limit; None for no limit.
-
-        Raises:
-            TimeoutError: nothing arrived in time.
-            AppError: the app ended in the middle of the answer.
-        """
+        """Wait for the next piece of the answer's body, at most `seconds`; b"" marks its end, AppError a broken answer."""
         while not self._is_whole:
             message = await self._next(seconds)
             self._is_whole = not message.get("more_body", False)
@@ -146,11 +124,7 @@ class AppResponse:
 
 
 class Lifespan:
-    """Keeps an app open, in a task of its own, because what a task has opened must be closed in the same task.
-
-    Args:
-        app: an app that is not open yet; it is opened at once.
-    """
+    """Opens an app and keeps it open, in a task of its own: what a task has opened must be closed in the same task."""
 
     def __init__(self, app: "ASGIApp") -> None:
         self.app = app
@@ -170,12 +144,7 @@ class Lifespan:
         return self._task.done() or self.loop.is_closed()
 
     async def opened(self) -> None:
-        """Wait until the app is open.
-
-        Raises:
-            Exception: what opening raised.
-            AppError: the app was closed before it was open.
-        """
+        """Wait until the app is open; raise what opening raised, or AppError if it was closed before."""
         await self._ready.wait()
         if self._failure is not None:
             raise self._failure
@@ -183,11 +152,7 @@ class Lifespan:
             raise AppError("closed before it was open")
 
     async def aclose(self) -> None:
-        """Close the app, or cancel it if it is still being opened.
-
-        Raises:
-            Exception: what closing raised.
-        """
+        """Close the app, or cancel it if it is still being opened; raise what closing raised."""
         if self.is_over:
             return
         if not self._ready.is_set():

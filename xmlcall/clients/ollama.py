@@ -129,11 +129,7 @@ class Client(ollama.Client):
 class AsyncClient(ollama.AsyncClient):
     """`ollama.AsyncClient`, whose `chat` gives tools to any model. Use it in an `async with` block, or close it.
 
-    Args:
-        host: as for `Client`.
-        mode: as for `Client`.
-        lang: as for `Client`.
-        options: as for `Client`.
+    The arguments are those of `Client`.
     """
 
     def __init__(self, host: str | None = None, *, mode: "Mode" = "auto", lang: str = "en", **options: Any) -> None:
@@ -154,19 +150,7 @@ class AsyncClient(ollama.AsyncClient):
     async def chat(
         self, model: str = "", messages: Messages = None, *, stream: bool = False, **fields: Unpack[ChatFields]
     ) -> ChatResponse | AsyncIterator[ChatResponse]:
-        """Ask a model (see `ollama.AsyncClient.chat`).
-
-        Args:
-            model: as for `Client.chat`.
-            messages: as for `Client.chat`.
-            stream: as for `Client.chat`.
-            fields: as for `Client.chat`.
-
-        Raises:
-            ollama.ResponseError: as for `Client.chat`.
-            ConnectionError: as for `Client.chat`.
-            UsageError: as for `Client.chat`.
-        """
+        """Ask a model (see `Client.chat`)."""
         content = _body(model, messages, stream, fields)
         client = self._client_of(model)
         if stream:

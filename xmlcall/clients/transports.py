@@ -51,14 +51,7 @@ T = TypeVar("T")
 
 
 class _Service:
-    """A model's proxy, in the event loop of the requests. After that loop has ended, a request in another loop reopens it.
-
-    Args:
-        options: further arguments of `create_app`.
-
-    Raises:
-        UsageError: the model address is invalid, or two hosts have the same name.
-    """
+    """A model's proxy, in the event loop of the requests. After that loop has ended, a request in another loop reopens it."""
 
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
         arguments = {"allowed_hosts": ("*",), **options, "hosts": tuple(hosts)}
@@ -68,17 +61,7 @@ class _Service:
         self._exchanges: set[AppResponse] = set()
 
     async def ask(self, scope: "Scope", body: bytes, seconds: float | None) -> tuple[AppResponse, int, Headers]:
-        """Make a request; return the answer with its status and headers. The caller must end it with `leave`.
-
-        Args:
-            scope: the request's head, as an ASGI scope.
-            seconds: the time limit for the answer's beginning, once the model is open; None for no limit.
-
-        Raises:
-            UsageError: the model is open in another event loop that still runs.
-            TimeoutError: nothing arrived in time.
-            AppError: the proxy failed.
-        """
+        """Make a request, with a limit for the beginning of its answer; the caller must end the answer with `leave`."""
         exchange = AppResponse(await self._opened(), scope, body)
         self._exchanges.add(exchange)
         try:
@@ -144,11 +127,7 @@ class _Background:
                 self._portal = self._stack.enter_context(start_blocking_portal(name="xmlcall"))
 
     def call(self, function: Callable[..., Awaitable[T]], *arguments: Any) -> T:
-        """Run a coroutine function in the loop and return its result; an interrupted wait cancels it.
-
-        Raises:
-            AppError: the loop does not run.
-        """
+        """Run a coroutine function in the loop and return its result; an interrupted wait cancels it."""
         with self._lock:
             if self._portal is None:
                 raise AppError("the transport was closed")
@@ -210,13 +189,7 @@ class Transport(httpx.BaseTransport, httpx2.BaseTransport):
 class AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
     """For async clients of both libraries, on asyncio. The first request opens the model, `aclose` or the loop's end closes it.
 
-    Args:
-        model: as for `Transport`.
-        hosts: as for `Transport`.
-        options: as for `Transport`.
-
-    Raises:
-        UsageError: no such form of model, or two hosts have one name.
+    The arguments are those of `Transport`.
     """
 
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
@@ -240,58 +213,23 @@ class AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
 def httpx2_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx2.Client:
     """Make a client whose every request is answered by a model inside this process; closing it closes the model.
 
-    It has no time limit: nothing is lost on the way here, and backends have limits of their own.
-
-    Args:
-        model: as for `Transport`.
-        hosts: as for `Transport`.
-        options: as for `Transport`.
-
-    Raises:
-        UsageError: no such form of model, or two hosts have one name.
+    The arguments are those of `Transport`. There is no time limit: nothing is lost on the way, and backends have limits.
     """
     return httpx2.Client(transport=Transport(model, hosts, **options), base_url=ADDRESS, timeout=None)
 
 
 def async_httpx2_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx2.AsyncClient:
-    """Make the async twin of `httpx2_client`.
-
-    Args:
-        model: as for `Transport`.
-        hosts: as for `Transport`.
-        options: as for `Transport`.
-
-    Raises:
-        UsageError: no such form of model, or two hosts have one name.
-    """
+    """Make the async twin of `httpx2_client`."""
     return httpx2.AsyncClient(transport=AsyncTransport(model, hosts, **options), base_url=ADDRESS, timeout=None)
 
 
 def httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx.Client:
-    """Make the twin of `httpx2_client` for programs that use httpx.
-
-    Args:
-        model: as for `Transport`.
-        hosts: as for `Transport`.
-        options: as for `Transport`.
-
-    Raises:
-        UsageError: no such form of model, or two hosts have one name.
-    """
+    """Make the twin of `httpx2_client` for programs that use httpx."""
     return httpx.Client(transport=Transport(model, hosts, **options), base_url=ADDRESS, timeout=None)
 
 
 def async_httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx.AsyncClient:
-    """Make the async twin of `httpx2_client` for programs that use httpx.
-
-    Args:
-        model: as for `Transport`.
-        hosts: as for `Transport`.
-        options: as for `Transport`.
-
-    Raises:
-        UsageError: no such form of model, or two hosts have one name.
-    """
+    """Make the async twin of `httpx_client`."""
     return httpx.AsyncClient(transport=AsyncTransport(model, hosts, **options), base_url=ADDRESS, timeout=None)
 
 

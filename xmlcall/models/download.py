@@ -48,13 +48,9 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of a download.
+    """The progress of a download."""
 
-    Args:
-        done: bytes received so far; may decrease if a source has to start over.
-    """
-
-    done: int
+    done: int  # bytes received so far; fewer if a source has to start over
     total: int
     note: str = ""
 
@@ -105,11 +101,7 @@ class Source(Protocol):
     """Something that a file can come from; its `str` names it for people."""
 
     def deliver(self, download: Download) -> None:
-        """Append to the part file until it has its full size.
-
-        Raises:
-            SourceFailed: it did not; another source may still continue the part file.
-        """
+        """Append to the part file until it is complete, or raise SourceFailed; another source may then continue it."""
 
 
 class SourceFailed(Exception):
@@ -121,11 +113,7 @@ class _WrongContent(SourceFailed):
 
 
 def fetch(download: Download, sources: Sequence[Source]) -> None:
-    """Fetch the file, check it and put it in its place.
-
-    Args:
-        download: what to fetch and where to; its folder exists and the caller alone writes there.
-    """
+    """Fetch the file, check it and put it in its place; its folder exists, and only the caller writes there."""
     failures = []
     for source in sources:
         try:

@@ -133,9 +133,6 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
 
     Args:
         progress: called at each step; an exception that it raises ends the download and propagates.
-
-    Raises:
-        BackendUnavailable: no source delivered it, the disk is full, or another download holds it for hours.
     """
     model = known(name)
     if found := path(name):

@@ -185,11 +185,7 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
 
 
 def pip_download(requirement: str, folder: Path, arrived: Callable[[int], None], size: int) -> Path:
-    """Let pip fetch one wheel into a folder; pip never outlives this function.
-
-    Args:
-        arrived: called with the bytes received so far, a few times a second.
-    """
+    """Let pip fetch one wheel into a folder, and report the bytes that have arrived; pip never outlives this function."""
     environment = os.environ | dict.fromkeys(("TMPDIR", "TEMP", "TMP"), str(folder))
     command = [sys.executable, *_PIP_DOWNLOAD, "--dest", str(folder), requirement]
     with subprocess.Popen(
