@@ -8,8 +8,9 @@ import pytest
 from cases import cuts
 from proxy_harness import ADD, ECHO, add, block, body
 
+from xmlcall import Asking
 from xmlcall.errors import UsageError
-from xmlcall.integrations.tools_as_text import PromptSettings, Rewriter, Rewritten, StreamedReply
+from xmlcall.integrations.tools_as_text import Rewriter, Rewritten, StreamedReply, read_asking
 from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallOpened, ResponseEnded, TextPiece, whole_response
 
 ASKED = "What is 17 + 25?"
@@ -23,7 +24,7 @@ HISTORY: list[dict[str, Any]] = [
 
 
 def rewritten(data: Mapping[str, Any], mark: Any = True) -> Rewritten:
-    settings = PromptSettings.of(mark)
+    settings = read_asking(mark)
     assert settings is not None
     made = Rewriter().rewritten(data, settings)
     assert made is not None
@@ -79,7 +80,7 @@ def test_a_history_with_calls_is_text_where_no_tools_are_sent_any_more() -> None
 
 
 def test_without_tools_and_calls_a_request_goes_as_it_is() -> None:
-    assert Rewriter().rewritten(body(ASKED, tools=()), PromptSettings()) is None
+    assert Rewriter().rewritten(body(ASKED, tools=()), Asking()) is None
 
 
 def test_a_picture_stays() -> None:
@@ -133,12 +134,12 @@ def test_the_reminder_can_be_left_out() -> None:
 @pytest.mark.parametrize("mark", [1, "yes", [], {"dialect": "klingon"}, {"dialect": 3}, {"color": "red"}, {"reminder": "no"}])
 def test_a_wrong_mark_is_refused(mark: Any) -> None:
     with pytest.raises(UsageError):
-        PromptSettings.of(mark)
+        read_asking(mark)
 
 
 @pytest.mark.parametrize("mark", [None, False])
 def test_a_model_that_is_not_marked_has_no_settings(mark: Any) -> None:
-    assert PromptSettings.of(mark) is None
+    assert read_asking(mark) is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,7 @@ def test_a_model_that_is_not_marked_has_no_settings(mark: Any) -> None:
 )
 def test_what_cannot_be_done_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as error:
-        Rewriter().rewritten(body(ASKED) | fields, PromptSettings())
+        Rewriter().rewritten(body(ASKED) | fields, Asking())
     assert error.value.status == 400
 
 

@@ -34,7 +34,8 @@ from litellm.types.utils import Message, ModelResponse, ModelResponseStream  # t
 from ..errors import UsageError
 from ..proxy.formats.contract import ApiError, Asked, ResponseEvent, whole_response
 from ..proxy.formats.openai_chat import CHAT
-from .tools_as_text import ChoiceWriter, PromptSettings, Rewriter, Rewritten, StreamedReply
+from ..turn.asking import Asking
+from .tools_as_text import ChoiceWriter, Rewriter, Rewritten, StreamedReply, read_asking
 
 __all__ = ["ToolsAsText", "handler", "handler_for_all"]
 
@@ -51,7 +52,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         otherwise: the settings for models whose `model_info` does not mention xmlcall; None leaves these models alone.
     """
 
-    def __init__(self, otherwise: PromptSettings | None = None) -> None:
+    def __init__(self, otherwise: Asking | None = None) -> None:
         super().__init__()
         self._otherwise = otherwise
         self._rewriter = Rewriter()
@@ -60,22 +61,12 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> dict[str, Any] | None:
-        """Write the tools of a request into its prompt.
-
-        Args:
-            data: the request's body, with fields of the proxy's own.
-
-        Returns:
-            A new body, or None to pass on the request unchanged.
-
-        Raises:
-            ProxyException: the request is invalid, or asks for something unsupported.
-        """
+        """Write the tools of a request into its prompt: return a new body, or None to pass the request on unchanged."""
         if call_type not in _CALLS:
             return None
         try:
-            settings = self._settings(data.get("model"), getattr(user_api_key_dict, "team_id", None))
-            rewritten = self._rewriter.rewritten(data, settings) if settings else None
+            asking = self._asking(data.get("model"), getattr(user_api_key_dict, "team_id", None))
+            rewritten = self._rewriter.rewritten(data, asking) if asking else None
         except ApiError as error:
             raise _told(error) from None
         if rewritten is None:
@@ -84,14 +75,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         return rewritten.over(data)
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
-        """Read the calls out of a whole answer.
-
-        Args:
-            response: the answer; it is changed in place.
-
-        Raises:
-            ProxyException: the reply is not an answer.
-        """
+        """Read the calls out of a whole answer, which is changed in place."""
         rewritten = self._taken(data)
         if rewritten is None or rewritten.reading is None or not isinstance(response, ModelResponse):
             return response
@@ -105,14 +89,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: AsyncIterator[Any], request_data: dict[str, Any]
     ) -> AsyncGenerator[Any]:
-        """Read the calls out of a stream.
-
-        Yields:
-            The chunks for the caller.
-
-        Raises:
-            ProxyException: the reply is not an answer.
-        """
+        """Read the calls out of a stream, and yield the chunks for the caller."""
         rewritten = self._taken(request_data)
         if rewritten is None or rewritten.reading is None:
             async for chunk in response:
@@ -128,8 +105,8 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         except ApiError as error:
             raise _told(error) from None
 
-    def _settings(self, model: Any, team: Any) -> PromptSettings | None:
-        """Return a model's settings, from its first deployment that has any; None for models of our own provider."""
+    def _asking(self, model: Any, team: Any) -> Asking | None:
+        """Return how a model is asked, from its first deployment that has any; None for models of our own provider."""
         router = proxy_server.llm_router
         known = router.registry().deployments(model_name=model, team_id=team) if router and isinstance(model, str) else None
         if any(str(deployment["litellm_params"].get("model")).startswith(_OWN_PROVIDER) for deployment in known or ()):
@@ -137,7 +114,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
         given = (deployment.get("model_info") or {} for deployment in known or ())
         marks = [mark for info in given if (mark := info.get("xmlcall")) is not None]
         try:
-            return PromptSettings.of(marks[0]) if marks else self._otherwise
+            return read_asking(marks[0]) if marks else self._otherwise
         except UsageError as error:
             log.error("model_info of %r: %s", model, error)
             raise ApiError("the model is not configured rightly", status=500, kind="server_error") from None
@@ -162,12 +139,7 @@ def _read_whole(choice: Any, asked: Asked, reading: StreamedReply) -> None:
 
 
 class _AnswerStream:
-    """One streamed answer: the chunks that our own proxy would write, with the head of the original chunks.
-
-    Args:
-        asked: the request.
-        reading: the reader of its reply.
-    """
+    """One streamed answer: the chunks that our own proxy would write, with the head of the original chunks."""
 
     def __init__(self, asked: Asked, reading: StreamedReply) -> None:
         self._writer = ChoiceWriter(asked)
@@ -228,5 +200,5 @@ def _told(error: ApiError) -> Exception:
 handler: Final = ToolsAsText()
 """The hooks for models whose `model_info` has `xmlcall`."""
 
-handler_for_all: Final = ToolsAsText(otherwise=PromptSettings())
+handler_for_all: Final = ToolsAsText(otherwise=Asking())
 """The hooks for all models except those whose `model_info` has `xmlcall: false`."""

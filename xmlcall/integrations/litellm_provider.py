@@ -34,7 +34,7 @@ from ..proxy.formats.contract import Asked, ResponseEnded, whole_response
 from ..proxy.formats.openai_chat import CHAT, usage_dict
 from ..proxy.formats.tolerance import mended
 from ..proxy.http.exchange import api_error
-from .tools_as_text import ChoiceWriter
+from .tools_as_text import SETTINGS, ChoiceWriter
 
 __all__ = ["EngineProvider", "handler"]
 
@@ -42,10 +42,7 @@ MOST: Final = 100  # engines, because each one has connections of its own
 
 _OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "mode": (str,),
-    "dialect": (str,),
-    "lang": (str,),
-    "family": (str,),
-    "reminder": (bool,),
+    **{name: (kind,) for name, kind in SETTINGS.items()},
     "call_threshold": (str, float, int),
     "stream_arguments": (bool,),
     "tool_tokens": (int,),
@@ -62,15 +59,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
         self._opening: dict[str, asyncio.Lock] = {}  # one each, so that a slow model server does not delay the others
 
     async def acompletion(self, *_: Any, **call: Any) -> Any:
-        """Answer a request in one piece.
-
-        Args:
-            **call: as LiteLLM calls providers: `model`, `messages`, `api_base`, `api_key`, `optional_params`, `litellm_params`,
-                and `model_response`, the answer to be filled.
-
-        Raises:
-            CustomLLMError: there is no answer.
-        """
+        """Answer a request in one piece: fill `model_response` among the arguments with which LiteLLM calls providers."""
         async with _errors_told():
             asked, engine = _read(call), await self._engine(call)
             async with aclosing(engine.respond(asked.request, is_streamed=False)) as events:
@@ -82,17 +71,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
         return response
 
     async def astreaming(self, *_: Any, **call: Any) -> AsyncGenerator[Any]:
-        """Answer a request in pieces.
-
-        Args:
-            **call: as in `acompletion`.
-
-        Yields:
-            LiteLLM's chunks.
-
-        Raises:
-            CustomLLMError: there is no answer, or no end of one.
-        """
+        """Answer a request in pieces: yield LiteLLM's chunks."""
         async with _errors_told():
             asked, engine = _read(call), await self._engine(call)
             writer = ChoiceWriter(asked)

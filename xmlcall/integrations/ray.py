@@ -41,6 +41,7 @@ from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard, key_of
 from ..proxy.http.callers import serving
 from ..proxy.http.exchange import Ending
+from ..turn.asking import Asking, AskingFields
 
 __all__ = ["Proxy", "RaySettings", "app"]
 
@@ -170,11 +171,7 @@ class Proxy:
             cutting.cancel()
 
     async def check_health(self) -> None:
-        """Respond from the event loop that serves callers, so that Ray replaces a hanging replica; only the replica counts.
-
-        Raises:
-            RuntimeError: the engine is not open.
-        """
+        """Respond from the event loop that serves callers, so that Ray replaces a hanging replica; only the replica counts."""
         if not self._is_open:
             raise RuntimeError("the engine is not open")
 
@@ -183,15 +180,10 @@ def _engine(settings: RaySettings) -> Engine:
     return Engine(
         connect(settings.model),
         _hosts(settings),
-        mode=settings.mode,
         allowed=settings.allow,
+        asking=Asking(**settings.model_dump(include=set(AskingFields.__annotations__))),
         stream_arguments=settings.stream_arguments,
-        dialect=settings.dialect,
-        lang=settings.lang,
-        family=settings.family,
-        reminder=settings.reminder,
         strict=settings.strict,
-        tool_tokens=settings.tool_tokens,
     )
 
 

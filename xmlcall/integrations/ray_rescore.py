@@ -32,16 +32,7 @@ class ClusterError(XmlcallError):
 
 
 def rescored(folders: Sequence[Path]) -> Iterator[tuple[Path, Scores]]:
-    """Judge runs again.
-
-    Yields:
-        Each folder, with the scores of its run.
-
-    Raises:
-        UsageError: Ray is not installed, or a folder holds no run.
-        RunError: a run is damaged.
-        ClusterError: Ray cannot be started or reached, or fails.
-    """
+    """Judge runs again, and yield each folder with the scores of its run."""
     for folder in folders:
         read_about(folder)  # before Ray starts
     ray, data = _imported()

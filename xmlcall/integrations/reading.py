@@ -16,7 +16,7 @@ module holds the engine-independent part.
 import json
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from xmlcall.tools.catalog import Catalog, as_tool
 from xmlcall.types.calls import RawCall, Span, Tool, ToolCall
 from xmlcall.types.events import CallInReasoning, Event, Markup, ReasoningDelta, TextDelta, ToolCallEnd
 
-__all__ = ["CallPiece", "EngineReplyReader", "EngineText", "Piece", "catalog_of", "may_have_calls", "read_whole"]
+__all__ = ["CallPiece", "EngineReplyReader", "EngineText", "Piece", "catalog_of", "may_have_calls", "read_whole", "split"]
 
 log = logging.getLogger("xmlcall.integrations")
 
@@ -50,13 +50,7 @@ class EngineText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPiece:
-    """A whole call.
-
-    Args:
-        index: its number among the calls that went out, from 0.
-        name: of an offered tool.
-        arguments: a JSON object.
-    """
+    """A whole call, its arguments as a JSON object; `index` counts the calls that went out, from 0."""
 
     index: int
     name: str
@@ -67,11 +61,7 @@ Piece = EngineText | CallPiece
 
 
 class EngineReplyReader:
-    """Reads one reply.
-
-    Args:
-        catalog: the tools that the request offers; without tools, everything is text.
-    """
+    """Reads one reply; if the request offers no tools, everything is text."""
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
@@ -170,27 +160,19 @@ def _joined(pieces: Iterable[Piece]) -> list[Piece]:
 
 
 def read_whole(text: str, catalog: Catalog) -> tuple[str, list[CallPiece]]:
-    """Read a whole reply.
-
-    Args:
-        text: what the model wrote.
-        catalog: what the request offers.
-
-    Returns:
-        The visible text, and the calls in order.
-    """
+    """Read a whole reply: return its visible text, and its calls in order."""
     reader = EngineReplyReader(catalog)
-    pieces = [*reader.feed(text), *reader.finish()]
+    return split([*reader.feed(text), *reader.finish()])
+
+
+def split(pieces: Sequence[Piece]) -> tuple[str, list[CallPiece]]:
+    """Return the visible text of pieces, and the calls in order."""
     said = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
     return said, [piece for piece in pieces if isinstance(piece, CallPiece)]
 
 
 def may_have_calls(text: str) -> bool:
-    """Return whether a text may have calls: true for every text with a call, and for some without any.
-
-    Args:
-        text: a whole reply; the tools are not known.
-    """
+    """Return whether a reply may have calls: true for every text with a call, and for some without any."""
     return "<" in text or _LIST_OR_OBJECT.search(text) is not None or attempts_call(text, select("auto"))
 
 

@@ -30,11 +30,7 @@ def register() -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run SGLang's server, in this process, with the parser.
-
-    Args:
-        arguments: those of `sglang.launch_server`.
-    """
+    """Run SGLang's server in this process, with the parser; the arguments are those of `sglang.launch_server`."""
     register()
     sys.argv = ["sglang.launch_server", *arguments]
     runpy.run_module("sglang.launch_server", run_name="__main__", alter_sys=True)

@@ -10,7 +10,7 @@ from sglang.srt.function_call.base_format_detector import BaseFormatDetector  # 
 from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem  # type: ignore[import-not-found]
 
 from xmlcall.errors import UsageError
-from xmlcall.integrations.reading import CallPiece, EngineReplyReader, EngineText, Piece, catalog_of, may_have_calls, read_whole
+from xmlcall.integrations.reading import CallPiece, EngineReplyReader, Piece, catalog_of, may_have_calls, read_whole, split
 
 __all__ = ["XmlcallDetector"]
 
@@ -51,17 +51,12 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         return False
 
     def structure_info(self) -> Any:
-        """Refuse, because xmlcall has no structural tags.
-
-        Raises:
-            UsageError: always.
-        """
+        """Refuse, because xmlcall has no structural tags."""
         raise UsageError("xmlcall has no structural tags for SGLang, and says so in supports_structural_tag")
 
     def _result(self, pieces: list[Piece]) -> StreamingParseResult:
-        text = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
-        items = [item for piece in pieces if isinstance(piece, CallPiece) for item in self._items(piece)]
-        return StreamingParseResult(normal_text=text, calls=items)
+        text, calls = split(pieces)
+        return StreamingParseResult(normal_text=text, calls=[item for call in calls for item in self._items(call)])
 
     def _items(self, call: CallPiece) -> list[ToolCallItem]:
         """Write a call, its name first; SGLang looks in the two lists for arguments that it has not sent yet."""

@@ -22,7 +22,7 @@ import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from ..agent.drive import new_id
 from ..backends.base import Capabilities
@@ -31,7 +31,7 @@ from ..binding.echo import Sources
 from ..errors import UsageError
 from ..parsing.repetition import identity, once
 from ..prompting import system as prompt
-from ..prompting.format import ENGLISH, PromptFormat
+from ..prompting.format import PromptFormat
 from ..prompting.grades import Budget
 from ..prompting.writer import PromptWriter, callers_in_text, with_words
 from ..proxy.engine.call_stream import Sender
@@ -52,6 +52,7 @@ from ..proxy.formats.contract import (
 from ..proxy.formats.openai_chat import CHAT, ChatBody
 from ..proxy.formats.tolerance import mended
 from ..tools.catalog import Catalog
+from ..turn.asking import Asking
 from ..turn.generate import REPETITION, Binder, Generated, ReplyReader
 from ..turn.opening import last_request
 from ..types.calls import InvalidCall, Message, ToolCall
@@ -59,7 +60,7 @@ from ..types.completion import CompletionRequest, Usage
 from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd
 from ..wire.openai import message_dict
 
-__all__ = ["ChoiceWriter", "PromptSettings", "Rewriter", "Rewritten", "StreamedReply"]
+__all__ = ["SETTINGS", "ChoiceWriter", "Rewriter", "Rewritten", "StreamedReply", "read_asking"]
 
 log = logging.getLogger("xmlcall.integrations")
 
@@ -70,41 +71,25 @@ _NO_ANSWER: Final[Mapping[str, str]] = {
     "invented_results": "no answer: the model wrote results that no tool gave",
     "own_words": "no answer: the model only repeated its instructions",
 }
-_TYPES: Final[Mapping[Any, type]] = {"dialect": str, "lang": str, "family": str, "reminder": bool}
+SETTINGS: Final[Mapping[Any, type]] = {"dialect": str, "lang": str, "family": str, "reminder": bool}
+"""Fields of `Asking` that a configuration may set, and their types."""
+
 Choices = list[dict[str, Any]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PromptSettings:
-    """How a model is asked.
+def read_asking(given: Any) -> Asking | None:
+    """Read from a configuration how a model is asked.
 
     Args:
-        format: the format of the prompt and of the calls.
-        reminder: whether the user's messages end with a reminder of the tools.
+        given: a table of `SETTINGS`; true means an empty table. None or false leaves the model alone.
     """
-
-    format: PromptFormat = ENGLISH
-    reminder: bool = True
-
-    @classmethod
-    def of(cls, given: Any) -> Self | None:
-        """Read the settings of a model from a configuration.
-
-        Args:
-            given: a table with `dialect`, `lang`, `family` or `reminder`; true means an empty table. None or false leaves the
-                model alone.
-
-        Raises:
-            UsageError: the settings are of another type, or a value is unknown.
-        """
-        if given is None or given is False:
-            return None
-        table = {} if given is True else given
-        if not isinstance(table, Mapping) or any(_TYPES.get(name) is not type(value) for name, value in table.items()):
-            known = ", ".join(f"{name} ({kind.__name__})" for name, kind in _TYPES.items())
-            raise UsageError(f"xmlcall: expected true, false or a table of {known}, got {given!r:.200}")
-        words = {name: value for name, value in table.items() if name != "reminder"}
-        return cls(format=PromptFormat(**words), reminder=table.get("reminder", True))
+    if given is None or given is False:
+        return None
+    table = {} if given is True else given
+    if not isinstance(table, Mapping) or any(SETTINGS.get(name) is not type(value) for name, value in table.items()):
+        known = ", ".join(f"{name} ({kind.__name__})" for name, kind in SETTINGS.items())
+        raise UsageError(f"xmlcall: expected true, false or a table of {known}, got {given!r:.200}")
+    return Asking(**table)
 
 
 # -- requests ----------------------------------------------------------------------------------------------------------
@@ -125,11 +110,7 @@ class Rewritten:
     reading: "Callable[[], StreamedReply] | None"
 
     def over(self, data: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a copy of a body with this request in it.
-
-        Args:
-            data: the original body, which is not changed.
-        """
+        """Return a copy of a body with this request in it."""
         # A reply that is constrained to a schema could not contain a call, so the prompt asks for the form in words.
         gone = (*_TOOL_FIELDS, "response_format") if self.reading else _TOOL_FIELDS
         return {**{name: value for name, value in data.items() if name not in gone}, "messages": self.messages}
@@ -142,19 +123,8 @@ class Rewriter:
         self._say_once = SaidOnce().note
         self._catalogs = Catalogs(self._say_once, reminder=True)
 
-    def rewritten(self, data: Mapping[str, Any], settings: PromptSettings) -> Rewritten | None:
-        """Write a request for the model.
-
-        Args:
-            data: a chat completion body, which may have further fields.
-            settings: the model's settings.
-
-        Returns:
-            None if it has no tools, neither on offer nor in the history, so that it passes unchanged.
-
-        Raises:
-            ApiError: the body is invalid, or asks for something unsupported.
-        """
+    def rewritten(self, data: Mapping[str, Any], asking: Asking) -> Rewritten | None:
+        """Write a chat completion request for the model; None if it has no tools, neither on offer nor in the history."""
         body, notes = mended({name: data[name] for name in _READ if name in data}, CHAT.name)
         if not any(body.get(name) for name in ("tools", "functions")) and not _has_calls(body.get("messages")):
             return None
@@ -164,25 +134,25 @@ class Rewriter:
         names = offered_names(asked.request.tools)
         request = renamed(asked.request, names)
         tools = request.tools if request.choice.mode != "none" else ()
-        form = replace(settings.format, parallel=request.parallel)
+        form = replace(asking.format, parallel=request.parallel)
         shown = self._catalogs.offered(tools, key_of(tools), form, {}, _WHOLE)
-        messages = _messages(request, settings, shown)
+        messages = _messages(request, asking, shown)
         if not tools:
             return Rewritten(asked=asked, messages=_dicts(messages), reading=None)
         chosen = tuple(tool for tool in tools if request.choice.allows(tool.name))
         allowed = shown.catalog if len(chosen) == len(tools) else self._catalogs.of(chosen)
         own = {offered: name for name, offered in names.items()}
         sources = replace(shown.sources(request.messages), offered=shown.catalog)
-        reading = partial(StreamedReply, request, settings, allowed, sources, messages, own)
+        reading = partial(StreamedReply, request, asking, allowed, sources, messages, own)
         return Rewritten(asked=asked, messages=_dicts(messages), reading=reading)
 
 
-def _messages(request: ChatRequest, settings: PromptSettings, shown: OfferedTools) -> tuple[Message, ...]:
+def _messages(request: ChatRequest, asking: Asking, shown: OfferedTools) -> tuple[Message, ...]:
     """Write the conversation, with the caller's demands in words at its end."""
     catalog, form = shown.catalog, shown.prompt.format
     writer = PromptWriter(
         offered=shown.prompt,
-        reminder=shown.reminder if settings.reminder else "",
+        reminder=shown.reminder if asking.reminder else "",
         stands="each",
         in_text=partial(callers_in_text, catalog=catalog, format=form),
     )
@@ -228,13 +198,13 @@ class StreamedReply:
     def __init__(
         self,
         request: ChatRequest,
-        settings: PromptSettings,
+        asking: Asking,
         catalog: Catalog,
         sources: Sources,
         messages: tuple[Message, ...],
         names: Mapping[str, str],
     ) -> None:
-        unsaid = settings.format.shows.unsaid
+        unsaid = asking.format.shows.unsaid
         sent = CompletionRequest(messages=messages, stop=request.sampling.stop)
         server = Capabilities(server="a gateway's")
         binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid, new_id=new_id)
@@ -246,22 +216,13 @@ class StreamedReply:
         self._again: list[ToolCall | InvalidCall] = []  # repeats; whether the user asked for them is known at the end
 
     def feed(self, text: str, reasoning: str = "") -> list[ResponseEvent]:
-        """Take a piece of the reply and return what goes out.
-
-        Args:
-            text: a piece of any length.
-            reasoning: the reasoning that the model server sent separately.
-        """
+        """Take a piece of the reply, and of the reasoning that the server sent separately; return what goes out."""
         self._reasoning += reasoning
         thought: list[ResponseEvent] = [ReasoningPiece(text=reasoning)] if reasoning else []
         return thought + self._pieces(self._reader.feed(text, reasoning))
 
     def end(self, finish_reason: str) -> list[ResponseEvent]:
-        """Take the end of the reply and return what goes out, a ResponseEnded last.
-
-        Raises:
-            ApiError: the reply is not an answer.
-        """
+        """Take the end of the reply and return what goes out, a ResponseEnded last; ApiError if the reply is not an answer."""
         pieces, reason = self._pieces(self._reader.close(finish_reason)), finish_reason
         lost, generated = self._reader.finished(self._reasoning, Usage())
         if lost:

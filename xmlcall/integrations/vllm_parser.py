@@ -21,19 +21,14 @@ from vllm.entrypoints.generate.base.protocol import (  # type: ignore[import-not
 from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager  # type: ignore[import-not-found]
 
 from xmlcall.agent.drive import new_id
-from xmlcall.integrations.reading import CallPiece, EngineReplyReader, EngineText, Piece, catalog_of, read_whole
+from xmlcall.integrations.reading import CallPiece, EngineReplyReader, Piece, catalog_of, read_whole, split
 from xmlcall.tools.catalog import Catalog
 
 __all__ = ["XmlcallToolParser"]
 
 
 class XmlcallToolParser(ToolParser):  # type: ignore[misc]
-    """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools.
-
-    Args:
-        tokenizer: the model's tokenizer, which is not used, because only text is read.
-        tools: the request's tools, if vLLM knows them this early.
-    """
+    """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools."""
 
     engine_based_streaming = True
 
@@ -82,9 +77,8 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
     def _message(self, pieces: list[Piece]) -> DeltaMessage | None:
         if not pieces:
             return None
-        text = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
-        deltas = [delta for piece in pieces if isinstance(piece, CallPiece) for delta in self._deltas(piece)]
-        return DeltaMessage(content=text or None, tool_calls=deltas)
+        text, calls = split(pieces)
+        return DeltaMessage(content=text or None, tool_calls=[delta for call in calls for delta in self._deltas(call)])
 
     def _deltas(self, call: CallPiece) -> list[DeltaToolCall]:
         """Write a call, its name first; vLLM looks in the two lists for arguments that it has not sent yet."""
