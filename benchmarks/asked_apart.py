@@ -18,8 +18,8 @@ from xmlcall.agent.loop import ToolLoop
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.bench.case import Case
+from xmlcall.bench.own_suites import talk_cases
 from xmlcall.bench.stats import area, mcnemar
-from xmlcall.bench.talk import talk_cases
 from xmlcall.bench.talk.servers import lay_out, server_of
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH

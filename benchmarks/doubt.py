@@ -8,8 +8,8 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from xmlcall.bench.own_suites import talk_cases
 from xmlcall.bench.store import read_run
-from xmlcall.bench.talk import talk_cases
 
 RESULTS = Path(__file__).parent / "results"
 THRESHOLDS = {"1.5b": (1.5, 2.0, 2.4, 3.0, 3.7), "0.5b": (-3.0, -2.6, -2.0, -1.2)}

@@ -37,7 +37,7 @@ layer("wire", "errors types")
 # -- I/O --
 layer("records", "errors private_folders types")
 layer("models", "errors")
-layer("profiles", "errors toml_file prompting")
+layer("profiles", "errors toml_file prompting turn")
 layer("backends", "errors types dialects models wire")
 layer("hosts", "errors private_folders text_forms addresses types schema")
 layer(

@@ -65,7 +65,7 @@ def flight(more: str = WINDOW) -> str:
 
 
 def verdict_on(folder: Path, asked: Case, text: str) -> Verdict:
-    options = {"settings": {name: getattr(Settings(), name) for name in Settings.__dataclass_fields__}}
+    options = {"settings": Settings().to_json()}
     run = create_or_resume(folder / "run", {"ways": ["xml"], **options, "model": "m", "suite": "s"}, [asked])
     backend = ScriptedBackend([f"<function_calls>{text}</function_calls>" if text.startswith("<invoke") else text])
     assert asyncio.run(runner.execute(run, [way_of("xml")], model_subject(backend))) == 0

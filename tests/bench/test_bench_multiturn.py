@@ -10,7 +10,7 @@ import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import deepcopy
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -442,7 +442,7 @@ def test_a_copy_of_a_task_can_be_changed(cases: list[MultiTurnCase]) -> None:
 async def test_a_task_is_a_case_of_a_run(tmp_path: Path) -> None:
     """Played by the runner, judged at once, and counted as a task, not as a call."""
     cases = cases_of("bfcl-mt", limit=1)
-    about = {"ways": ["xml"], "settings": asdict(Settings()), "model": "m"}
+    about = {"ways": ["xml"], "settings": Settings().to_json(), "model": "m"}
     run = create_or_resume(tmp_path / "run", about, cases)
     subject = model_subject(ScriptedBackend(["I cannot."] * 30))
     assert await runner.execute(run, [way_of("xml")], subject) == 0
@@ -468,7 +468,7 @@ async def test_the_stand_ins_play_tasks(tmp_path: Path, stand_in_of: tuple[str, 
     """Two of the five mutations are of no harm."""
     name, way, right = stand_in_of
     cases = [case for case in cases_of("bfcl-mt", limit=20) if not case.disputed][:10]
-    about = {"ways": [way], "settings": asdict(Settings(feedback=feedback)), "model": name}
+    about = {"ways": [way], "settings": Settings(feedback=feedback).to_json(), "model": name}
     run = create_or_resume(tmp_path / "run", about, cases)
     assert await runner.execute(run, [way_of(way)], stand_in(name, cases)) == 0
     assert rates((await report.judged(run))[way])["task_correct"] == (right, 10)

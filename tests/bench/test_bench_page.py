@@ -9,7 +9,7 @@ import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +68,7 @@ def shown(folder: Path, subject: str = "mutator", ways: Sequence[str] = ("xml",)
     settings = Settings()
     told = {"model": subject, "suite": "by hand", "limit": None, "half": "all", "started": "2026-01-02T03:04:05+00:00"}
     cases = about.pop("of", CASES)
-    run = create_or_resume(folder, {**told, "ways": list(ways), "settings": asdict(settings), **about}, cases)
+    run = create_or_resume(folder, {**told, "ways": list(ways), "settings": settings.to_json(), **about}, cases)
     assert asyncio.run(execute(run, [way_of(name) for name in ways], stand_in(subject, cases))) == 0
     for reply in run.replies:
         number = [each.id for each in cases].index(reply["case"])
@@ -175,7 +175,7 @@ def test_every_round_is_shown(tmp_path: Path) -> None:
 
 def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
     tasks = [replace(case(name, "Keep two notes."), expects="task", tools=()) for name in ("right", "wrong")]
-    run = create_or_resume(tmp_path / "run", {"ways": ["xml"], "settings": asdict(Settings())}, tasks)
+    run = create_or_resume(tmp_path / "run", {"ways": ["xml"], "settings": Settings().to_json()}, tasks)
     calls = [{"name": "keep_note", "arguments": {"text": "one"}, "result": HOSTILE, "is_error": False}]
     calls.append({"name": "lose_note", "issues": [{"code": "unknown-tool", "path": "$", "message": "There is no such tool."}]})
     turns = [{"replies": ["first reply", "second reply"], "calls": calls, "stop_reason": "stop"}]

@@ -19,20 +19,27 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case, messages_of
 from xmlcall.bench.funnel import Verdict
-from xmlcall.bench.halving import CLEAR, Pairs, kept, looks, pairs, settled
+from xmlcall.bench.own_suites import WITHOUT_CALL, probe_cases
 from xmlcall.bench.probe import (
+    CLEAR,
     RUNG,
-    WITHOUT_CALL,
     Finding,
     Native,
+    Pairs,
     Probe,
     candidates,
+    found_json,
     in_lanes,
     incumbent,
+    kept,
+    looks,
     most_replies,
-    probe_cases,
+    native_words,
+    pairs,
+    sentences,
+    settled,
+    table_of_probe,
 )
-from xmlcall.bench.probe_report import found_json, native_words, sentences, table_of_probe
 from xmlcall.bench.store import RunError, read_run
 from xmlcall.bench.subjects import calling, oracle_calls
 from xmlcall.bench.ways import Settings, Way, asked_by, catalog_of, conversation, format_of, way_of
@@ -490,7 +497,8 @@ async def test_what_was_said_before_is_written_in_the_form_of_the_way() -> None:
 
 def test_a_profile_is_asked_by_its_settings() -> None:
     way, settings = asked_by(Profile(model="m", dialect="qwen", call_threshold=1.5), Settings(max_tokens=9))
-    assert (way.name, settings.call_threshold, settings.max_tokens, settings.family) == ("qwen", 1.5, 9, None)
+    assert (way.name, settings.call_threshold, settings.max_tokens, settings.family) == ("qwen", 1.5, 9, "list")
+    assert "family" not in settings.to_json()
     way, settings = asked_by(Profile(model="m", call_threshold="off"), Settings())
     assert (way.name, settings.call_threshold) == ("xml", None)
     assert asked_by(Profile(model="m", way="native"), Settings())[0].name == "native+read"

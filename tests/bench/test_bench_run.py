@@ -54,7 +54,7 @@ CASES = [case(number) for number in range(10)] + [case(number, expects="no_call"
 def start(folder: Path, *ways: str, cases: list[Case] = CASES, **settings: Any) -> RecordedRun:
     about = {
         "ways": list(ways or ("xml",)),
-        "settings": {name: getattr(Settings(**settings), name) for name in Settings.__dataclass_fields__},
+        "settings": Settings(**settings).to_json(),
         "model": "m",
         "suite": "s",
         "limit": None,

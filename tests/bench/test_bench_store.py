@@ -43,7 +43,7 @@ TASK = Case(id="task", category="multi_turn_base", messages=CASES[0].messages, t
 
 
 def start(folder: Path, cases: list[Case] = CASES, **about: Any) -> RecordedRun:
-    told = {"ways": ["xml"], "settings": asdict(Settings()), "model": "m", "cases": fingerprint(cases)}
+    told = {"ways": ["xml"], "settings": Settings().to_json(), "model": "m", "cases": fingerprint(cases)}
     return create_or_resume(folder, {**told, **about}, cases)
 
 
@@ -334,11 +334,7 @@ class Named(ScriptedBackend):
         text = '<function_calls>\n<invoke name="add_one">\n<parameter name="a">0</parameter>\n</invoke>\n</function_calls>'
         assert isinstance(parse(text, [TOOL]).calls[0], ToolCall)
         super().__init__([text] * 2)
-        self._name = name
-
-    @property
-    def model(self) -> str:
-        return self._name
+        self.model = name
 
 
 async def test_repairs_of_another_model_are_not_its_own(

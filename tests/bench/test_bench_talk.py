@@ -11,7 +11,6 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -34,9 +33,11 @@ from xmlcall.bench.suites import cases_of
 from xmlcall.bench.talk import servers
 from xmlcall.bench.talk.judge import is_admitted, judge_turn, speaks
 from xmlcall.bench.talk.play import converse
-from xmlcall.bench.talk.servers import NPM_PACKAGES, SERVERS, folder_of, lay_out, occupied, server_of
+from xmlcall.bench.talk.servers import NPM_PACKAGES, folder_of, lay_out, occupied, server_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendUnavailable, ContextOverflow, UsageError
+
+SERVERS = {"demo", "time", "files", "git", "memory"}
 
 CONVERSATIONS = {case.id: case for case in cases_of("talk")}
 SAMPLE = ("en-demo-03", "zh-time-02", "zh-mixed-04", "en-git-03", "zh-memory-02")  # all servers, and every kind of expectation
@@ -49,7 +50,7 @@ def of(*names: str) -> list[Case]:
 
 
 def begun(folder: Path, subject: str, names: Sequence[str], *ways: str) -> RecordedRun:
-    about = {"ways": list(ways), "settings": asdict(Settings()), "model": subject, "suite": "talk", "started": "2026-11-22"}
+    about = {"ways": list(ways), "settings": Settings().to_json(), "model": subject, "suite": "talk", "started": "2026-11-22"}
     return create_or_resume(folder, about, of(*names))
 
 
@@ -98,7 +99,7 @@ def is_right(run: RecordedRun) -> None:
 @pytest.mark.full
 def test_the_oracle_is_right_with_real_servers(run: RecordedRun, tmp_path: Path) -> None:
     found = played(tmp_path / "run", "oracle", SAMPLE, "xml", "native")
-    assert {server for case in found.cases for server in case.servers} == SERVERS.keys()
+    assert {server for case in found.cases for server in case.servers} == SERVERS
     is_right(found)
     assert shapes(found) == shapes(run), "the recorded run is no longer as it would be now"
 
@@ -134,7 +135,7 @@ def test_the_mutator_does_not_talk(tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", CONVERSATIONS.values(), ids=list(CONVERSATIONS))
 def test_a_conversation_can_be_judged_and_answered(case: Case) -> None:
     documented = set(re.findall(r"^    (\w+)  +", talk.__doc__ or "", re.MULTILINE))
-    assert set(case.servers) <= SERVERS.keys()
+    assert set(case.servers) <= SERVERS
     for turn in case.turns:
         assert turn.keys() <= documented
         assert ("right" in turn) == ("tools" in turn)
@@ -287,7 +288,7 @@ def content(place: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("language", ["english", "chinese"])
-@pytest.mark.parametrize("server", list(SERVERS))
+@pytest.mark.parametrize("server", sorted(SERVERS))
 def test_a_folder_is_the_same_each_time(server: str, language: str) -> None:
     place = lay_out("same", (server,), language)
     first = content(place)

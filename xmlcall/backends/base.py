@@ -96,14 +96,7 @@ class Tries:
         """Note, inside `opened`, that the reply was read to its end."""
 
     async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
-        """Handle the failure of an attempt.
-
-        Args:
-            begun: whether a part of the reply had arrived; progress of the prompt does not count.
-
-        Returns:
-            None if the request is to be made again, else the final error.
-        """
+        """Handle the failure of an attempt: return None to make the request again, else the final error."""
         return error
 
 

@@ -40,6 +40,9 @@ class EmbeddedBackend:
         context_length: tokens that prompt and reply share; llama.cpp lowers it to the model's trained length. None takes 8192 to
             32768, limited by the trained length and by free memory, because the cache is allocated at once.
         threads: threads for the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
+
+    Attributes:
+        capabilities: what llama.cpp reported about itself and the model when it was opened.
     """
 
     def __init__(
@@ -53,30 +56,20 @@ class EmbeddedBackend:
         self._path = path
         self._context_length = context_length
         self._threads = threads or _restricted_cpus()
-        self._name = name or ("" if callable(path) else Path(path).stem)
+        self.model = name or ("" if callable(path) else Path(path).stem)
         self._client: OpenAIBackend | None = None
-        self._capabilities = Capabilities(server="llama.cpp")
+        self.capabilities = Capabilities(server="llama.cpp")
         self._stack = AsyncExitStack()
         self._slots: Slots | None = None  # None where this llama.cpp cannot copy from one to another
         self._folder = ""
 
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What llama.cpp reported about itself and the model when it was opened."""
-        return self._capabilities
-
     async def __aenter__(self) -> Self:
         path = _checked(await self._path() if callable(self._path) else Path(self._path))
-        self._name = self._name or path.stem
+        self.model = self.model or path.stem
         key = secrets.token_urlsafe(24)
         async with AsyncExitStack() as stack:
             self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlcall-slots-"))
-            how = _Loading(self._name, self._context_length, self._threads, self._folder)
+            how = _Loading(self.model, self._context_length, self._threads, self._folder)
             server = await asyncio.to_thread(_load, path, how, key)
             stack.push_async_callback(_stop, [server])
             address = server.listening_address
@@ -84,7 +77,7 @@ class EmbeddedBackend:
             self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key, larger_context=LARGER_CONTEXT))
             told = self._client.capabilities
             self._slots = Slots() if await self._copy(0, 1) else None
-            self._capabilities = replace(
+            self.capabilities = replace(
                 told, fingerprints=(of_file(path), *told.fingerprints), keeps_aside=self._slots is not None
             )
             self._stack = stack.pop_all()
@@ -222,11 +215,7 @@ class Slots:
         self._free = list(range(SLOTS))
 
     def place(self, request: CompletionRequest) -> tuple[int, int | None]:
-        """Choose a request's slot.
-
-        Returns:
-            The slot, and another slot to copy to it first because its prompt begins alike; None if there is none.
-        """
+        """Return a request's slot, and another one to copy to it first because its prompt begins alike; None for no other."""
         first = request.messages[0]
         system = first.content if first.role == "system" else ""
         use = (system, request.aside)

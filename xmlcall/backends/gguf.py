@@ -76,11 +76,7 @@ def _size_of(kind: int) -> int:
 
 
 def read_metadata(data: bytes) -> Metadata:
-    """Read integers, strings and short arrays of integers by their keys.
-
-    Args:
-        data: the beginning of a file; reading stops at the end of the data or at an error.
-    """
+    """Read integers, strings and short arrays of integers by their keys, up to the end of the bytes or an error."""
     reader, found = _ByteReader(data), dict[str, int | str | tuple[int, ...]]()
     with contextlib.suppress(struct.error):  # the end of what can be read; the pairs before it are whole
         if reader.take(4) != b"GGUF" or reader.integer("I") not in (2, 3):

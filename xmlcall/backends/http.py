@@ -144,11 +144,7 @@ def status_error(
     secret: str = "",
     wait: float | None = None,
 ) -> BackendStatusError:
-    """Make the error for a refused request.
-
-    Args:
-        wait: seconds after which the server asks to retry, if given.
-    """
+    """Make the error for a refused request; `wait` is the pause that the server asks for, in seconds."""
     said = error.message.replace(secret, "***") if secret else error.message
     shown = said[:SHOWN_CHARACTERS] or "nothing more"
     if error.overflow:

@@ -62,12 +62,15 @@ class OllamaBackend:
     Args:
         num_ctx: tokens that prompt and reply share; None takes 16384, or the model's limit if that is less, or the length it is
             loaded with if that is more.
+
+    Attributes:
+        capabilities: what Ollama reported about the model when it was opened; many models that claim `tools` fail to use them.
     """
 
     def __init__(self, model: str, *, host: str | None = None, num_ctx: int | None = None, timeout: float = READ_SECONDS) -> None:
         if not model:
             raise UsageError("expected the name of a model, as in `ollama list`, got none")
-        self._model = model
+        self.model = model
         self._host = host
         self._num_ctx = num_ctx
         self._timeout = timeout
@@ -75,17 +78,7 @@ class OllamaBackend:
         self._url = _parse(address)
         self._server = f"Ollama at {address.rpartition('@')[2]}"  # without a password
         self._network: httpx.AsyncBaseTransport | None = None
-        self._capabilities = Capabilities(server="ollama")
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._model
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What Ollama reported about the model when it was opened; many models that claim `tools` still fail to use them."""
-        return self._capabilities
+        self.capabilities = Capabilities(server="ollama")
 
     async def __aenter__(self) -> Self:
         self._network = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
@@ -105,7 +98,7 @@ class OllamaBackend:
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`)."""
-        body = chat_body(request, self._model, num_ctx=self._num_ctx or DEFAULT_NUM_CTX)
+        body = chat_body(request, self.model, num_ctx=self._num_ctx or DEFAULT_NUM_CTX)
         calls = 0
         async with aclosing(self._lines(json_bytes(body))) as lines:
             async for data in lines:
@@ -145,7 +138,7 @@ class OllamaBackend:
         client = self._client(content)
         with self._errors():
             # The transport puts `content` in the place of what the client writes.
-            async with aclosing(cast(_Responses, await client.chat(model=self._model, stream=True))) as responses:
+            async with aclosing(cast(_Responses, await client.chat(model=self.model, stream=True))) as responses:
                 async for response in responses:
                     yield response.model_dump(exclude_none=True)
 
@@ -168,7 +161,7 @@ class OllamaBackend:
     async def _probe(self, client: ollama.AsyncClient) -> None:
         with self._errors():
             try:
-                shown = await client.show(self._model)
+                shown = await client.show(self.model)
             except ollama.ResponseError as error:
                 if error.status_code != 404:
                     raise
@@ -176,26 +169,26 @@ class OllamaBackend:
             running = (await client.ps()).models
             present = (await client.list()).models
         trained = context_length_of(shown.modelinfo or {})
-        loaded = [model.context_length or 0 for model in running if _tagged(model.model) == _tagged(self._model)]
-        digests = [model.digest for model in present if model.digest and _tagged(model.model) == _tagged(self._model)]
+        loaded = [model.context_length or 0 for model in running if _tagged(model.model) == _tagged(self.model)]
+        digests = [model.digest for model in present if model.digest and _tagged(model.model) == _tagged(self.model)]
         wanted = self._num_ctx or max(DEFAULT_NUM_CTX, *loaded, 0)
         self._num_ctx = min(wanted, trained or wanted)  # Ollama lowers it in silence
         abilities = shown.capabilities
-        self._capabilities = Capabilities(
+        self.capabilities = Capabilities(
             server="ollama",
             native_tools=None if abilities is None else "tools" in abilities,
             context_length=self._num_ctx,
             sees=None if abilities is None else "vision" in abilities,
             tool_role=tool_role_of(abilities or (), shown.template or ""),
             chat_template=has_chat_template(shown.template or "", shown.modelfile or ""),
-            family=family_of(shown.template or "", self._model),
+            family=family_of(shown.template or "", self.model),
             constrains=True,  # whether it continues depends on the template, and cannot be asked
             fingerprints=tuple(of_digest(digest) for digest in digests[:1]),
         )
 
     def _missing(self, present: list[str]) -> BackendStatusError:
         listed = ", ".join(present[:LISTED_MODELS]) or "none"
-        message = f"{self._server} has no model {self._model!r}: fetch it with `ollama pull {self._model}`; it has: {listed}"
+        message = f"{self._server} has no model {self.model!r}: fetch it with `ollama pull {self.model}`; it has: {listed}"
         return BackendStatusError(message, backend=self._server, status_code=404)
 
     # -- HTTP --------------------------------------------------------------------------------------------------------
@@ -231,7 +224,7 @@ class OllamaBackend:
             server=self._server,
             status=status,
             larger_context=LARGER_CONTEXT,
-            advice=advice.format(model=self._model),
+            advice=advice.format(model=self.model),
             secret=secret,
         )
 

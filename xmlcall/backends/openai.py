@@ -78,6 +78,9 @@ class OpenAIBackend:
         model: the server's name of the model; None takes the first that the server lists.
         api_key: sent as a bearer token; None takes `OPENAI_API_KEY`, but only for an https address of another machine.
         larger_context: how to enlarge the server's context, as a clause for messages.
+
+    Attributes:
+        capabilities: what the server reported about itself when it was opened.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class OpenAIBackend:
         self._root = path.removesuffix("/v1")
         self._api = path if _VERSIONED.search(path) else f"{path}/v1"
         self._server = plain_address(self._url.copy_with(path=self._root))
-        self._model = model or ""
+        self.model = model or ""
         self._api_key = _checked_key(api_key, self._url)
         self._timeout = timeout
         self._transport = transport
@@ -104,24 +107,14 @@ class OpenAIBackend:
         self._plain_names = False  # the server has refused others
         self._models: list[str] = []
         self._echo = ""  # the open `<think>` at the end of the prompt
-        self._capabilities = Capabilities(server="openai-compatible")
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self._model
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the server said of itself when it was opened."""
-        return self._capabilities
+        self.capabilities = Capabilities(server="openai-compatible")
 
     async def __aenter__(self) -> Self:
         self._client = self._connections(0)
         try:
             with self._errors():
                 await self._probe()
-                if self._capabilities.server != "llama.cpp" and self._transport is None:
+                if self.capabilities.server != "llama.cpp" and self._transport is None:
                     await self._client.aclose()
                     self._client = self._connections(KEPT_CONNECTIONS)
         except BaseException:
@@ -201,14 +194,14 @@ class OpenAIBackend:
 
     def _body(self, request: CompletionRequest) -> dict[str, Any]:
         own: dict[str, Any] = {}
-        if self._capabilities.server == "llama.cpp":
+        if self.capabilities.server == "llama.cpp":
             own["cache_prompt"] = True
             own["timings_per_token"] = True  # with the counts: many replies are closed before the server tells them at the end
             if request.progress:
                 own["return_progress"] = True
         if self._echo and not request.tools:
             own["reasoning_format"] = "none"
-        return own | request_body(request, self._model)
+        return own | request_body(request, self.model)
 
     def _chunks(self, payloads: Iterable[str], reader: StreamReader) -> Iterator[Chunk]:
         for payload in payloads:
@@ -232,18 +225,18 @@ class OpenAIBackend:
             raise self._status_error(status, listing)
         models = mappings(listing.get("data"))
         self._models = [name for item in models if (name := text_of(item.get("id")))]
-        self._model = self._model or self._only_model(status)
+        self.model = self.model or self._only_model(status)
         if is_llama:
             self._echo = await self._open_think()
-            self._capabilities = _llama_capabilities(props, self._model, reasoning_open=bool(self._echo))
+            self.capabilities = _llama_capabilities(props, self.model, reasoning_open=bool(self._echo))
             return
-        own = next((item for item in models if item.get("id") == self._model), {})
+        own = next((item for item in models if item.get("id") == self.model), {})
         # vLLM and SGLang add `max_model_len` to OpenAI's model object.
-        self._capabilities = Capabilities(
+        self.capabilities = Capabilities(
             server="openai-compatible",
             context_length=count(own.get("max_model_len")),
-            family=family_of("", self._model),
-            fingerprints=(of_name(self._model),),
+            family=family_of("", self.model),
+            fingerprints=(of_name(self.model),),
         )
 
     def _only_model(self, status: int) -> str:
@@ -322,7 +315,7 @@ class OpenAIBackend:
         if status in (400, 404) and _NO_SUCH_MODEL.search(said):
             more = len(self._models) - LISTED_MODELS
             listed = ", ".join(self._models[:LISTED_MODELS]) + (f" and {more} more" if more > 0 else "")
-            return f"asked for the model {self._model!r}, the server has: {listed or 'no list of its models'}"
+            return f"asked for the model {self.model!r}, the server has: {listed or 'no list of its models'}"
         wrong_place = status in (404, 405) or 300 <= status < 400
         return "check the address: expected OpenAI's /v1/chat/completions there" if wrong_place else ""
 

@@ -24,7 +24,7 @@ from typing import Final, Self
 
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..types.completion import CompletionRequest
-from .base import Around, Backend, Capabilities, Relayed, Relaying, Tries
+from .base import Around, Backend, KeptOpen, Relayed, Relaying, Tries
 from .http import TIMED_OUT
 
 __all__ = ["Patience", "Retrying", "may_pass"]
@@ -54,7 +54,7 @@ def may_pass(error: BackendError) -> bool:
     return not isinstance(error.__cause__, TIMED_OUT)
 
 
-class Retrying(Around):
+class Retrying(Around, KeptOpen):
     """A backend that retries failed requests.
 
     Args:
@@ -64,19 +64,10 @@ class Retrying(Around):
     def __init__(
         self, backend: Backend, patience: Patience | None = None, *, on_retry: Callable[[float], None] = lambda seconds: None
     ) -> None:
+        super().__init__(backend)
         self.inner = backend
         self._patience = patience or Patience()
         self._on_retry = on_retry
-
-    @property
-    def model(self) -> str:
-        """The model's name."""
-        return self.inner.model
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the server reported about itself when it was opened."""
-        return self.inner.capabilities
 
     async def __aenter__(self) -> Self:
         await self.inner.__aenter__()

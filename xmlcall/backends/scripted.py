@@ -24,6 +24,8 @@ class ScriptedBackend:
         finish_reasons: for the replies that do not give their own, in any server's wording; `stop` after the last of them.
 
     Attributes:
+        model: always "scripted".
+        capabilities: those that were given.
         requests: the requests, in order.
         closed_early: for each request, whether its stream was closed before its end.
     """
@@ -41,17 +43,8 @@ class ScriptedBackend:
         self._replies = [[reply] if isinstance(reply, Piece) else list(reply) for reply in replies]
         self._cut = _cutter(chunk_size)
         self._finish_reasons = finish_reasons
-        self._capabilities = capabilities or Capabilities(server="scripted")
-
-    @property
-    def model(self) -> str:
-        """Always "scripted"."""
-        return "scripted"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """The capabilities that were given."""
-        return self._capabilities
+        self.model = "scripted"
+        self.capabilities = capabilities or Capabilities(server="scripted")
 
     async def __aenter__(self) -> Self:
         return self

@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ..agent.drive import drive
-from ..backends.base import Capabilities
-from ..backends.scripted import ScriptedBackend
 from ..errors import UsageError
 from ..parsing.repetition import once
 from ..tools.catalog import Catalog
@@ -22,12 +20,10 @@ from ..turns.model import CallRecord, ReplyRecord, TurnRecord
 from ..turns.places import SaidBefore
 from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, Tool, ToolCall
-from ..types.completion import Chunk
 from ..types.events import Event
-from ..wire.openai import finish_reason_of, native_call
 from .case import Case
 from .store import RecordedRun
-from .ways import Settings, Way, feedback_of, generation, read_catalog, sent, way_of
+from .ways import Settings, Way, feedback_of, read_catalog, replay, sent, way_of
 
 __all__ = ["turn_of_row"]
 
@@ -35,11 +31,7 @@ _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) -> TurnRecord:
-    """Return a line of a run as a turn.
-
-    Args:
-        row: the line, or the part of it that a verdict is about.
-    """
+    """Return a line of a run, or the part of it that a verdict is about, as a turn."""
     chosen = way_of(way)
     if "outcome" in row:
         catalog, replies = _played(run, case, row["outcome"])
@@ -60,7 +52,7 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
         way="native" if chosen.is_native else "xml",
         dialect=chosen.dialect,
         lang=run.settings.lang,
-        family=run.settings.family or "",
+        family=str(run.about["settings"].get("family", "")),
         question=next((str(each["content"]) for each in reversed(case.messages) if each.get("role") == "user"), ""),
         tools=tools_told(catalog),
         replies=tuple(replies),
@@ -108,13 +100,9 @@ async def _generated(
     case: Case, kept: Mapping[str, Any], way: Way, settings: Settings, *, reasoning_open: bool
 ) -> tuple[Reading, Generated]:
     """Read a kept reply as if it came from the model now."""
-    calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
-    chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
-    end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
-    server = Capabilities(server="scripted", reasoning_open=reasoning_open)
+    machine, backend = replay(kept, case, way, settings, reasoning_open=reasoning_open)
     reading = Reading()
-    machine = generation(way, case, (), server, settings)
-    async for event in drive(machine, ScriptedBackend([[chunk, end]], capabilities=server)):
+    async for event in drive(machine, backend):
         if isinstance(event, Event):
             reading.take([event])
     assert machine.result is not None

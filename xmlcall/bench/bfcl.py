@@ -19,7 +19,7 @@ from ..models.sources import pip_download, scratch_folder
 from ..types.calls import Tool
 from .case import Case, Expects
 
-__all__ = ["AST_CATEGORIES", "bfcl_wheel", "data_folder", "read_cases", "schema_of"]
+__all__ = ["AST_CATEGORIES", "bfcl_wheel", "data_folder", "read_cases", "read_rows", "schema_of", "tool_of"]
 
 AST_CATEGORIES = (
     *("simple_python", "multiple", "parallel", "parallel_multiple"),
@@ -47,26 +47,28 @@ _DROPPED = frozenset({"optional"})
 def read_cases(wheel: Path, category: str) -> Iterator[Case]:
     """Yield the cases of a category."""
     with zipfile.ZipFile(wheel) as archive:
-        rows = _rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
+        rows = read_rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
         answers = f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json"
-        truths = _rows(archive, answers) if answers in archive.namelist() else [{}] * len(rows)
+        truths = read_rows(archive, answers) if answers in archive.namelist() else [{}] * len(rows)
     for row, truth in zip(rows, truths, strict=True):
         yield Case(
             id=row["id"],
             category=category,
             messages=tuple(row["question"][0]),
-            tools=tuple(_tool(function) for function in row["function"]),
+            tools=tuple(tool_of(function) for function in row["function"]),
             expects=_EXPECTS.get(category, "calls"),
             answers=tuple(truth.get("ground_truth", ())),
             disputed=row["id"] in DISPUTED,
         )
 
 
-def _rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
+def read_rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
+    """Read a file of JSON lines."""
     return [json.loads(line) for line in archive.read(name).decode("utf-8").splitlines() if line.strip()]
 
 
-def _tool(function: Mapping[str, Any]) -> Tool:
+def tool_of(function: Mapping[str, Any]) -> Tool:
+    """Return a tool as BFCL declares it."""
     schema = {**schema_of(function["parameters"]), "type": "object"}
     return Tool(name=function["name"], description=function.get("description", ""), input_schema=schema)
 

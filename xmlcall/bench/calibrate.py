@@ -52,11 +52,7 @@ class Calibration:
 
 
 def check(cases: Iterable[Case], way: Way) -> None:
-    """Check that a threshold can be measured, before a model is asked.
-
-    Raises:
-        UsageError: the way has no reminder that a decision could change, the cases are of one kind, or SciPy is missing.
-    """
+    """Check, before a model is asked, that a threshold can be measured: by this way, these cases, and with SciPy."""
     if not way.is_ours:
         raise UsageError(f"the way {way.name} has no reminder behind the question: calibrate with --way xml or a wire format")
     area(*_sides([_placed(case, 0.0) for case in cases]))
@@ -67,11 +63,7 @@ def _placed(case: Case, odds: float) -> Measured:
 
 
 async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: Settings) -> AsyncGenerator[Measured]:
-    """Ask a model for the first token of each reply.
-
-    Raises:
-        BackendError: the model server failed, for each question four times at most, or tells no probabilities.
-    """
+    """Ask a model for the first token of each reply."""
     if backend.capabilities.reasoning_open:
         raise UsageError(
             "this model begins its replies with thinking, so that their first token decides nothing: no threshold fits it"
@@ -96,11 +88,7 @@ def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
 
 
 def report(rows: Sequence[Measured], share: float) -> dict[str, object]:
-    """Tell what thresholds do.
-
-    Returns:
-        `area` (under the ROC curve), `thresholds`, `suggested`; the last two of Calibration's fields.
-    """
+    """Return what thresholds do: `area` (under the ROC curve), and `thresholds` and `suggested`, of Calibration's fields."""
     calls, others = _sides(rows)
     if calls[0] == calls[-1] == others[0] == others[-1]:
         raise Undecided(

@@ -66,11 +66,7 @@ def group_of(case: Case) -> str:
 
 
 def judge_case(case: Case, calls: Sequence[Call]) -> str:
-    """Judge the calls of a reply.
-
-    Returns:
-        "" if right, else what is wrong: BFCL's error type, `wrong_value` where values must be exact, or `false_call`.
-    """
+    """Return "" if the calls of a reply are right, else the error: BFCL's error type, `wrong_value` or `false_call`."""
     if case.expects == "no_call":
         return "false_call" if calls else ""
     if case.expects == "any_call":

@@ -17,17 +17,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..agent.drive import result_of
-from ..backends.base import Capabilities
-from ..backends.scripted import ScriptedBackend
 from ..dialects import DIALECTS
 from ..dialects.call_signs import attempts_call
 from ..turn.attempts import none_can_run
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
-from ..types.completion import UNCUT, Chunk
-from ..wire.openai import finish_reason_of, native_call
+from ..types.completion import UNCUT
 from .case import Case, judge_case
 from .talk.judge import CALLED, is_admitted, judge_turn, speaks
-from .ways import Settings, Way, catalog_of, generation
+from .ways import Settings, Way, catalog_of, replay
 
 __all__ = [
     "METRICS",
@@ -105,17 +102,6 @@ class Verdict:
         return "task_correct" in self.reached
 
 
-async def read_reply(kept: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False) -> Reply:
-    """Read a kept reply as if it came from the model now."""
-    calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
-    chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
-    backend = ScriptedBackend(
-        [[chunk, Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))]],
-        capabilities=Capabilities(server="scripted", reasoning_open=reasoning_open),
-    )
-    return (await result_of(generation(way, case, (), backend.capabilities, settings), backend)).reply
-
-
 async def judge_reply(
     row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False, repairs: bool = True
 ) -> Verdict:
@@ -126,7 +112,8 @@ async def judge_reply(
     """
     if "outcome" in row:
         return _of_task(row, case)
-    replies = [await read_reply(kept, case, way, settings, reasoning_open=reasoning_open) for kept in row["rounds"]]
+    read = [await result_of(*replay(kept, case, way, settings, reasoning_open=reasoning_open)) for kept in row["rounds"]]
+    replies = [generated.reply for generated in read]
     reply = replies[-1]
     # With its own function calling a server takes the thoughts out of the text itself.
     said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open and not way.is_native).strip()
@@ -289,11 +276,7 @@ def _conversions(reply: Reply) -> list[str]:
 
 
 def rates(verdicts: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
-    """Count each metric.
-
-    Returns:
-        Metric -> how many reached it, and of how many that it counts for.
-    """
+    """Return for each metric how many replies reached it, and for how many it counts."""
     verdicts = list(verdicts)
     return {
         metric: (sum(metric in each.reached for each in verdicts), sum(metric in each.counted for each in verdicts))

@@ -25,11 +25,7 @@ _IGNORED = re.compile(r"[ ,./\-_*^]")
 
 
 def judge(calls: Sequence[Call], tools: Sequence[Tool], answers: Sequence[Mapping[str, Any]], category: str) -> str:
-    """Judge a reply's calls.
-
-    Returns:
-        "" if right, else BFCL's error type, such as `wrong_count` or `value_error:string`.
-    """
+    """Return "" if the calls of a reply are right, else BFCL's error type, such as `wrong_count` or `value_error:string`."""
     if len(calls) != len(answers):
         return "wrong_count"
     if "parallel" not in category:

@@ -7,7 +7,6 @@ calls but does not judge them. The verdict here does the same, but `false_calls`
 """
 
 import ast
-import asyncio
 import contextlib
 import functools
 import importlib.util
@@ -22,24 +21,25 @@ from contextlib import aclosing
 from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import ModuleType, TracebackType
-from typing import Any, Final, Self
+from types import ModuleType
+from typing import Any, Final
 
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..errors import ContextOverflow, ToolHostProtocolError, UsageError
 from ..hosts.base import OnProgress
+from ..hosts.local import LocalHost
 from ..models.download import sha256_of
 from ..models.sources import scratch_folder
 from ..prompting.results import result_text
 from ..prompting.writer import joined
 from ..tools.catalog import Catalog
-from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ..turn.events import Answer
 from ..types.calls import Message, TextContent, Tool, ToolResult
 from ..types.completion import Usage
-from .bfcl import bfcl_wheel, data_folder, schema_of
+from .bfcl import bfcl_wheel, data_folder, read_rows, tool_of
 from .judge import Call
-from .store import ReplyRecorder, kept_call, kept_tools
+from .store import PlayedTurn, ReplyRecorder, kept_tools
 
 __all__ = [
     "BACKENDS",
@@ -76,72 +76,40 @@ _DOCUMENTS = "bfcl_eval/data/multi_turn_func_doc/"
 _SHARED = "long_context"  # the one source that others import, by its name in the package
 
 
-class StateHost:
+class StateHost(LocalHost):
     """One backend as a `Host`: its methods are tools, and what they change is there to be compared.
 
     Args:
-        config: the state to begin with; what it does not say has the backend's own default.
-        long_context: whether the state is filled up with much that is beside the point.
-
-    Raises:
-        UsageError: there is no such backend, or a package that it needs is not installed.
+        config: the state to begin with; for the rest the backend has defaults.
+        long_context: whether the state also holds much that is irrelevant.
     """
 
     def __init__(
         self, backend: str, config: Mapping[str, Any] | None = None, *, long_context: bool = False, withheld: Iterable[str] = ()
     ) -> None:
-        self._name = backend
-        self._changed = asyncio.Event()
-        self._tools = {tool.name: tool for tool in _tools(backend)}
-        self._withheld = set(withheld) & self._tools.keys()
+        super().__init__((), name=backend)
+        self._known = {tool.name: tool for tool in _tools(backend)}
+        self._withheld = set(withheld) & self._known.keys()
         self._instance = _instance(backend, config or {}, long_context)
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return self._name
-
-    @property
-    def instructions(self) -> str:
-        """Empty: each document describes its backend."""
-        return ""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Empty."""
-        return ()
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """Set when withheld tools are released; `tools()` clears it."""
-        return self._changed
 
     @property
     def state(self) -> dict[str, Any]:
         """The public attributes of the instance, as they are, not copied."""
         return {name: value for name, value in vars(self._instance).items() if not name.startswith("_")}
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        pass
-
     def __contains__(self, name: object) -> bool:
         """Say whether the backend has a tool, withheld or not."""
-        return name in self._tools
+        return name in self._known
 
     @property
     def all_tools(self) -> tuple[Tool, ...]:
         """The tools, withheld or not."""
-        return tuple(self._tools.values())
+        return tuple(self._known.values())
 
     async def tools(self) -> tuple[Tool, ...]:
         """List the tools that are not withheld."""
         self._changed.clear()
-        return tuple(tool for name, tool in self._tools.items() if name not in self._withheld)
+        return tuple(tool for name, tool in self._known.items() if name not in self._withheld)
 
     def release(self, names: Iterable[str]) -> bool:
         """Offer withheld tools from now on."""
@@ -155,16 +123,12 @@ class StateHost:
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
         """Run a tool that is offered."""
-        if name not in self._tools or name in self._withheld:
+        if name not in self._known or name in self._withheld:
             raise ToolHostProtocolError(f"{self._name}: no tool is named {name!r}", host=self._name)
         return self.run(name, arguments)
 
     def run(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        """Run a tool, withheld or not, at once.
-
-        Args:
-            arguments: by parameter name; the backend may keep them, so they are copied.
-        """
+        """Run a tool, withheld or not, at once; its arguments are copied, because the backend may keep them."""
         try:
             value = self._method(name)(**deepcopy(dict(arguments)))
         except Exception as error:  # the backend's own: the model is to read it
@@ -177,7 +141,7 @@ class StateHost:
         return name, dict(bound.arguments)
 
     def _method(self, name: str) -> Any:
-        return getattr(self._instance, self._tools[name].name)
+        return getattr(self._instance, self._known[name].name)
 
 
 def read_call(text: str) -> tuple[str, list[Any], dict[str, Any]]:
@@ -224,12 +188,7 @@ def _class(backend: str) -> Any:
 @functools.cache
 def _tools(backend: str) -> tuple[Tool, ...]:
     lines = (_unpacked() / _DOCUMENTS / f"{_file(backend)}.json").read_text(encoding="utf-8").splitlines()
-    return tuple(_tool(json.loads(line)) for line in lines if line.strip())
-
-
-def _tool(document: Mapping[str, Any]) -> Tool:
-    schema = {**schema_of(document["parameters"]), "type": "object"}
-    return Tool(name=document["name"], description=document["description"], input_schema=schema)
+    return tuple(tool_of(json.loads(line)) for line in lines if line.strip())
 
 
 def _file(backend: str) -> str:
@@ -314,8 +273,8 @@ class MultiTurnCase:
 def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
     """Yield the tasks of a category."""
     with zipfile.ZipFile(wheel) as archive:
-        rows = _rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
-        truths = _rows(archive, f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json")
+        rows = read_rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
+        truths = read_rows(archive, f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json")
     for row, truth in zip(rows, truths, strict=True):
         yield MultiTurnCase(
             id=row["id"],
@@ -328,10 +287,6 @@ def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
             truth=tuple(tuple(calls) for calls in truth["ground_truth"]),
             disputed=row["id"] in DISPUTED_MULTI_TURN,
         )
-
-
-def _rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in archive.read(name).decode("utf-8").splitlines() if line.strip()]
 
 
 def hosts_of(case: MultiTurnCase) -> tuple[StateHost, ...]:
@@ -394,10 +349,6 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
         `response`, `too_many_steps` or `context_overflow`), `false_calls` (the turns with calls where none should be), `turns`
         (per turn `said`, by the person, `replies`, all that the model wrote, `calls` in order, and `stop_reason`), `usage`, and
         `tools`, those that were called.
-
-    Raises:
-        BackendError: the model server failed otherwise than by a prompt that is too long.
-        UsageError: a package that a backend needs is not installed, or an option cannot be.
     """
     hosts, reference, recorder = hosts_of(case), Reference(case), ReplyRecorder(backend)
     turns, messages = list[_PlayedTurn](), list[Message]()
@@ -416,27 +367,17 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
 _STOPS = {"max_turns": "too_many_steps", "context_overflow": "context_overflow"}
 
 
-@dataclass(slots=True)
-class _PlayedTurn:
+@dataclass(slots=True, kw_only=True)
+class _PlayedTurn(PlayedTurn):
     """What happened in a turn."""
 
     said: list[str]
-    replies: list[str]
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    results: list[str] = field(default_factory=list)
-    usage: Usage = field(default_factory=Usage)
-    stop_reason: str = ""
     error: str = ""
 
-    def note(self, event: LoopEvent) -> None:
-        match event:
-            case TurnEnded(usage=usage):
-                self.usage = self.usage + usage
-            case CallFinished() | CallDenied() | CallRejected():
-                self.calls.append(kept := kept_call(event, len(self.replies)))
-                self.results += [kept["result"]] if "result" in kept else []
-            case Answer(stop_reason=stop_reason):
-                self.stop_reason = stop_reason
+    @property
+    def results(self) -> list[str]:
+        """What the calls that ran returned."""
+        return [call["result"] for call in self.calls if "result" in call]
 
 
 def _report(case: MultiTurnCase, turns: Sequence[_PlayedTurn]) -> dict[str, Any]:

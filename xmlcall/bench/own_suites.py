@@ -1,12 +1,15 @@
 """Our own suites. Their questions are in TOML files beside this module, which explain their keys.
 
-The conversations of the suite `talk` are in the folder of that name. `suites` lists all suites by name.
+The docstring of the package `talk` explains the keys of its conversations. `suites` lists all suites by name.
 """
 
+import hashlib
 import json
+import math
 import random
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
@@ -21,12 +24,16 @@ __all__ = [
     "CATALOG_SIZES",
     "LONG_SIZES",
     "LONG_TURNS",
+    "WITHOUT_CALL",
+    "by_tools",
     "canned_tools",
     "catalog_cases",
     "long_cases",
     "needed_cases",
     "ordinary_cases",
+    "probe_cases",
     "smoke_cases",
+    "talk_cases",
 ]
 
 
@@ -80,11 +87,7 @@ CATALOG_SIZES = (1, 10, 50, 100, 200)
 
 
 def catalog_cases(seed: int = 1) -> list[Case]:
-    """Return the cases, the questions in the order of the file for each size.
-
-    Args:
-        seed: of the tools that are offered beside the right one, and of their order.
-    """
+    """Return the cases, the questions in the order of the file for each size; the seed chooses and orders the other tools."""
     tools = [Tool.from_mcp(row) for row in _catalog_tools()]
     questions = _read("catalog")["question"]
     orders = [_order(row, tools, f"{seed} {number}") for number, row in enumerate(questions, 1)]
@@ -186,6 +189,28 @@ def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
     }
 
 
+# -- talk: conversations as people have them, with the demo server and four real ones ----------------------------------
+
+
+def talk_cases() -> list[Case]:
+    """Return the conversations, in the order of the files."""
+    return [_talk_case(row, language) for language in _LANGUAGES for row in _read(f"talk/{language}")["conversation"]]
+
+
+def _talk_case(row: Mapping[str, Any], language: str) -> Case:
+    number = int(row["id"].rpartition("-")[2])
+    return Case(
+        id=row["id"],
+        category=language,
+        messages=tuple({"role": "user", "content": turn["say"]} for turn in row["turns"]),
+        tools=(),
+        expects="talk",
+        half="tuning" if number % 2 else "report",
+        servers=tuple(row["servers"]),
+        turns=tuple(row["turns"]),
+    )
+
+
 # -- ordinary and needed: do tools on offer make an answer worse, and is the right one called where one is needed? -----
 # In `ordinary/`, `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the
 # tools. Each is a conversation of which the last turn is judged, played as those of `talk`. What the turns before it called
@@ -276,3 +301,103 @@ def _earlier(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     yield {"role": "assistant", "content": "", "calls": [[turn["tool"], turn["arguments"]]]}
     yield {"role": "tool", "content": turn["result"]}
     yield {"role": "assistant", "content": turn["answer"]}
+
+
+# -- probe: the questions of `xmlcall probe`, our own so that no published suite is fitted to ----------------------------
+# They come in blocks of some five questions with the same tools, whose prompt a model server then reads once and not five times.
+# The blocks stand in an order in which each beginning has the kinds of questions in about the shares that all of them have.
+
+
+WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
+"""Categories in which words are the right answer."""
+BLOCK: Final = 5  # questions with the same tools, one behind another
+
+
+def probe_cases() -> list[Case]:
+    """Return all cases, in blocks with the same tools."""
+    return [case for block in _in_order(_blocks(_probe_rows(_read("probe")))) for case in block]
+
+
+def by_tools(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return cases in groups with the same tools."""
+    groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[tuple(tool.name for tool in case.tools)].append(case)
+    return list(groups.values())
+
+
+def _blocks(cases: Iterable[Case]) -> list[list[Case]]:
+    """Return the cases in blocks with the same tools; the kinds of a block are as mixed as they can be."""
+    blocks: list[list[Case]] = []
+    for group in by_tools(sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest())):
+        group.sort(key=_kind)
+        count = max(round(len(group) / BLOCK), 1)
+        blocks += [group[first::count] for first in range(count)]
+    return blocks
+
+
+def _in_order(blocks: list[list[Case]]) -> Iterator[list[Case]]:
+    """Yield, of the blocks that are left, the one with which the kinds so far are closest to their shares."""
+    shares = Counter(_kind(case) for block in blocks for case in block)
+    whole, so_far = shares.total(), Counter[str]()
+
+    def distance(block: Sequence[Case]) -> tuple[float, str]:
+        counts = so_far + Counter(map(_kind, block))
+        return math.fsum((counts[kind] / counts.total() - share / whole) ** 2 for kind, share in shares.items()), block[0].id
+
+    left = list(blocks)
+    while left:
+        left.remove(block := min(left, key=distance))
+        so_far.update(map(_kind, block))
+        yield block
+
+
+def _kind(case: Case) -> str:
+    """Return what a case asks for, and in which language."""
+    return f"{case.category} {case.id[:2]}"
+
+
+def _probe_rows(data: Mapping[str, Any]) -> Iterator[Case]:
+    """Yield each case; its id begins with the language of its question."""
+    counts: dict[str, int] = defaultdict(int)
+    for group in data["group"]:
+        tools = [Tool.from_mcp(tool) for tool in data["catalogs"][group["catalog"]]]
+        offered = tuple(tool for tool in tools if tool.name in group.get("offers", [tool.name]))
+        for row in group["cases"]:
+            lang = row.get("lang", "en")
+            kind = f"{lang}-{group['catalog']}-{group['category']}"
+            counts[kind] += 1
+            yield _probe_case(row, f"{kind}-{counts[kind]:02}", group["category"], offered)
+
+
+def _probe_case(row: Mapping[str, Any], id: str, category: str, tools: tuple[Tool, ...]) -> Case:
+    before = [_said(each) for each in row.get("before", ())]
+    asked = [{"role": "user", "content": row["ask"]}] if "ask" in row else []
+    return Case(
+        id=id,
+        category=category,
+        messages=(*before, *asked),
+        tools=tools,
+        expects="no_call" if category in WITHOUT_CALL else "calls",
+        answers=tuple(_answer(answer, tools) for answer in row.get("calls", ())),
+    )
+
+
+def _said(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a message of what was said before (see `history`)."""
+    if "calls" in row:
+        return {"role": "assistant", "content": "", "calls": row["calls"]}
+    ((who, text),) = row.items()
+    return {"role": {"user": "user", "assistant": "assistant", "result": "tool"}[who], "content": text}
+
+
+def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[Tool]) -> dict[str, Any]:
+    """Return an accepted call; what it does not name and the schema does not require may be left out or have its default."""
+    ((name, accepted),) = answer.items()
+    schema = next(tool.input_schema for tool in tools if tool.name == name)
+    others = {
+        key: [*([declared["default"]] if "default" in declared else []), ""]
+        for key, declared in schema["properties"].items()
+        if key not in accepted and key not in schema["required"]
+    }
+    return {name: {**{key: list(values) for key, values in accepted.items()}, **others}}

@@ -21,11 +21,10 @@ from markupsafe import Markup
 from ..errors import REPAIRS
 from ..types.calls import Message
 from .case import Case
-from .difference import arguments_of, call_text, difference, expected_of, to_json
-from .failures import CAUSES, causes_of
-from .funnel import METRICS, Verdict, rates
+from .failures import CAUSES, arguments_of, call_text, causes_of, difference, expected_of, to_json
+from .funnel import Verdict, rates
 from .plots import comparison, funnel, growth
-from .report import compared
+from .report import SHOWN, compared
 from .store import RecordedRun
 from .ways import prompt_hash, sent, way_of
 
@@ -42,7 +41,6 @@ _UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]"
 )
 
-_ORDER = ("call_correct", "parsed_as_written", *(name for name in METRICS if name not in ("call_correct", "parsed_as_written")))
 _BARS = ("failures", "causes", "repairs")
 _OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
 
@@ -63,7 +61,7 @@ def page(runs: Sequence[Shown], *, live: str = "") -> str:
         pairs=_pairs(columns),
         overview=Markup(comparison([(_visible(column["label"]), column["metrics"]) for column in columns], name="comparison")),
         growths=_growths(columns),
-        metrics=[metric for metric in _ORDER if any(metric in column["metrics"] for column in columns)],
+        metrics=[metric for metric in SHOWN if any(metric in column["metrics"] for column in columns)],
         categories=list(dict.fromkeys(category for column in columns for category in column["report"]["categories"])),
         rows=[row for column in columns for row in _rows(column, texts)],
         texts=texts,
@@ -170,11 +168,7 @@ def _date(about: Mapping[str, Any]) -> str:
 
 
 def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
-    """Return where the page of `xmlcall ui` shows a run, or one reply of it.
-
-    Args:
-        parts: the case and the way of a reply; none for the list.
-    """
+    """Return where the page of `xmlcall ui` lists the replies of a run, or shows one (`parts`: its case and way)."""
     path = "/".join(quote(part, safe="") for part in (run.folder.resolve().name, *parts))
     return f"#/recorded/run/{path}" + (f"?{urlencode(filters)}" if filters else "")
 

@@ -126,11 +126,7 @@ _GROWTH = (("call_correct", "first", "o"), ("tool_known", "second", "D"))
 
 
 def growth(categories: Mapping[str, Rates], *, name: str) -> str:
-    """Draw two rates over catalogs of growing size, with their intervals.
-
-    Args:
-        categories: the rates of each; the first number in its name is the size.
-    """
+    """Draw two rates, with intervals, over catalogs of growing size: the first number in the name of a category."""
     sizes, top, bottom = _sizes(categories), 38, 208
     with _canvas(bottom + 24) as (figure, axes):
         _legend(axes, _GROWTH)

@@ -1,4 +1,4 @@
-"""Measures the best way to ask a model for calls, on our own cases (`probe_cases`), by successive halving (`halving`).
+"""Measures the best way to ask a model for calls, on our own cases (`own_suites`), by successive halving.
 
 The replies of each candidate are a separate run in the folder of the probe (`store`). So the measurements are kept, the next
 start continues them, and `xmlcall bench report` and `show` can read them. The name of a run's folder depends on everything that
@@ -13,11 +13,8 @@ those that it left in the text, which is a candidate.
 import datetime
 import hashlib
 import json
-import math
-import tomllib
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from itertools import zip_longest
 from pathlib import Path
@@ -27,30 +24,37 @@ from ..backends.base import Backend
 from ..errors import BackendError, BackendUnavailable
 from ..profiles.profile import Figure, Measurement, Profile, Rate
 from ..prompting.format import ENGLISH, FAMILIES
-from ..types.calls import Tool
 from . import runner
 from .calibrate import Measured, calibration
 from .case import Case
 from .funnel import Verdict, judge_reply
-from .halving import Answers, Pairs, kept, looks, pairs, settled
-from .stats import wilson
+from .own_suites import by_tools
+from .stats import mcnemar, wilson
 from .store import RecordedRun, create_or_resume
 from .subjects import model_subject
 from .suites import fingerprint
 from .ways import Settings, Way, asked_by, kept_odds, prompt_hash, way_of
 
 __all__ = [
+    "CLEAR",
     "RUNG",
-    "WITHOUT_CALL",
     "Finding",
     "Native",
     "Outcome",
+    "Pairs",
     "Probe",
     "candidates",
+    "found_json",
     "in_lanes",
     "incumbent",
+    "kept",
+    "looks",
     "most_replies",
-    "probe_cases",
+    "native_words",
+    "pairs",
+    "sentences",
+    "settled",
+    "table_of_probe",
 ]
 
 RUNG: Final = 16  # cases between two halvings
@@ -69,11 +73,7 @@ def incumbent(shipped: Profile | None) -> Profile:
 
 
 def candidates(native_tools: bool | None, default: Profile = DEFAULT) -> list[Profile]:
-    """Return the ways that are compared, the default first.
-
-    Args:
-        native_tools: what the server says of its own function calling; with False no tool would reach the model that way.
-    """
+    """Return the ways that are compared, the default first; without native tools the server's own function calling is none."""
     dialects = [replace(default, dialect=name) for name in DIALECTS_TRIED if name != default.dialect]
     families = [replace(default, family=name) for name in FAMILIES if name != default.family]
     off = [replace(default, call_threshold="off")] if default.call_threshold != "off" else []
@@ -100,17 +100,76 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
     return [case for row in zip_longest(*queues) for case in row if case is not None]
 
 
+# -- the best of several ways, with few questions: successive halving, then a test on other questions ------------------
+# All candidates answer the first cases. The worse half is dropped and the others answer more, until one is left beside the
+# default, which is never dropped. Candidates are ranked by their gain over the default on the cases that both answered, so one
+# that joined later is compared on the same cases (Karnin, Koren, Somekh 2013; Jamieson, Talwalkar 2016).
+#
+# The choice is not the proof: the best of eight looks better than the default by chance alone. So the last candidate has to win
+# once more, in the exact McNemar test, on cases that played no part in the choice. The test is checked three times, so that it
+# can end early. Each check therefore requires p < 0.022, which keeps the chance of a false winner at 5 % (Pocock 1977).
+
+
+Answers = Mapping[str, bool]
+"""Case -> whether it was answered rightly."""
+
+CLEAR: Final = 0.022
+LOOKS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    """Two candidates on the cases that both answered."""
+
+    total: int
+    only_first: int
+    only_second: int
+
+    @property
+    def gain(self) -> float:
+        """What the second has over the first, as a share of the cases."""
+        return (self.only_second - self.only_first) / self.total if self.total else 0.0
+
+    @property
+    def p(self) -> float:
+        """The p-value of the exact McNemar test."""
+        return mcnemar(self.only_first, self.only_second)
+
+
+def pairs(first: Answers, second: Answers) -> Pairs:
+    """Compare two candidates."""
+    both = [(first[case], second[case]) for case in first if case in second]
+    return Pairs(total=len(both), only_first=both.count((True, False)), only_second=both.count((False, True)))
+
+
+def kept(default: Answers, challengers: Mapping[str, Answers]) -> list[str]:
+    """Return the better half of the challengers, the best first, at least one; of equal ones, the first counts as better."""
+    ranked = sorted(challengers, key=lambda name: -pairs(default, challengers[name]).gain)
+    return ranked[: max(len(ranked) // 2, 1)]
+
+
+def settled(found: Pairs, *, is_last: bool) -> bool | None:
+    """Say, on cases that no choice was made by, whether the challenger wins; None if that is still open."""
+    if found.p < CLEAR:
+        return found.gain > 0
+    return False if is_last or found.gain <= 0 else None
+
+
+def looks(cases: int) -> Sequence[int]:
+    """Say after how many cases of a test it is looked at."""
+    return [cases * look // LOOKS for look in range(1, LOOKS + 1)]
+
+
+# -- a probe ----------------------------------------------------------------------------------------------------------
+
+
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a candidate has answered.
-
-    Args:
-        problem: why it was not measured, or not to the end; "" if it was.
-    """
+    """What a candidate has answered."""
 
     profile: Profile
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    problem: str = ""
+    problem: str = ""  # why it was not measured, or not to the end
 
     @property
     def answers(self) -> Answers:
@@ -129,18 +188,14 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native:
-    """How the server's own function calling went.
-
-    Args:
-        results: cases that go on behind a result and need no further call.
-    """
+    """How the server's own function calling went."""
 
     offered: bool
     reason: str = ""
     calls: int = 0
     told: int = 0
     leaked: int = 0
-    results: int = 0
+    results: int = 0  # cases that continue after a result and need no further call
     again: int = 0
 
 
@@ -369,103 +424,106 @@ def _measured(verdict: Verdict) -> Iterator[Measured]:
         yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=odds)
 
 
-# -- the questions: our own, so that no published suite is fitted to; they stand in probe.toml -------------------------
-# They come in blocks of some five questions with the same tools, whose prompt a model server then reads once and not five times.
-# The blocks stand in an order in which each beginning has the kinds of questions in about the shares that all of them have.
+# -- what was found, as a table, as sentences and as JSON -----------------------------------------------------------------
 
 
-WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
-"""Categories in which words are the right answer."""
-BLOCK: Final = 5  # questions with the same tools, one behind another
+LEAKING: Final = 0.2  # share of the replies from which on calls in the text are what is wrong
 
 
-def probe_cases() -> list[Case]:
-    """Return all cases, in blocks with the same tools."""
-    with Path(__file__).with_name("probe.toml").open("rb") as file:
-        data = tomllib.load(file)
-    return [case for block in _in_order(_blocks(_cases(data))) for case in block]
+def table_of_probe(finding: Finding) -> tuple[list[str], list[list[str]]]:
+    """Return the table of a probe: a row a way, the chosen one first."""
+    header = ["way", "right calls", "rightly none", "gain over the default", "gain over the server's own"]
+    yardstick = finding.yardstick if finding.yardstick and finding.yardstick.verdicts else None
+    rows = [_row(each.figure().way, each, finding, yardstick) for each in _ranked(finding) if each.verdicts]
+    if yardstick is not None:
+        rows.append(_row("the server's own function calling", yardstick, finding, None))
+    return header, rows
 
 
-def by_tools(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return cases in groups with the same tools."""
-    groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
-    for case in cases:
-        groups[tuple(tool.name for tool in case.tools)].append(case)
-    return list(groups.values())
+def _ranked(finding: Finding) -> list[Outcome]:
+    others = [each for each in finding.outcomes if each is not finding.chosen]
+    return [finding.chosen, *sorted(others, key=lambda each: -_against(finding.outcomes[0], each).gain)]
 
 
-def _blocks(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return the cases in blocks with the same tools; the kinds of a block are as mixed as they can be."""
-    blocks: list[list[Case]] = []
-    for group in by_tools(sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest())):
-        group.sort(key=_kind)
-        count = max(round(len(group) / BLOCK), 1)
-        blocks += [group[first::count] for first in range(count)]
-    return blocks
+def _row(name: str, outcome: Outcome, finding: Finding, yardstick: Outcome | None) -> list[str]:
+    figure, default = outcome.figure(), finding.outcomes[0]
+    marks = [mark for mark, holds in (("chosen", outcome is finding.chosen), ("default", outcome is default)) if holds]
+    gain = "" if outcome is default else _gain(_against(default, outcome))
+    over = "" if yardstick is None else _gain(_against(yardstick, outcome))
+    return [f"{name} ({', '.join(marks)})" if marks else name, _rate(figure.calls), _rate(figure.none), gain, over]
 
 
-def _in_order(blocks: list[list[Case]]) -> Iterator[list[Case]]:
-    """Yield, of the blocks that are left, the one with which the kinds so far are closest to their shares."""
-    shares = Counter(_kind(case) for block in blocks for case in block)
-    whole, so_far = shares.total(), Counter[str]()
-
-    def distance(block: Sequence[Case]) -> tuple[float, str]:
-        counts = so_far + Counter(map(_kind, block))
-        return math.fsum((counts[kind] / counts.total() - share / whole) ** 2 for kind, share in shares.items()), block[0].id
-
-    left = list(blocks)
-    while left:
-        left.remove(block := min(left, key=distance))
-        so_far.update(map(_kind, block))
-        yield block
+def _against(first: Outcome, second: Outcome) -> Pairs:
+    return pairs(first.answers, second.answers)
 
 
-def _kind(case: Case) -> str:
-    """Return what a case asks for, and in which language."""
-    return f"{case.category} {case.id[:2]}"
+def _rate(rate: Rate) -> str:
+    if not rate.total:
+        return "-"
+    return f"{100 * rate.right / rate.total:.0f} % [{100 * rate.low:.0f}-{100 * rate.high:.0f}]  {rate.right}/{rate.total}"
 
 
-def _cases(data: Mapping[str, Any]) -> Iterator[Case]:
-    """Yield each case; its id begins with the language of its question."""
-    counts: dict[str, int] = defaultdict(int)
-    for group in data["group"]:
-        tools = [Tool.from_mcp(tool) for tool in data["catalogs"][group["catalog"]]]
-        offered = tuple(tool for tool in tools if tool.name in group.get("offers", [tool.name]))
-        for row in group["cases"]:
-            lang = row.get("lang", "en")
-            kind = f"{lang}-{group['catalog']}-{group['category']}"
-            counts[kind] += 1
-            yield _case(row, f"{kind}-{counts[kind]:02}", group["category"], offered)
+def _gain(found: Pairs) -> str:
+    if not found.total:
+        return "-"
+    return f"{100 * found.gain:+.0f} points of {found.total}, +{found.only_second} -{found.only_first}, p {found.p:.2g}"
 
 
-def _case(row: Mapping[str, Any], id: str, category: str, tools: tuple[Tool, ...]) -> Case:
-    before = [_said(each) for each in row.get("before", ())]
-    asked = [{"role": "user", "content": row["ask"]}] if "ask" in row else []
-    return Case(
-        id=id,
-        category=category,
-        messages=(*before, *asked),
-        tools=tools,
-        expects="no_call" if category in WITHOUT_CALL else "calls",
-        answers=tuple(_answer(answer, tools) for answer in row.get("calls", ())),
+def sentences(finding: Finding) -> list[str]:
+    """Say what was chosen and why, and how the server's own function calling went."""
+    best, test = finding.best.profile.words, finding.test
+    proof = (
+        f"on {test.total} cases that no choice was made by, {best} has {test.only_second} right that the default has wrong, "
+        f"and {test.only_first} the other way round (p {test.p:.2g})"
     )
+    verdict = f"chosen: {best}" if finding.won else "chosen: the default, since no other way is better by more than chance"
+    failed = [f"{each.profile.words} was left out: {each.problem}" for each in finding.outcomes if each.problem]
+    return [f"{verdict}: {proof}", f"the server's own function calling: {native_words(finding.native)}", *failed]
 
 
-def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of what was said before (see `history`)."""
-    if "calls" in row:
-        return {"role": "assistant", "content": "", "calls": row["calls"]}
-    ((who, text),) = row.items()
-    return {"role": {"user": "user", "assistant": "assistant", "result": "tool"}[who], "content": text}
+def native_words(native: Native) -> str:
+    """Say why the server's own function calling works with a model, or why it does not."""
+    if not native.offered:
+        return native.reason
+    told = f"of {native.calls} replies to questions that need a call, {native.told} came with calls"
+    parts = [f"{told}, {native.leaked} left them in the text" if native.leaked else told]
+    if native.calls and native.leaked >= LEAKING * native.calls:
+        parts.append("the model does not write calls as its template says, so the server does not find them; xmlcall reads them")
+    if native.results and native.again:
+        parts.append(f"behind a result it calls once more, though words are due, in {native.again} of {native.results} cases")
+    return "; ".join(parts)
 
 
-def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[Tool]) -> dict[str, Any]:
-    """Return an accepted call; what it does not name and the schema does not require may be left out or have its default."""
-    ((name, accepted),) = answer.items()
-    schema = next(tool.input_schema for tool in tools if tool.name == name)
-    others = {
-        key: [*([declared["default"]] if "default" in declared else []), ""]
-        for key, declared in schema["properties"].items()
-        if key not in accepted and key not in schema["required"]
+def found_json(finding: Finding, profile: Profile) -> dict[str, Any]:
+    """Return what a probe found, for `--json`.
+
+    Returns:
+        `chosen`, `won`, `test`, `ways` (with their rates and what each gains over the default), `native`, `profile`, `replies`.
+    """
+    default = finding.outcomes[0]
+    return {
+        "chosen": finding.chosen.profile.words,
+        "won": finding.won,
+        "test": {"way": finding.best.profile.words, **_pairs_json(finding.test)},
+        "ways": [_outcome_json(each, default, finding.yardstick) for each in _ranked(finding)],
+        "native": {**asdict(finding.native), "words": native_words(finding.native), "rates": _rates(finding.yardstick)},
+        "profile": asdict(profile),
+        "replies": finding.replies,
     }
-    return {name: {**{key: list(values) for key, values in accepted.items()}, **others}}
+
+
+def _outcome_json(outcome: Outcome, default: Outcome, yardstick: Outcome | None) -> dict[str, Any]:
+    return {
+        **asdict(outcome.figure()),
+        "problem": outcome.problem,
+        "over_default": _pairs_json(_against(default, outcome)),
+        "over_native": _pairs_json(_against(yardstick, outcome)) if yardstick else None,
+    }
+
+
+def _rates(yardstick: Outcome | None) -> dict[str, Any] | None:
+    return asdict(yardstick.figure()) if yardstick and yardstick.verdicts else None
+
+
+def _pairs_json(found: Pairs) -> dict[str, Any]:
+    return {**asdict(found), "gain": round(found.gain, 4), "p": round(found.p, 5)}

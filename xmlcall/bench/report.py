@@ -19,6 +19,7 @@ from .store import RecordedRun, read_json, write_whole
 from .ways import Way, way_of
 
 __all__ = [
+    "SHOWN",
     "Scores",
     "asked",
     "cached_share",
@@ -41,11 +42,7 @@ _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
 async def judged(run: RecordedRun, *, repairs: bool = True) -> dict[str, list[Verdict]]:
-    """Judge all replies of a run with this version's parser.
-
-    Returns:
-        Way -> its verdicts, in the order of the cases; of a conversation, one for each turn.
-    """
+    """Judge all replies of a run with this version's parser: way -> verdicts, of a conversation one for each turn."""
     reasoning_open = bool(run.about.get("reasoning_open"))
 
     async def of(case: Case, row: Mapping[str, Any], way: Way) -> list[Verdict]:
@@ -168,7 +165,7 @@ _GROUPED = "the {cases} cases are {groups} groups of like ones, so true interval
 
 
 # What people look at first, then the funnel, then the requests that need no call.
-_SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if name not in ("call_correct", "parsed_as_written")])
+SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if name not in ("call_correct", "parsed_as_written")])
 
 
 def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
@@ -176,7 +173,7 @@ def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     ways = report["ways"]
     rows = [
         [metric, *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
-        for metric in _SHOWN
+        for metric in SHOWN
         if any(metric in of_way["metrics"] for of_way in ways.values())
     ]
     return ["", *ways], rows
@@ -190,13 +187,7 @@ def _cell(rate: Mapping[str, float] | None) -> str:
 
 
 def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of causes: a row a cause, a column a way.
-
-    A cell tells how many replies have it as their main cause, and in brackets how many have it at all.
-
-    Returns:
-        The header and the rows, as text; no rows if every reply is right.
-    """
+    """Return the table of causes, a column a way: how many replies have it as their main cause, and in brackets at all."""
     ways = report["ways"]
     found = {cause: [of_way["causes"].get(cause) for of_way in ways.values()] for cause in CAUSES}
     rows = [[cause, *map(_cause_cell, cells)] for cause, cells in found.items() if any(cells)]
@@ -278,11 +269,7 @@ def keep_scores(folder: Path, scores: Scores) -> None:
 
 
 def changed_scores(folder: Path, now: Scores) -> list[dict[str, Any]]:
-    """Tell which scores differ from those that were kept.
-
-    Returns:
-        Per difference `way`, `case`, `before` and `now`: the metrics that a reply reached, and its failure.
-    """
+    """Return the scores that differ from the kept ones: `way`, `case`, and `before` and `now`."""
     file = folder / "scores.json"
     before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it anew") if file.exists() else {}
     return [

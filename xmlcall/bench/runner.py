@@ -10,9 +10,9 @@ A reply is cut off at a size and a time that no useful reply reaches, so a serve
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ..agent.drive import Scores, drive
@@ -30,7 +30,7 @@ from .store import RecordedRun, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, conversation, decided, feedback_of, format_of, generation, need_of, offered_of
+from .ways import Settings, Way, asking_of, conversation, decided, feedback_of, generation, need_of, offered_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -145,39 +145,13 @@ async def _all_of(work: Iterable[Any]) -> None:
 async def _conversed(
     case: Case, task: MultiTurnCase | None, way: Way, backend: "PatientBackend", settings: Settings
 ) -> dict[str, Any]:
-    """Play what has several turns: a task, or a conversation as `xmlcall chat` has it."""
+    """Play a task of several turns, or a conversation as `xmlcall chat` has it; it is judged at once, while there is a state."""
+    started, asking = backend.clock(), asking_of(way, settings)
     if task is not None:
-        return await _played(run_case, task, way, backend, settings)
-    as_in_chat: dict[str, Any] = {"mode": "native" if way.is_native else "xml", "offers": way.offers}
-    as_in_chat["repair"] = RepairPolicy(asks_for_unsaid=True)
-    return await _played(converse, case, way, backend, settings, **as_in_chat)
-
-
-async def _played(
-    play: Callable[..., Awaitable[dict[str, Any]]],
-    case: Case | MultiTurnCase,
-    way: Way,
-    backend: "PatientBackend",
-    settings: Settings,
-    **more: Any,
-) -> dict[str, Any]:
-    """Play a task of several turns or a conversation; it is judged at once, because only then is there a state to judge."""
-    started = backend.clock()
-    options: dict[str, Any] = {
-        "mode": ("native" if way.reads_text else "native-only") if way.is_native else "xml",
-        "dialect": format_of(way, settings).dialect,
-        "lang": settings.lang,
-        "family": format_of(way, settings).family,
-        "parallel": settings.parallel,
-        "reminder": settings.reminder,
-        "max_tokens": settings.max_tokens,
-        "temperature": settings.temperature,
-        "seed": settings.seed,
-        "call_threshold": settings.call_threshold,
-        "tool_tokens": settings.tool_tokens,
-        "repair": RepairPolicy(max_format_retries=settings.feedback),
-    }
-    outcome = await play(case, backend, **{**options, **more})
+        outcome = await run_case(task, backend, asking=asking, repair=RepairPolicy(max_format_retries=settings.feedback))
+    else:
+        asking = replace(asking, mode="native" if way.is_native else "xml")
+        outcome = await converse(case, backend, offers=way.offers, asking=asking, repair=RepairPolicy(asks_for_unsaid=True))
     kept = {"usage": outcome.pop("usage"), "seconds": round(backend.clock() - started, 3)}
     return {"rounds": [kept], "outcome": outcome}
 
@@ -243,11 +217,7 @@ async def _rounds(
 async def _described(
     case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
 ) -> tuple[Generated, dict[str, Any], tuple[Message, ...]]:
-    """Generate a reply; where it only asks for descriptions of tools, answer, and generate another one, as a loop would.
-
-    Returns:
-        The last reply, as it is read and as it is kept, and the conversation that it answers.
-    """
+    """Generate a reply; one that only asks for descriptions of tools is answered, as in a loop. Returns the conversation, too."""
     before: list[str] = []
     usage, seconds = Usage(), 0.0
     while True:
@@ -322,16 +292,12 @@ async def _next(chunks: AsyncGenerator[Chunk], end: float) -> Chunk | None:
 
 
 class PatientBackend(KeptOpen):
-    """A backend whose replies end, and that tries a request again which fails before its reply begins.
-
-    Attributes:
-        broke_off: the last reply ended in a failure after it had begun.
-    """
+    """A backend whose replies end, and that tries a request again which fails before its reply begins."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(Retrying(_BoundedBackend(backend), PATIENCE, on_retry=self._lose))
         self._lost = 0.0
-        self.broke_off = False
+        self.broke_off = False  # whether the last reply failed after it had begun
 
     def clock(self) -> float:
         """Return the time in seconds, without failed attempts: reports show how long replies took."""

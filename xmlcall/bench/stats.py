@@ -44,11 +44,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
 
 
 def assignment(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
-    """Return the pairs of rows and columns that cost least together, each row and column at most once.
-
-    Args:
-        costs: a rectangle, a row for each of one kind, a column for each of the other.
-    """
+    """Return the pairs of rows and columns that cost least together, each row and column at most once."""
     rows, columns = _scipy().optimize.linear_sum_assignment(costs) if costs and costs[0] else ((), ())
     return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
 

@@ -20,6 +20,7 @@ import os
 import zlib
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Final, cast, get_args, get_type_hints
 
@@ -31,13 +32,14 @@ from ..backends.base import Backend, KeptOpen
 from ..errors import UsageError, XmlcallError
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
-from ..turn.events import CallDenied, CallFinished, CallRejected
+from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
 from ..types.calls import Message, Tool
-from ..types.completion import Chunk, CompletionRequest
+from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
-from .ways import Settings, Way
+from .ways import OF_WAY, Settings, Way
 
 __all__ = [
+    "PlayedTurn",
     "RecordedRun",
     "ReplyRecorder",
     "RunError",
@@ -393,6 +395,7 @@ _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", 
 _SETTINGS: dict[str, Any] = {
     name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,) if each in _JSON_TYPES]}
     for name, hint in get_type_hints(Settings).items()
+    if name not in OF_WAY
 }
 _SETTINGS["call_threshold"] = {"anyOf": [_NUMBER_OR_NOT, {"const": "auto"}]}
 _SETTINGS |= {name: {} for name in _GONE}
@@ -435,14 +438,33 @@ class ReplyRecorder(KeptOpen):
                 replies.append(text)
 
 
+@dataclass(slots=True)
+class PlayedTurn:
+    """What happened in a turn of a task or a conversation; what is kept of it begins with these fields."""
+
+    replies: list[str]
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    answer: str = ""
+    stop_reason: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+    def note(self, event: LoopEvent) -> None:
+        """Take an event of the turn."""
+        match event:
+            case TurnEnded(usage=usage):
+                self.usage = self.usage + usage
+            case CallFinished() | CallDenied() | CallRejected():
+                self.calls.append(kept_call(event, len(self.replies)))
+            case Answer(text=text, stop_reason=stop_reason):
+                self.answer, self.stop_reason = text, stop_reason
+
+
 def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
     """Return a call as it is kept.
 
-    Args:
-        reply: the number of the reply that it came in, in its turn, from 1.
-
     Returns:
-        A JSON object: `name`, `reply`, and `arguments` with `result` and `is_error`, `arguments` with `denied`, or `issues`.
+        A JSON object: `name`, `reply` (its number in the turn, from 1), and `arguments` with `result` and `is_error`,
+        `arguments` with `denied`, or `issues`.
     """
     told: dict[str, Any] = {"name": event.call.name, "reply": reply}
     match event:

@@ -21,8 +21,7 @@ from ..errors import UsageError
 from .bfcl import AST_CATEGORIES, bfcl_wheel, read_cases
 from .case import Case, case_to_json
 from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
-from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases
-from .talk import talk_cases
+from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases, talk_cases
 from .wire import wire_cases
 
 __all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample", "tasks_of"]

@@ -9,11 +9,13 @@ value a string.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any, Final
 
 from ..agent.drive import Scores, result_of
 from ..backends.base import Backend
+from ..backends.scripted import ScriptedBackend
 from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..profiles.profile import Profile
@@ -23,18 +25,22 @@ from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.writer import PromptWriter, in_text, with_system
 from ..tools.catalog import Catalog
+from ..turn.asking import Asking, Mode
 from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
 from ..turn.native import generate_native
-from ..turn.tool_need import Threshold, ToolNeed, ask_tool_need
+from ..turn.tool_need import ToolNeed, ask_tool_need
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
-from ..types.completion import Capabilities, CompletionRequest
+from ..types.completion import Capabilities, Chunk, CompletionRequest
+from ..wire.openai import finish_reason_of, native_call
 from .case import Case, messages_of
 
 __all__ = [
+    "OF_WAY",
     "Settings",
     "Way",
     "asked_by",
+    "asking_of",
     "catalog_of",
     "conversation",
     "decided",
@@ -47,39 +53,42 @@ __all__ = [
     "origin_prompt",
     "prompt_hash",
     "read_catalog",
+    "replay",
     "sent",
     "unreminded",
     "way_of",
 ]
 
 
+OF_WAY: Final = frozenset({"mode", "dialect"})
+"""Fields of `Asking` that the way of calling sets, and a run does not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """What is the same for all cases and ways of a run.
+class Settings(Asking):
+    """How a model is asked in all ways of a run; mode and dialect are the way's (`asking_of`).
 
     Args:
+        tool_tokens: as in `Asking`; but None shows single questions all tools in full.
         feedback: how many times a reply without a valid call is answered with what is wrong.
-        call_threshold: log-odds of a call above which a call is begun for the model, and below which plain words are asked for,
-            in the ways that have a reminder; or `auto` (see `tool_need`).
-        tool_tokens: what the description of the tools may take of a prompt; None shows single questions all tools whole, and
-            leaves it to `ToolLoop` in tasks and conversations.
+        whole_tokens: how many tokens the tools may take before some are shown in part; None takes `tool_tokens`.
     """
 
-    lang: str = "en"
-    parallel: bool = True
-    reminder: bool = True
-    max_tokens: int = 512
-    temperature: float = 0.0
-    seed: int = 1
+    max_tokens: int | None = 512
+    temperature: float | None = 0.0
+    seed: int | None = 1
     feedback: int = 0
-    call_threshold: Threshold | None = None
-    family: str | None = None
-    tool_tokens: int | None = None
     whole_tokens: int | None = None
 
+    def __post_init__(self) -> None:
+        """Fill in the family where an option was not given (None), and check the settings."""
+        object.__setattr__(self, "family", self.family or ENGLISH.family)
+        Asking.__post_init__(self)
+
     def to_json(self) -> dict[str, Any]:
-        """Return what is set, so that a run keeps its requests' keys when there is one more thing to set."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        """Return what is set, so that a run keeps the keys of its requests when a later version has one more setting."""
+        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in OF_WAY}
+        return {name: value for name, value in told.items() if value is not None and (name, value) != ("family", ENGLISH.family)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,32 +141,28 @@ def way_of(name: str) -> Way:
 
 def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
     """Return the way and the settings in which a profile has a model asked."""
-    if profile.way == "native":
+    asking = profile.asking
+    if asking.is_native:
         return way_of("native+read"), settings
-    threshold = None if profile.call_threshold == "off" else profile.call_threshold
-    family = None if profile.family == ENGLISH.family else profile.family
-    name = "xml" if profile.dialect == ENGLISH.dialect else profile.dialect
-    return way_of(name), replace(settings, family=family, call_threshold=threshold)
+    name = "xml" if asking.dialect == ENGLISH.dialect else asking.dialect
+    return way_of(name), replace(settings, family=asking.family, call_threshold=asking.call_threshold)
+
+
+def asking_of(way: Way, settings: Settings) -> Asking:
+    """Return how a model is asked in a way; with native function calling, what is said of calls is said as in `xml`."""
+    mode: Mode = ("native" if way.reads_text else "native-only") if way.is_native else "xml"
+    return replace(settings, mode=mode, dialect=way.dialect or ENGLISH.dialect)
 
 
 def format_of(way: Way, settings: Settings) -> PromptFormat:
-    """Return how a model is spoken to in a way; where its server finds the calls, what is told of them is told as in `xml`."""
-    return PromptFormat(
-        dialect=way.dialect or ENGLISH.dialect,
-        lang=settings.lang,
-        parallel=settings.parallel,
-        family=settings.family or ENGLISH.family,
-    )
+    """Return the format in which a model is asked in a way."""
+    return asking_of(way, settings).format
 
 
 def conversation(
     way: Way, case: Case, settings: Settings, *, needs_tool: bool = True, describes: bool = True
 ) -> tuple[Message, ...]:
-    """Return the messages of a case as the model gets them.
-
-    Args:
-        describes: whether tools that fit the question are described behind it, where tools are shown in part.
-    """
+    """Return the messages of a case as the model gets them; `describes`: fitting tools are described after the question."""
     catalog, format = catalog_of(case), format_of(way, settings)
     messages = messages_of(case.messages)
     if way.is_native:
@@ -270,6 +275,17 @@ def generation(
     return Machine(generate(request, binder, how, prefix=begun))
 
 
+def replay(
+    kept: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False
+) -> tuple[Machine[Generated], Backend]:
+    """Return what reads a kept reply as if the model wrote it now, and a backend that writes it."""
+    calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
+    chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
+    end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
+    server = Capabilities(server="scripted", reasoning_open=reasoning_open)
+    return generation(way, case, (), server, settings), ScriptedBackend([[chunk, end]], capabilities=server)
+
+
 def prompt_hash(way: Way, settings: Settings) -> str:
     """Hash the prompts of a way around a fixed tool, to tell whether two runs used the same.
 
@@ -292,37 +308,10 @@ def prompt_hash(way: Way, settings: Settings) -> str:
 # result that the person's side pastes back. The reply is read by the same parser as ours.
 
 
-_RULES = """You are an assistant with access to tools. You operate in a loop: think about the request, call a tool, read its \
-result, go on until the request is done.
-
-Rules for calling tools:
-1. Explain in one sentence why you call the tool, then write the call and nothing after it.
-2. One call in a reply. Wait for its result before the next one.
-3. Use only the tools listed here, and only the parameters that they have. Never make up a result.
-4. A call stands in a code block that begins with ```xml and ends with ```.
-5. Number the calls: call_id is 1 for the first call and grows by one with each.
-6. If no tool is needed, answer in plain words.
-
-The form of a call:
-
-```xml
-<function_calls>
-<invoke name="TOOL_NAME" call_id="1">
-<parameter name="PARAMETER_1">VALUE_1</parameter>
-<parameter name="PARAMETER_2">VALUE_2</parameter>
-</invoke>
-</function_calls>
-```
-
-Strings stand as they are, lists and objects as JSON. The result comes in the next message, in <function_results>.
-
-Available tools:
-"""
-
-
 def origin_prompt(tools: Iterable[Tool]) -> str:
     """Return the system prompt."""
-    return _RULES + "\n".join(json.dumps(_described(tool), ensure_ascii=False) for tool in tools)
+    rules = Path(__file__).with_name("origin.txt").read_text(encoding="utf-8")
+    return rules + "\n".join(json.dumps(_described(tool), ensure_ascii=False) for tool in tools)
 
 
 def _described(tool: Tool) -> dict[str, Any]:

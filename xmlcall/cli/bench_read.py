@@ -269,7 +269,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def _show_verdict(verdict: Any, way: str) -> None:
-    from ..bench.difference import arguments_of, difference, expected_of
+    from ..bench.failures import arguments_of, difference, expected_of
 
     for place, kept in enumerate(verdict.row["rounds"], 1):
         print(f"===== {verdict.case.id}, {way}: the reply of round {place}\n")
@@ -356,7 +356,7 @@ def show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
 
 
 def _show_turn(verdict: Any, way: str) -> None:
-    from ..bench.difference import expected_of
+    from ..bench.failures import expected_of
 
     (played,) = verdict.row["outcome"]["turns"]
     print(f"===== {visible(verdict.case.id)}, {way}: {visible(verdict.case.turns[0].get('kind', ''))}\n")

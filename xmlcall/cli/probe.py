@@ -63,7 +63,8 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _run(options: argparse.Namespace) -> int:
-    from ..bench.probe import Probe, candidates, incumbent, most_replies, probe_cases
+    from ..bench.own_suites import probe_cases
+    from ..bench.probe import Probe, candidates, incumbent, most_replies
     from ..profiles.folder import shipped
 
     cases = probe_cases()
@@ -98,7 +99,7 @@ def _folder(backend: Any) -> Path:
 
 def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> None:
     """Print what was found and write the profile."""
-    from ..bench.probe_report import found_json, sentences
+    from ..bench.probe import found_json, sentences
     from ..profiles.folder import file_of, write_profile
 
     profile = finding.profile(backend.model, backend.capabilities.fingerprints, cases)
@@ -118,7 +119,7 @@ def _print_table(finding: "Finding") -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from ..bench.probe_report import table_of_probe
+    from ..bench.probe import table_of_probe
 
     header, rows = table_of_probe(finding)
     table = Table(*header)

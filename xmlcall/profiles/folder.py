@@ -45,14 +45,10 @@ Source = Literal["yours", "shipped", "file"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundProfile:
-    """A profile and where it comes from.
-
-    Args:
-        source: `yours`, `shipped`, or `file` for one that was given by its path.
-    """
+    """A profile and where it comes from."""
 
     name: str
-    source: Source
+    source: Source  # `file`: given by its path
     path: Path
     profile: Profile | None = None
     problem: str = ""
@@ -73,11 +69,7 @@ def shipped_folder() -> Path:
 
 
 def file_of(model: str) -> Path:
-    """Return the file in which a model's profile is kept.
-
-    Args:
-        model: its name; of a file or an address, the last part is taken.
-    """
+    """Return the file in which a model's profile is kept, named after the last part of its name, file or address."""
     name = _OTHERS.sub("-", re.split(r"[/\\]", model.strip())[-1]).strip("-.") or "model"
     return folder() / f"{name[:100]}.toml"
 
@@ -101,11 +93,7 @@ def _read(path: Path, source: Source) -> FoundProfile:
 
 
 def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda problem: None) -> FoundProfile | None:
-    """Find the profile of a model.
-
-    Returns:
-        The first with a fingerprint in common; None if there is none.
-    """
+    """Find the first profile that has a fingerprint in common with a model."""
     if not fingerprints:
         return None
     for found in listed():
@@ -122,9 +110,6 @@ def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]
     Args:
         name: the profile's name or file; `auto` for the one that was measured with the model, `off` for none.
         tell: called with a sentence for unreadable files, and for a profile that was measured with another model.
-
-    Raises:
-        UsageError: the requested profile does not exist, or cannot be read.
     """
     if name == "off":
         return None
@@ -144,11 +129,7 @@ def shipped(fingerprints: Collection[str]) -> Profile | None:
 
 
 def named(name: str) -> FoundProfile:
-    """Return a profile by its name, or by the path of its file.
-
-    Args:
-        name: as `xmlcall profiles list` shows it, or a path that ends in `.toml`.
-    """
+    """Return a profile by its name, as `xmlcall profiles list` shows it, or by the path of its file, which ends in `.toml`."""
     if name.endswith(".toml"):
         path = Path(name).expanduser()
         return FoundProfile(name=path.stem, source="file", path=path, profile=read_profile(path))
@@ -194,11 +175,7 @@ _SCHEMA: Final = _object(
 
 
 def read_profile(file: Path) -> Profile:
-    """Read a profile.
-
-    Raises:
-        UsageError: the file cannot be read, or is no profile; the message names the file, the key or line, and what was expected.
-    """
+    """Read a profile; an error names the file, the key or line, and what was expected."""
     data = {key: value for key, value in read_toml(file, "a profile").items() if key not in _GONE}
     _check(data, file)
     try:

@@ -6,10 +6,11 @@ so a profile can be as short as the name of a model and one setting.
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..errors import UsageError
-from ..prompting.format import ENGLISH, PromptFormat
+from ..prompting.format import ENGLISH
+from ..turn.asking import Asking
 
 __all__ = ["WAYS", "CallThreshold", "Figure", "Measurement", "Profile", "ProfileWay", "Rate", "way_in_words"]
 
@@ -21,28 +22,20 @@ CallThreshold = float | Literal["auto", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rate:
-    """How many of some questions were answered correctly.
-
-    Args:
-        low: lower end of the 95 % interval, a share from 0 to 1.
-    """
+    """How many of some questions were answered correctly."""
 
     right: int
     total: int
-    low: float
+    low: float  # ends of the 95 % interval, shares from 0 to 1
     high: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """The results of one way of asking.
-
-    Args:
-        calls: for questions that need a call, those answered with exactly the right calls.
-    """
+    """The results of one way of asking."""
 
     way: str
-    calls: Rate
+    calls: Rate  # of questions that need a call: answered with exactly the right calls
     none: Rate
 
 
@@ -85,9 +78,16 @@ class Profile:
         """Check the settings."""
         if self.way not in WAYS:
             raise UsageError(f"way: expected one of {', '.join(WAYS)}, got {self.way!r:.80}")
-        PromptFormat(dialect=self.dialect, family=self.family)
-        if not _is_threshold(self.call_threshold):
+        number = isinstance(self.call_threshold, (int, float)) and math.isfinite(self.call_threshold)
+        if not number and self.call_threshold not in ("auto", "off"):
             raise UsageError(f"call_threshold: expected a finite number, 'auto' or 'off', got {self.call_threshold!r:.80}")
+        _ = self.asking
+
+    @property
+    def asking(self) -> Asking:
+        """The settings as the loop, the proxy and the harness take them."""
+        threshold = None if self.way == "native" or self.call_threshold == "off" else self.call_threshold
+        return Asking(mode=self.way, dialect=self.dialect, family=self.family, call_threshold=threshold)
 
     @property
     def words(self) -> str:
@@ -101,9 +101,3 @@ def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThresh
         return "native"
     threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"
     return ", ".join(["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"])
-
-
-def _is_threshold(value: Any) -> bool:
-    if isinstance(value, str):
-        return value in ("auto", "off")
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)

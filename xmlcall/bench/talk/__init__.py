@@ -18,38 +18,3 @@
 Every other conversation of a language is for tuning, and the others are for reporting, and that never changes: a prompt or
 a threshold is chosen on the first, and a figure is published of the second.
 """
-
-import tomllib
-from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, Final
-
-from ..case import Case
-
-__all__ = ["talk_cases"]
-
-_LANGUAGES: Final = ("english", "chinese")
-
-
-def talk_cases() -> list[Case]:
-    """Return the conversations, in the order of the files."""
-    return [_case(row, language) for language in _LANGUAGES for row in _conversations(language)]
-
-
-def _conversations(language: str) -> Iterator[Mapping[str, Any]]:
-    with Path(__file__).with_name(f"{language}.toml").open("rb") as file:
-        yield from tomllib.load(file)["conversation"]
-
-
-def _case(row: Mapping[str, Any], language: str) -> Case:
-    number = int(row["id"].rpartition("-")[2])
-    return Case(
-        id=row["id"],
-        category=language,
-        messages=tuple({"role": "user", "content": turn["say"]} for turn in row["turns"]),
-        tools=(),
-        expects="talk",
-        half="tuning" if number % 2 else "report",
-        servers=tuple(row["servers"]),
-        turns=tuple(row["turns"]),
-    )

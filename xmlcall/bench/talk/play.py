@@ -19,13 +19,13 @@ from ...hosts.local import LocalHost
 from ...hosts.mcp.host import McpHost
 from ...prompting.writer import in_text
 from ...tools.catalog import Catalog
-from ...turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ...turn.events import Answer, CallFinished, LoopEvent
 from ...turn.tool_need import ToolNeed
 from ...types.calls import Message, TextContent, ToolResult
 from ...types.completion import Usage
 from ..case import Case, messages_of
 from ..own_suites import CANNED, canned_tools
-from ..store import ReplyRecorder, kept_call, kept_tools
+from ..store import PlayedTurn, ReplyRecorder, kept_tools
 from .judge import CALLED, judge_turn
 from .servers import lay_out, occupied, server_of
 
@@ -36,28 +36,17 @@ _START_SECONDS = 180.0  # for a server to start, beside a model that takes the w
 
 
 @dataclass(slots=True)
-class _Played:
+class _Played(PlayedTurn):
     """What happened in a turn."""
 
-    replies: list[str] = field(default_factory=list)
-    calls: list[dict[str, Any]] = field(default_factory=list)
-    answer: str = ""
-    stop_reason: str = ""
-    usage: Usage = field(default_factory=Usage)
     need: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str | None] = field(default_factory=dict)
     seconds: float = 0.0
 
     def note(self, event: LoopEvent) -> None:
-        match event:
-            case ToolNeed():
-                self.need = {name: getattr(event, name) for name in ("log_odds", "number", "threshold", "tool")}
-            case TurnEnded(usage=usage):
-                self.usage = self.usage + usage
-            case CallFinished() | CallDenied() | CallRejected():
-                self.calls.append(kept_call(event, len(self.replies)))
-            case Answer(text=text, stop_reason=stop_reason):
-                self.answer, self.stop_reason = text, stop_reason
+        if isinstance(event, ToolNeed):
+            self.need = {name: getattr(event, name) for name in ("log_odds", "number", "threshold", "tool")}
+        PlayedTurn.note(self, event)
 
 
 async def converse(case: Case, backend: Backend, *, offers: bool = True, **options: Any) -> dict[str, Any]:
@@ -67,9 +56,6 @@ async def converse(case: Case, backend: Backend, *, offers: bool = True, **optio
         A JSON object: `valid` (all turns are right), `error` and `failed_turn` (of the first that is not), `folder`, `turns`
         (each with `replies`, all that the model wrote, `calls`, `answer`, `stop_reason`, `files`, `need`, `usage`, `seconds`),
         their `usage`, and `tools`, those that were called.
-
-    Raises:
-        BackendError: the model server failed otherwise than by a prompt that is too long.
     """
     if all(name.startswith(CANNED) for name in case.servers):
         return await _converse(case, backend, Path(), offers, options)

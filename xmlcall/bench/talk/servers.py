@@ -14,9 +14,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import tomllib
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import filelock
 
@@ -25,7 +26,7 @@ from ...hosts.server import StdioServer
 from ...models.sources import scratch_folder
 from ..bfcl import data_folder
 
-__all__ = ["NPM_PACKAGES", "SERVERS", "folder_of", "lay_out", "node_program", "npm_install", "occupied", "server_of"]
+__all__ = ["NPM_PACKAGES", "folder_of", "lay_out", "node_program", "npm_install", "occupied", "server_of"]
 
 NPM_PACKAGES: Final = {
     "filesystem": "@modelcontextprotocol/server-filesystem@2026.8.31",
@@ -34,39 +35,6 @@ NPM_PACKAGES: Final = {
 """Server -> its package with its version."""
 _WAIT_SECONDS: Final = 3600
 
-_NOTES: Final[Mapping[str, Mapping[str, str]]] = {
-    "english": {
-        "shopping.txt": "milk\neggs\nbread\ncoffee\n",
-        "todo.txt": "Call the dentist on Monday\nPay the rent (850 euros)\nWater the plants\n",
-        "trip.txt": "Train to Lisbon on 14 May at 09:40, platform 6\n",
-        "ideas.md": "# Ideas\n\nA balcony garden with tomatoes.\n",
-        "recipes/pancakes.txt": "Pancakes\n200 g flour\n2 eggs\n300 ml milk\n",
-    },
-    "chinese": {
-        "shopping.txt": "牛奶\n鸡蛋\n面包\n咖啡\n",
-        "todo.txt": "周一给牙医打电话\n交房租850元\n给植物浇水\n",
-        "trip.txt": "5月14日09:40去上海的火车，6号站台\n",
-        "ideas.md": "# 想法\n\n在阳台上建一个种番茄的小花园。\n",
-        "recipes/pancakes.txt": "煎饼\n面粉200克\n鸡蛋2个\n牛奶300毫升\n",
-    },
-}
-_MEMORY: Final[Mapping[str, str]] = {
-    "english": '{"type":"entity","name":"Anna","entityType":"person","observations":["likes green tea","birthday is 12 March"]}\n'
-    '{"type":"entity","name":"Bruno","entityType":"dog","observations":["belongs to Anna"]}\n'
-    '{"type":"entity","name":"Falcon","entityType":"project","observations":["deadline is 30 June"]}\n'
-    '{"type":"relation","from":"Anna","to":"Falcon","relationType":"works on"}\n',
-    "chinese": '{"type":"entity","name":"Anna","entityType":"人","observations":["喜欢绿茶","生日是3月12日"]}\n'
-    '{"type":"entity","name":"Bruno","entityType":"狗","observations":["是Anna养的狗"]}\n'
-    '{"type":"entity","name":"Falcon","entityType":"项目","observations":["截止日期是6月30日"]}\n'
-    '{"type":"relation","from":"Anna","to":"Falcon","relationType":"参与"}\n',
-}
-# File, content and message of each commit; what is in the folder besides is not committed.
-_COMMITS: Final = (
-    ("app.py", 'print("hello")\n', "Add the greeting"),
-    ("README.md", "# App\n\nIt says hello.\n", "Explain what the app does"),
-    ("app.py", 'print("hello")\nprint("goodbye")\n', "Add a farewell"),
-)
-_UNCOMMITTED: Final = {"README.md": "# App\n\nIt says hello, everybody.\n", "notes.txt": "ask about the logo\n"}
 _AUTHOR: Final = {
     "GIT_AUTHOR_NAME": "Robin",
     "GIT_AUTHOR_EMAIL": "robin@example.org",
@@ -104,27 +72,19 @@ async def occupied(name: str) -> AsyncIterator[None]:
 
 
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
-    """Make the folder of a conversation anew.
-
-    Raises:
-        UsageError: something of that name is there which is not ours, or git is missing.
-    """
+    """Make the folder of a conversation anew."""
     place = folder_of(name)
     if place.is_symlink() or (place.exists() and not _is_ours(place)):
         raise UsageError(f"expected {place} to be free for the files of a conversation, it is somebody else's: remove it")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     for server in servers:
-        _DATA.get(server, _nothing)(place, language)
+        _fill(place, server, language)
     return place
 
 
 def _is_ours(place: Path) -> bool:
     return place.is_dir() and place.stat().st_uid == os.getuid()
-
-
-def _nothing(place: Path, language: str) -> None:
-    del place, language
 
 
 def _write(place: Path, files: Mapping[str, str]) -> None:
@@ -133,23 +93,23 @@ def _write(place: Path, files: Mapping[str, str]) -> None:
         (place / name).write_text(text, encoding="utf-8")
 
 
-def _notes(place: Path, language: str) -> None:
-    _write(place, _NOTES[language])
+def _fill(place: Path, server: str, language: str) -> None:
+    """Write what the folder begins with for a server (`folders.toml`)."""
+    data = tomllib.loads(Path(__file__).with_name("folders.toml").read_text(encoding="utf-8"))
+    if server == "git":
+        _fill_repository(place, data["git"])
+    else:
+        _write(place, data[language].get(server, {}))
 
 
-def _memory(place: Path, language: str) -> None:
-    _write(place, {"memory.jsonl": _MEMORY[language]})
-
-
-def _repository(place: Path, language: str) -> None:
-    del language
+def _fill_repository(place: Path, data: Mapping[str, Any]) -> None:
     _git(place, "init", "--quiet", "--initial-branch=main")
-    for file, text, message in _COMMITS:
-        _write(place, {file: text})
-        _git(place, "add", file)
-        _git(place, "commit", "--quiet", f"--message={message}")
+    for commit in data["commit"]:
+        _write(place, {commit["file"]: commit["content"]})
+        _git(place, "add", commit["file"])
+        _git(place, "commit", "--quiet", f"--message={commit['message']}")
     _git(place, "branch", "login")
-    _write(place, _UNCOMMITTED)
+    _write(place, data["uncommitted"])
 
 
 def _git(place: Path, *arguments: str) -> None:
@@ -158,48 +118,24 @@ def _git(place: Path, *arguments: str) -> None:
     subprocess.run([git, "-C", str(place), *arguments], env=os.environ | _AUTHOR, check=True, timeout=60, capture_output=True)
 
 
-_DATA: Final[Mapping[str, Callable[[Path, str], None]]] = {"files": _notes, "git": _repository, "memory": _memory}
-
-
 # -- the servers -------------------------------------------------------------------------------------------------------
 
 
-def _demo(place: Path) -> StdioServer:
-    del place
-    return StdioServer(name="demo", command=sys.executable, args=("-P", "-m", "xmlcall.hosts.demo_server"))
-
-
-def _time(place: Path) -> StdioServer:
-    del place
-    return _python("time", "mcp_server_time", "--local-timezone", "Europe/Berlin")
-
-
-def _git_server(place: Path) -> StdioServer:
-    return _python("git", "mcp_server_git", "--repository", str(place))
-
-
-def _files(place: Path) -> StdioServer:
-    return StdioServer(name="files", command=node_program(), args=(_script("filesystem"), str(place)))
-
-
-def _memory_server(place: Path) -> StdioServer:
-    env = {"MEMORY_FILE_PATH": str(place / "memory.jsonl")}
-    return StdioServer(name="memory", command=node_program(), args=(_script("memory"),), env=env)
-
-
-SERVERS: Final[Mapping[str, Callable[[Path], StdioServer]]] = {
-    "demo": _demo,
-    "time": _time,
-    "files": _files,
-    "git": _git_server,
-    "memory": _memory_server,
-}
-"""Name -> how it is started for a folder."""
-
-
 def server_of(name: str, place: Path) -> StdioServer:
-    """Say how a server is started; those from npm are fetched first, if they are not here."""
-    return SERVERS[name](place)
+    """Return how a server is started for a folder; those from npm are installed first, if they are missing."""
+    match name:
+        case "demo":
+            return _python(name, "xmlcall.hosts.demo_server")
+        case "time":
+            return _python(name, "mcp_server_time", "--local-timezone", "Europe/Berlin")
+        case "git":
+            return _python(name, "mcp_server_git", "--repository", str(place))
+        case "files":
+            return StdioServer(name=name, command=node_program(), args=(_script("filesystem"), str(place)))
+        case "memory":
+            env = {"MEMORY_FILE_PATH": str(place / "memory.jsonl")}
+            return StdioServer(name=name, command=node_program(), args=(_script("memory"),), env=env)
+    raise UsageError(f"unknown server of a conversation: {name!r}")
 
 
 def _python(name: str, module: str, *arguments: str) -> StdioServer:
