@@ -55,11 +55,7 @@ def may_pass(error: BackendError) -> bool:
 
 
 class Retrying(Around, KeptOpen):
-    """A backend that retries failed requests.
-
-    Args:
-        on_retry: called before each retry with the seconds that the last attempt and the pause after it took.
-    """
+    """A backend that retries failed requests; `on_retry` gets the seconds that an attempt and the pause after it took."""
 
     def __init__(
         self, backend: Backend, patience: Patience | None = None, *, on_retry: Callable[[float], None] = lambda seconds: None

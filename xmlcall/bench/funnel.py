@@ -105,11 +105,7 @@ class Verdict:
 async def judge_reply(
     row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False, repairs: bool = True
 ) -> Verdict:
-    """Judge a line of `replies.jsonl` by its last round.
-
-    Args:
-        repairs: whether what is not quite right may be repaired and converted; if not, such a reply is a failure.
-    """
+    """Judge a line of `replies.jsonl` by its last round; without `repairs`, a reply that needs repair or conversion fails."""
     if "outcome" in row:
         return _of_task(row, case)
     read = [await result_of(*replay(kept, case, way, settings, reasoning_open=reasoning_open)) for kept in row["rounds"]]

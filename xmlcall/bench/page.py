@@ -46,11 +46,7 @@ _OTHER_PROMPT = "the run was asked with the prompts of another version; those be
 
 
 def page(runs: Sequence[Shown], *, live: str = "") -> str:
-    """Render the report of runs as a page.
-
-    Args:
-        live: address under which `xmlcall ui` shows a run, span by span; "" for no links to there.
-    """
+    """Render the report of runs as a page, with links to `xmlcall ui` at `live`, which shows runs span by span; "" for none."""
     template, texts = _environment().get_template("page.html.j2"), _Texts()
     columns = _columns(runs)
     return template.render(

@@ -18,10 +18,7 @@ NAME = "xmlcall"
 
 
 def register() -> None:
-    """Register the parser with SGLang; repeated calls have no further effect.
-
-    SGLang's command line offers the parsers of its registry, once the registry has been loaded, as it is here.
-    """
+    """Register the parser with SGLang, whose command line then offers it; repeated calls have no further effect."""
     from sglang.srt.function_call.function_call_parser import FunctionCallParser  # type: ignore[import-not-found]
 
     from .sglang_detector import XmlcallDetector
