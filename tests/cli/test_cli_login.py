@@ -2,6 +2,7 @@
 
 import json
 import stat
+import sys
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -11,6 +12,10 @@ import pytest
 from cli_harness import Terminal, call, model_server, run_cli
 from servers.fake_openai import llama_props
 from servers.guarded import Grants, guarded_server
+
+from xmlcall.cli import login
+from xmlcall.hosts.mcp.token_store import SystemTokens, key_of
+from xmlcall.hosts.server import HttpServer
 
 QUESTION = "Open it in your browser?"
 
@@ -64,6 +69,24 @@ def test_one_signs_in_and_the_tokens_are_used_until_they_are_forgotten(tmp_path:
     again = run_cli("logout", "--mcp", config, home=tmp_path, env=env(tmp_path))
     assert again.stderr == "xmlcall: there are no tokens of web\n"
     assert json.loads(kept.read_text()) == {}
+
+
+async def test_who_lacks_the_package_keyring_is_told_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def signed_in(server: HttpServer) -> bool:
+        return True
+
+    server = HttpServer(name="web", url="http://127.0.0.1:9/mcp")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr(login, "sign_in", signed_in)
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    store = SystemTokens()
+    store.set(key_of(server), "{}")
+    assert await login._login(server) == 0
+    said = capsys.readouterr().err.splitlines()[-1]
+    advice = "the system's keyring needs the package keyring: install it with: pip install 'xmlcall[login]'"
+    assert said == f"xmlcall: {advice} (the tokens are in {store.path}, which only you can read)"
 
 
 def test_a_session_on_a_terminal_asks_before_it_begins(tmp_path: Path, config: str, grants: Grants) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import stat
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -332,6 +333,15 @@ def test_tokens_are_kept_in_the_keyring_else_in_a_file_of_ones_own(tmp_path: Pat
     assert store.delete("b")
     assert not store.delete("a")
     assert safe.kept == {}
+
+
+def test_without_the_package_keyring_tokens_are_in_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    store = SystemTokens(tmp_path / "tokens.json")
+    assert store.get("a") is None
+    store.set("a", "1")
+    assert (store.get("a"), store.in_file("a"), stat.S_IMODE(store.path.stat().st_mode)) == ("1", True, 0o600)
+    assert store.delete("a")
 
 
 @pytest.mark.usefixtures("chosen")

@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ..errors import BackendUnavailable, UsageError
+from ..errors import BackendUnavailable, UsageError, missing_extra
 from ..types.completion import Chunk, CompletionRequest
 from .base import Capabilities, Relayed
 from .fingerprint import of_file
@@ -178,7 +178,7 @@ def _load(path: Path, how: _Loading, key: str) -> Any:
 def _import_advice(error: ImportError) -> str:
     if "libgomp" in str(error):  # missing in slim container images
         return f"xllamacpp needs the system library libgomp ({error}): install it, on Debian with: apt-get install libgomp1"
-    return f"a local model needs xllamacpp ({error}): install it with: pip install 'xmlcall[local]'"
+    return missing_extra(f"a local model needs xllamacpp ({error})", "local")
 
 
 async def _stop(holder: list[Any]) -> None:

@@ -26,7 +26,7 @@ from typing import Any, Final
 
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
-from ..errors import ContextOverflow, ToolHostProtocolError, UsageError
+from ..errors import ContextOverflow, ToolHostProtocolError, UsageError, missing_extra
 from ..hosts.base import OnProgress
 from ..hosts.local import LocalHost
 from ..models.download import sha256_of
@@ -181,7 +181,7 @@ def _class(backend: str) -> Any:
         with _importable(f"{_SOURCES.replace('/', '.')}{_SHARED}", shared):
             module = _loaded(sources / f"{_file(backend)}.py")
     except ModuleNotFoundError as error:
-        raise UsageError(f"BFCL's {backend} needs {error.name}: pip install 'xmlcall[bench]'") from error
+        raise UsageError(missing_extra(f"BFCL's {backend} needs {error.name}", "bench")) from error
     return getattr(module, backend)
 
 

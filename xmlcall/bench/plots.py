@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from ..errors import UsageError
+from ..errors import UsageError, missing_extra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -183,7 +183,7 @@ def _canvas(height: float) -> Iterator[tuple["Figure", "Axes"]]:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise UsageError("the HTML report needs Matplotlib: install it with: pip install 'xmlcall[bench]'") from error
+        raise UsageError(missing_extra("the HTML report needs Matplotlib", "bench")) from error
     with rc_context({"svg.fonttype": "none", "font.family": "DejaVu Sans"}), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of glyphs that Matplotlib's font lacks and the page's fonts have
         figure = Figure(figsize=(_WIDTH / 72, height / 72))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ..errors import UsageError
+from ..errors import UsageError, missing_extra
 
 __all__ = ["MATTERS", "Standing", "area", "assignment", "mcnemar", "slope", "standing_of", "wilson"]
 
@@ -58,7 +58,7 @@ def _scipy() -> Any:
         import scipy.optimize
         import scipy.stats
     except ImportError as error:
-        raise UsageError("reports need SciPy: install it with: pip install 'xmlcall[bench]'") from error
+        raise UsageError(missing_extra("reports need SciPy", "bench")) from error
     return scipy
 
 

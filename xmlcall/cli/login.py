@@ -1,8 +1,10 @@
 """`xmlcall login`: sign in to an MCP server."""
 
 import argparse
+import importlib.util
+from pathlib import Path
 
-from ..errors import UsageError
+from ..errors import UsageError, missing_extra
 from ..hosts.server import HttpServer
 from .exits import OK, complain, run_async
 from .options import add_mcp_option
@@ -55,5 +57,13 @@ async def _login(server: HttpServer) -> int:
     name = visible(server.name)
     complain(f"signed in to {name}" if was_asked else f"{name} can be used; no sign-in was needed")
     if was_asked and (path := await kept_in_file(server)):
-        complain(f"no keyring was found: the tokens are in {path}, which only you can read")
+        complain(_where(path))
     return OK
+
+
+def _where(path: Path) -> str:
+    place = f"the tokens are in {path}, which only you can read"
+    if importlib.util.find_spec("keyring") is not None:
+        return f"no keyring was found: {place}"
+    advice = missing_extra("the system's keyring needs the package keyring", "login")
+    return f"{advice} ({place})"

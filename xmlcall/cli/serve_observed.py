@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import UsageError
+from ..errors import UsageError, missing_extra
 from ..private_folders import make_private
 from .exits import complain
 
@@ -102,7 +102,7 @@ async def observing(*, traces: bool, open_metrics: bool) -> AsyncIterator["Obser
     try:
         from ..proxy.observed.traces import Traces, otlp_provider
     except ImportError as error:
-        raise UsageError("--traces needs OpenTelemetry: pip install 'xmlcall[traces]'") from error
+        raise UsageError(missing_extra("--traces needs OpenTelemetry", "traces")) from error
     provider = otlp_provider()
     try:
         yield Observer(tracing=Traces(provider), open_metrics=open_metrics)

@@ -25,13 +25,13 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from starlette.applications import Starlette
 
-from ..errors import UsageError
+from ..errors import UsageError, missing_extra
 
 try:
     import ray
     from ray import serve
 except ImportError as error:
-    raise UsageError(f"Ray Serve is not installed ({error}): pip install 'xmlcall[ray]'") from error
+    raise UsageError(missing_extra(f"this needs Ray Serve ({error})", "ray")) from error
 
 from ..backends.connect import connect
 from ..hosts.base import Host

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from ..bench.report import Scores, judged, scores_of
 from ..bench.store import RunError, read_about, read_run
-from ..errors import UsageError, XmlcallError
+from ..errors import UsageError, XmlcallError, missing_extra
 
 __all__ = ["ClusterError", "rescored"]
 
@@ -71,7 +71,7 @@ def _imported() -> tuple[Any, Any]:
             warnings.simplefilter("ignore")  # about Ray's own use of other packages
             ray, data = importlib.import_module("ray"), importlib.import_module("ray.data")
     except ImportError as error:
-        raise UsageError(f"--on ray needs Ray Data ({error}): pip install 'xmlcall[ray]'") from error
+        raise UsageError(missing_extra(f"--on ray needs Ray Data ({error})", "ray")) from error
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray, data
 

