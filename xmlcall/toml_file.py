@@ -1,12 +1,15 @@
-"""Read a person's TOML file, up to a size limit; each error names the file, what was expected, and what it contains."""
+"""TOML files of a person: read up to a size limit, where an error names the file, what was expected, and what it has; written."""
 
+import json
+import re
 import tomllib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from .errors import UsageError
 
-__all__ = ["MOST_BYTES", "read_toml"]
+__all__ = ["MOST_BYTES", "read_toml", "toml_text"]
 
 MOST_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200  # characters of a message that others chose
@@ -25,3 +28,35 @@ def read_toml(file: Path, what: str) -> dict[str, Any]:
         return tomllib.loads(content.decode())
     except (ValueError, RecursionError) as error:
         raise UsageError(f"expected TOML in {file}, got: {str(error)[:_SHOWN]}") from error
+
+
+def toml_text(table: Mapping[str, Any]) -> str:
+    """Write strings, numbers, truth values, lists of them and tables; a list of tables becomes `[[...]]`."""
+    return "\n".join(_lines(table, "")) + "\n"
+
+
+def _lines(table: Mapping[str, Any], path: str) -> Iterator[str]:
+    """Write the simple keys first: what follows a table's head belongs to that table."""
+    inner = {key: value for key, value in table.items() if isinstance(value, Mapping) or _has_tables(value)}
+    yield from (f"{_key(key)} = {_value(value)}" for key, value in table.items() if key not in inner)
+    for key, value in inner.items():
+        name = f"{path}{_key(key)}"
+        head = f"[{name}]" if isinstance(value, Mapping) else f"[[{name}]]"
+        for each in [value] if isinstance(value, Mapping) else value:
+            yield from ("", head, *_lines(each, f"{name}."))
+
+
+def _has_tables(value: Any) -> bool:
+    return isinstance(value, list | tuple) and bool(value) and all(isinstance(each, Mapping) for each in value)
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _value(key)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    # JSON's strings are TOML's, except for DEL; infinity and NaN have other names there.
+    text = json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    return {"Infinity": "inf", "-Infinity": "-inf", "NaN": "nan"}.get(text, text)

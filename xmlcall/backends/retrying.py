@@ -22,10 +22,11 @@ from time import monotonic
 from types import TracebackType
 from typing import Final, Self
 
+import httpx2
+
 from ..errors import BackendError, BackendStatusError, ContextOverflow
 from ..types.completion import CompletionRequest
 from .base import Around, Backend, KeptOpen, Relayed, Relaying, Tries
-from .http import TIMED_OUT
 
 __all__ = ["Patience", "Retrying", "may_pass"]
 
@@ -51,7 +52,7 @@ def may_pass(error: BackendError) -> bool:
     """Say whether the same request may soon succeed."""
     if isinstance(error, BackendStatusError):
         return error.status_code in _PASSING and not isinstance(error, ContextOverflow)
-    return not isinstance(error.__cause__, TIMED_OUT)
+    return not isinstance(error.__cause__, httpx2.TimeoutException)
 
 
 class Retrying(Around, KeptOpen):

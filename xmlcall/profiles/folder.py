@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..errors import UsageError
-from ..toml_file import read_toml
+from ..toml_file import read_toml, toml_text
 from .profile import WAYS, Figure, Measurement, Profile, Rate
 
 __all__ = [
@@ -210,12 +210,10 @@ def _profile(data: Mapping[str, Any]) -> Profile:
 
 def write_profile(profile: Profile, file: Path) -> None:
     """Write a profile; readers see the old file or the new one, never a part."""
-    import tomli_w
-
     part = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(tomli_w.dumps(_told(profile)), encoding="utf-8")
+        part.write_text(toml_text(_told(profile)), encoding="utf-8")
         part.replace(file)
     except OSError as error:
         raise UsageError(f"cannot write the profile {file}: {error.strerror or error}") from error

@@ -17,6 +17,7 @@ file's tables. The file may also hold rules about tools, which `agent.policy_fil
 misspelled key would otherwise be ignored silently. No message shows a secret.
 """
 
+import json
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,6 @@ from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from ..agent.policy_file import RULE_KEYS
 from ..errors import UsageError
@@ -35,6 +35,9 @@ __all__ = ["KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "ke
 
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+_PREFIX: Final = "XMLCALL_"
+_TABLES: Final = ("serve", "model", "key")
+_LISTS: Final = ("allow_origin", "allow_host")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER: Final = re.compile(r"\s*\[{1,2}\s*([A-Za-z_]+)\s*\]{1,2}")
 _COUNTED: Final = "was removed: let a gateway in front count, such as LiteLLM or nginx"
@@ -99,32 +102,18 @@ class ServeSettings(BaseModel):
     allow_host: tuple[str, ...] = ()
 
 
-class ProxySettings(BaseSettings):
+class ProxySettings(BaseModel):
     """All settings of a proxy.
 
     Args:
         key: the keys; without any, everyone who can reach the port may call.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix="XMLCALL_", env_nested_delimiter="__", extra="forbid", frozen=True, hide_input_in_errors=True
-    )
+    model_config = _STRICT
 
     serve: ServeSettings = Field(default_factory=ServeSettings)
     model: tuple[ModelSettings, ...] = ()
     key: tuple[KeySettings, ...] = ()
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Give the environment priority over the file."""
-        return env_settings, init_settings
 
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
@@ -152,13 +141,32 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
     where = str(file) if file is not None else "the environment"
     try:
         ours = {name: _expanded(value, environ) for name, value in data.items() if name not in RULE_KEYS}
-        return ProxySettings(**ours)
+        return ProxySettings(**_with_variables(ours))
     except _NotSet as error:
         raise UsageError(f"{where}: the variable {error} is not set: set it, or write the value") from None
     except ValidationError as error:
         raise UsageError(f"{where}: {_first_error(error, text)}") from None
-    except ValueError as error:  # an environment variable that is not JSON
-        raise UsageError(f"{error}: expected JSON in the environment variable") from None
+
+
+def _with_variables(ours: dict[str, Any]) -> dict[str, Any]:
+    """Put the environment over a file: `XMLCALL_MODEL` in place of its tables, `XMLCALL_SERVE__PORT` in place of one key."""
+    whole = {name: _json(variable) for name in _TABLES if (variable := f"{_PREFIX}{name.upper()}") in os.environ}
+    start = f"{_PREFIX}SERVE__"
+    keys = {name.removeprefix(start).lower(): name for name in os.environ if name.startswith(start)}
+    serve = {key: _json(name) if key in _LISTS else os.environ[name] for key, name in keys.items()}
+    table = {**_table(ours.get("serve")), **_table(whole.get("serve")), **serve}
+    return ours | whole | ({"serve": table} if table else {})
+
+
+def _table(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _json(variable: str) -> Any:
+    try:
+        return json.loads(os.environ[variable])
+    except (ValueError, RecursionError):
+        raise UsageError(f"expected JSON in the environment variable {variable}") from None
 
 
 class _NotSet(Exception):
