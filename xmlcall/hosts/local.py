@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
-from ..types.calls import TextContent, Tool, ToolResult
+from ..types.calls import TextContent, Tool, ToolResult, items_of
 from .base import OnProgress
 
 __all__ = ["LocalHost"]
@@ -43,7 +43,7 @@ class LocalHost:
         self._changed = asyncio.Event()
         self._functions: dict[str, Callable[..., Any]] = {}
         self._tools: list[Tool] = []
-        for function in functions:
+        for function in items_of(functions, "functions"):
             tool = Tool.from_function(function)
             if tool.name in self._functions:
                 raise UsageError(f"two functions are named {tool.name!r}; names must be unique")

@@ -6,7 +6,8 @@ Every `tools` argument accepts a `Catalog`. Long-lived callers build one, so tha
 The schemas of its tools are repaired (`mending.py`), so that parser, prompt, conversion and validation all see the same schema.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,7 +16,7 @@ from ..schema.budget import size_of
 from ..schema.mending import mended, sentence
 from ..schema.references import declared, nodes
 from ..schema.validation import compiled
-from ..types.calls import MISSING, Tool
+from ..types.calls import MISSING, Tool, items_of
 from .names import ToolNames
 
 __all__ = ["Catalog", "Tools", "as_tool"]
@@ -29,7 +30,7 @@ class Catalog:
     """A set of tools with unique names, in order.
 
     Args:
-        tools: `Tool`s, plain MCP or OpenAI tool dicts, or a Catalog.
+        tools: `Tool`s, plain MCP or OpenAI tool dicts, Python functions (see `Tool.from_function`), or a Catalog.
 
     Attributes:
         notices: one sentence for each tool whose schema was repaired: which tool, and what changed.
@@ -40,10 +41,10 @@ class Catalog:
 
     __slots__ = ("_declared", "_is_demanding", "_names", "_parameters", "_tools", "_validators", "declarations", "notices")
 
-    def __init__(self, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]" = ()) -> None:
+    def __init__(self, tools: "Tools" = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self.notices: list[str] = []
-        for tool in map(as_tool, tools):
+        for tool in map(as_tool, items_of(tools, "tools")):
             if tool.name in self._tools:
                 raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
             self._tools[tool.name] = self._mended(tool)
@@ -62,7 +63,7 @@ class Catalog:
         return replace(tool, input_schema=schema)
 
     @classmethod
-    def of(cls, tools: "Catalog | Iterable[Tool | Mapping[str, Any]]") -> "Catalog":
+    def of(cls, tools: "Tools") -> "Catalog":
         """Return `tools` itself if it is a Catalog, else a new one."""
         return tools if isinstance(tools, Catalog) else cls(tools)
 
@@ -133,16 +134,18 @@ class Catalog:
         return self._declared[name].get(parameter, MISSING)
 
 
-Tools = Catalog | Iterable[Tool | Mapping[str, Any]]
+Tools = Catalog | Iterable[Tool | Mapping[str, Any] | Callable[..., Any]]
 """What every `tools` argument accepts."""
 
 
-def as_tool(tool: Tool | Mapping[str, Any]) -> Tool:
-    """Return a Tool from a Tool or from a plain MCP or OpenAI dict."""
+def as_tool(tool: Tool | Mapping[str, Any] | Callable[..., Any]) -> Tool:
+    """Return a Tool from a Tool, a plain MCP or OpenAI dict, or a Python function."""
     if isinstance(tool, Tool):
         return tool
+    if inspect.isroutine(tool):
+        return Tool.from_function(tool)
     if not isinstance(tool, Mapping):
-        raise UsageError(f"expected a Tool or an MCP or OpenAI tool dict, got {tool!r:.80}")
+        raise UsageError(f"expected a Tool, an MCP or OpenAI tool dict, or a Python function, got {tool!r:.80}")
     if "function" in tool or "parameters" in tool:
         return Tool.from_openai(tool)
     return Tool.from_mcp(tool)

@@ -5,9 +5,9 @@ finish_reason) in snake_case; only `xmlcall.wire` and `Tool.from_*` know the wir
 """
 
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, Self, cast
+from typing import Any, Final, Literal, Self, TypeVar, cast
 
 from ..errors import UsageError
 
@@ -37,7 +37,10 @@ __all__ = [
     "ToolResult",
     "Written",
     "WrittenCall",
+    "items_of",
 ]
+
+T = TypeVar("T")
 
 Span = tuple[int, int]
 """Start and end offset in characters of the reply, end exclusive."""
@@ -119,6 +122,8 @@ class Tool:
         Raises:
             UsageError: a parameter cannot be passed by keyword or its type has no JSON Schema.
         """
+        if not callable(function) or not hasattr(function, "__name__"):
+            raise UsageError(f"expected a Python function with a name, got {function!r:.80}")
         from pydantic import PydanticUserError, TypeAdapter  # only here: importing xmlcall stays cheap
         from pydantic.errors import PydanticInvalidForJsonSchema
 
@@ -130,6 +135,13 @@ class Tool:
         if schema.get("type") != "object":
             raise UsageError(f"{function.__name__}: every parameter must be usable by keyword")
         return cls(name=function.__name__, description=(function.__doc__ or "").strip(), input_schema=schema)
+
+
+def items_of(given: Iterable[T], what: str) -> Iterable[T]:
+    """Return what was given if it is a list; one thing in its place is the caller's mistake."""
+    if isinstance(given, str | Mapping | Tool) or not isinstance(given, Iterable):
+        raise UsageError(f"expected a list of {what}, got {given!r:.80}: put it in brackets, [...]")
+    return given
 
 
 def _named(tool: Mapping[str, Any], form: str) -> str:
