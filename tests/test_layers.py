@@ -43,7 +43,7 @@ layer("hosts", "errors private_folders text_forms addresses types schema")
 layer(
     "agent",
     "errors toml_file private_folders text_forms addresses types schema tools dialects binding parsing prompting turn "
-    "wire backends hosts",
+    "wire profiles backends hosts",
 )
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")

@@ -35,6 +35,7 @@ from ..types.calls import Message, ToolCall, ToolResult
 from .audited import Audit
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
+from .given import by_profile, model_of, tools_of
 from .own_tools import OwnTool, resource_tools
 from .policy import Policy
 from .rules import allow
@@ -47,8 +48,9 @@ class ToolLoop:
     """Gives a model tools. Use it in an `async with` statement, which opens the backend and the hosts.
 
     Args:
-        backend: a model, as from `connect`.
-        hosts: the tool servers, each with its own name.
+        backend: a model, as from `connect`, or its name. A name takes the model's profile along: what `asking` and `asked` leave
+            open is set as it was measured.
+        hosts: the tool servers, each with its own name, and Python functions, which become the tools of the server `local`.
         policy: decides before each call whether it may run; or globs over `server.tool` that may run, such as `["*"]`. By default
             no call may run.
         asking: how the model is asked; None for the defaults.
@@ -66,8 +68,8 @@ class ToolLoop:
 
     def __init__(
         self,
-        backend: Backend,
-        hosts: Iterable[Host] = (),
+        backend: Backend | str,
+        hosts: Iterable[Host | Callable[..., Any]] = (),
         *,
         policy: Policy | Iterable[str] = (),
         asking: Asking | None = None,
@@ -80,8 +82,10 @@ class ToolLoop:
     ) -> None:
         if max_turns < 1:
             raise UsageError(f"max_turns must be at least 1, got {max_turns}")
-        self.backend = backend
-        self.router = Router(hosts)
+        self.backend = model_of(backend)
+        self.router = Router(tools_of(hosts))
+        self._given = asked if isinstance(backend, str) and asking is None else None
+        self._conversation: tuple[Message, ...] = ()
         self.asking = asking or Asking()
         self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
         policy = policy if callable(policy) else allow(policy)
@@ -118,6 +122,8 @@ class ToolLoop:
             await stack.enter_async_context(self.router)
             await self.backend.__aenter__()
             stack.push_async_exit(self._leave_backend)
+            if self._given is not None:
+                self.ask_by(**by_profile(self.backend.capabilities, self._given))
             self._stack = stack.pop_all()
         return self
 
@@ -177,18 +183,26 @@ class ToolLoop:
             self._offered = (catalog, instructions, offered)
         return self._offered[2]
 
-    async def ask(self, question: str) -> Answer:
-        """Run a conversation of one question to its end.
+    @property
+    def conversation(self) -> tuple[Message, ...]:
+        """The conversation after the last answer to `ask`; the next question continues it."""
+        return self._conversation
+
+    async def ask(self, question: str, *, conversation: Sequence[Message | Mapping[str, Any]] | None = None) -> Answer:
+        """Answer a question in the conversation of the questions before it; one that fails leaves the conversation as it was.
 
         Args:
             question: the user's message.
+            conversation: what is continued in place of `conversation`; `[]` begins a new one.
 
         Raises:
             BackendError: the model server failed.
         """
-        async with aclosing(self.run([Message(role="user", content=question)])) as events:
+        before = self._conversation if conversation is None else conversation
+        async with aclosing(self.run([*before, Message(role="user", content=question)])) as events:
             async for event in events:
                 if isinstance(event, Answer):
+                    self._conversation = event.messages
                     return event
         raise AssertionError("a run ends with an Answer")
 

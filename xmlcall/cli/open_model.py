@@ -46,16 +46,11 @@ def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "
     found = profile_of(options, fingerprints)
     if found is None or found.profile is None:
         return None
-    profile = found.profile
-    if not any((options.mode, options.dialect, options.family, options.call_threshold)):
-        options.mode = profile.way
-    if options.mode != "native":
-        options.family = options.family or profile.family
-        options.dialect = options.dialect or profile.dialect
-        # A threshold was measured with one prompt, so it holds for that dialect and family only.
-        holds = profile.call_threshold == "off" or (options.dialect, options.family) == (profile.dialect, profile.family)
-        if options.call_threshold is None and options.reminder and holds:
-            options.call_threshold = profile.call_threshold
+    from ..profiles.profile import filled_in
+
+    given = {name: getattr(options, name) for name in ("mode", "dialect", "family", "call_threshold", "reminder")}
+    for name, value in filled_in(found.profile, {name: value for name, value in given.items() if value is not None}).items():
+        setattr(options, name, value)
     return found
 
 

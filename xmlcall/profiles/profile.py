@@ -5,14 +5,15 @@ so a profile can be as short as the name of a model and one setting.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from ..errors import UsageError
 from ..prompting.format import ENGLISH
 from ..turn.asking import Asking
 
-__all__ = ["WAYS", "CallThreshold", "Figure", "Measurement", "Profile", "ProfileWay", "Rate", "way_in_words"]
+__all__ = ["WAYS", "CallThreshold", "Figure", "Measurement", "Profile", "ProfileWay", "Rate", "filled_in", "way_in_words"]
 
 ProfileWay = Literal["xml", "native"]
 WAYS: Final[tuple[ProfileWay, ...]] = ("xml", "native")
@@ -101,3 +102,19 @@ def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThresh
         return "native"
     threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"
     return ", ".join(["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"])
+
+
+def filled_in(profile: Profile, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what a profile adds to the settings that were given: `mode`, `dialect`, `family` and `call_threshold` (or "off").
+
+    A threshold was measured with one prompt, so it holds for that dialect and family only.
+    """
+    is_free = not given.keys() & {"mode", "dialect", "family", "call_threshold"}
+    settings: dict[str, Any] = {"mode": profile.way} if is_free else {}
+    if {**settings, **given}.get("mode", "xml").startswith("native"):
+        return settings
+    settings |= {"family": profile.family, "dialect": profile.dialect, **given}
+    holds = profile.call_threshold == "off" or (settings["dialect"], settings["family"]) == (profile.dialect, profile.family)
+    if given.get("reminder", True) and holds:
+        settings.setdefault("call_threshold", profile.call_threshold)
+    return {name: value for name, value in settings.items() if name not in given}
