@@ -1,14 +1,14 @@
 """Give tools to a model with your own client, without an event loop: python examples/own_client_sync.py URL [MODEL]
 
 URL is that of a server with OpenAI's API, such as http://127.0.0.1:8080/v1. The turn does no I/O: it says what is to be done.
-Here `httpx` asks the model, and a Python function is the tool.
+Here `httpx2` asks the model, and a Python function is the tool.
 """
 
 import json
 import sys
 from collections.abc import Iterator
 
-import httpx
+import httpx2
 
 import xmlcall
 from xmlcall.errors import BackendStatusError
@@ -31,7 +31,7 @@ def main(url: str, model: str) -> None:
     def stream(request: xmlcall.CompletionRequest) -> Iterator[xmlcall.Chunk]:
         decoder, reader = sse.EventDecoder(), openai.StreamReader()
         body = openai.request_body(request, model)
-        with httpx.stream("POST", f"{url}/chat/completions", json=body, timeout=300) as response:
+        with httpx2.stream("POST", f"{url}/chat/completions", json=body, timeout=300) as response:
             if response.is_error:
                 raise BackendStatusError(response.read().decode(), status_code=response.status_code)
             for data in response.iter_bytes():

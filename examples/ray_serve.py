@@ -8,7 +8,7 @@ import json
 import os
 import sys
 
-import httpx
+import httpx2
 import ray
 from ray import serve
 
@@ -26,7 +26,7 @@ def main(model: str) -> None:
     try:
         serve.start(http_options={"host": "127.0.0.1", "port": PORT}, proxy_location="HeadOnly")
         serve.run(xmlcall.integrations.ray.app(model=model, max_replicas=2))
-        with httpx.Client(transport=httpx.HTTPTransport(retries=6), timeout=300) as client:  # Ray's HTTP proxy may still begin
+        with httpx2.Client(transport=httpx2.HTTPTransport(retries=6), timeout=300) as client:  # Ray's HTTP proxy may still begin
             answer = client.post(f"http://127.0.0.1:{PORT}/v1/chat/completions", json=BODY).raise_for_status()
         message = answer.json()["choices"][0]["message"]
         for call in message.get("tool_calls") or ():
