@@ -8,15 +8,15 @@ import asyncio
 import json
 import secrets
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Self, TypeVar, cast
 
-from ..backends.base import Backend, chunks_of, tries_of
+from ..backends.base import Backend, Tries, chunks_of, tries_of
 from ..errors import BackendError, BackendStatusError
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
-from ..types.completion import CompletionRequest, Usage
+from ..types.completion import Chunk, CompletionRequest, Usage
 
 __all__ = ["Scores", "drive", "first_token", "new_id", "result_of"]
 
@@ -97,55 +97,102 @@ async def drive(
 ) -> AsyncGenerator[Any]:
     """Perform a machine's actions until it has ended.
 
+    No other generator stands between a backend's stream and the events here, so that closing this one closes the stream at once.
+
     Args:
         run: runs a call, and yields its events, the end last; None if there are no calls.
-        hear: receives the events that follow from each input, and passes them on.
+        hear: receives the events that follow from each input but a piece of a reply, and passes them on.
     """
-    scores = scores or Scores()
-    events = iter(hear(machine.events()))
-    while (event := await _in_thread(events) if machine.is_demanding else next(events, _END)) is not _END:
-        yield event
-    while (action := machine.action) is not None:
-        match action:
-            case Score():
-                following = await _scored(machine, backend, action, scores)
+    scores, events = scores or Scores(), machine.events()
+    while True:
+        async for event in _Events(machine, hear(events)):
+            yield event
+        match machine.action:
+            case Score() as score:
+                events = await _scored(machine, backend, score, scores)
             case Ask(request=request):
-                tries, is_due = tries_of(backend, request), True
-                while is_due:
-                    begun, is_due = False, False
-                    try:
-                        async with tries.opened() as chunks:
-                            hears = tries.hears
-                            async for chunk in chunks:
-                                begun = begun or chunk.progress is None
-                                for each in hears:
-                                    each(chunk)
-                                events = machine.receive(chunk)
-                                while (
-                                    event := await _in_thread(events) if machine.is_demanding else next(events, _END)
-                                ) is not _END:
-                                    yield event
-                                if machine.has_enough:
-                                    break
-                            else:
-                                tries.ended()
-                        following = machine.end()
-                    except BackendError as error:
-                        failed = await tries.again(error, begun=begun)
-                        is_due = failed is None
-                        following = iter(()) if failed is None else machine.refuse(failed)
-            case Run():
+                reply = _Reply(machine, tries_of(backend, request))
+                while reply.is_due:
+                    async with reply.opened() as chunks:
+                        async for chunk in chunks:
+                            async for event in _Events(machine, reply.receive(chunk)):
+                                yield event
+                            if machine.has_enough:
+                                break
+                events = reply.following
+            case Run() as call:
                 assert run is not None, "a machine that calls tools needs `run`"
-                following = iter(())
-                async with aclosing(run(action)) as happenings:
+                async with aclosing(run(call)) as happenings:
                     async for happened in happenings:
                         for event in hear(machine.note(happened)):
                             yield event
-        events = iter(hear(following))
-        while (event := await _in_thread(events) if machine.is_demanding else next(events, _END)) is not _END:
-            yield event
+                events = iter(())
+            case None:
+                break
     if machine.error is not None:
         raise machine.error
+
+
+class _Events:
+    """The events that follow from an input; demanding work between them is done in a thread."""
+
+    def __init__(self, machine: Machine[Any], events: Iterable[Any]) -> None:
+        self._machine, self._events = machine, iter(events)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        event = await _in_thread(self._events) if self._machine.is_demanding else next(self._events, _END)
+        if event is _END:
+            raise StopAsyncIteration
+        return event
+
+
+async def _in_thread(events: Iterator[Any]) -> Any:
+    """Return the next event, _END after the last; cancellation waits until the thread is done."""
+    step = asyncio.ensure_future(asyncio.to_thread(next, events, _END))
+    try:
+        return await asyncio.shield(step)
+    except asyncio.CancelledError:
+        await asyncio.wait([step])
+        raise
+
+
+class _Reply:
+    """A reply that is asked for, in as many attempts as it takes.
+
+    Attributes:
+        is_due: whether another attempt has to be made.
+        following: the events that follow from the end of the reply, or from its failure.
+    """
+
+    def __init__(self, machine: Machine[Any], tries: Tries) -> None:
+        self.is_due = True
+        self.following: Iterator[Any] = iter(())
+        self._machine, self._tries, self._has_begun = machine, tries, False
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
+        """Make the next attempt; afterwards end the machine's reply, unless the attempt is repeated."""
+        self._has_begun = self.is_due = False
+        try:
+            async with self._tries.opened() as chunks:
+                yield chunks
+                if not self._machine.has_enough:
+                    self._tries.ended()
+            self.following = self._machine.end()
+        except BackendError as error:
+            failed = await self._tries.again(error, begun=self._has_begun)
+            self.is_due = failed is None
+            self.following = iter(()) if failed is None else self._machine.refuse(failed)
+
+    def receive(self, chunk: Chunk) -> Iterator[Any]:
+        """Pass a piece on to those who listen and to the machine."""
+        self._has_begun = self._has_begun or chunk.progress is None
+        for hear in self._tries.hears:
+            hear(chunk)
+        return self._machine.receive(chunk)
 
 
 async def _scored(machine: Machine[Any], backend: Backend, score: Score, scores: Scores) -> Iterator[Any]:
@@ -153,16 +200,6 @@ async def _scored(machine: Machine[Any], backend: Backend, score: Score, scores:
         return machine.scored(await scores.ask(backend, score))
     except BackendError as error:
         return machine.refuse(error)
-
-
-async def _in_thread(events: Iterator[Any]) -> Any:
-    """Return the next event, _END after the last. The work is done in a thread, and cancellation waits until it is complete."""
-    step = asyncio.ensure_future(asyncio.to_thread(next, events, _END))
-    try:
-        return await asyncio.shield(step)
-    except asyncio.CancelledError:
-        await asyncio.wait([step])
-        raise
 
 
 async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:
