@@ -27,7 +27,7 @@ from xmlcall.backends.base import Backend
 from xmlcall.bench.case import Case, judge_case
 from xmlcall.bench.own_suites import catalog_cases
 from xmlcall.bench.store import ReplyRecorder
-from xmlcall.turn.events import TurnEnded
+from xmlcall.turn.events import ReplyEnded
 from xmlcall.turn.tool_need import ToolNeed
 from xmlcall.types.calls import Tool, ToolCall, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
@@ -90,7 +90,7 @@ async def first_calls(loop: ToolLoop, question: str) -> dict[str, Any]:
         async for event in events:
             if isinstance(event, ToolNeed):
                 kept["need"] = {"log_odds": event.log_odds, "threshold": event.threshold, "tool": event.tool}
-            elif isinstance(event, TurnEnded):
+            elif isinstance(event, ReplyEnded):
                 usage = event.usage
                 kept["calls"] = [
                     [call.name, call.arguments if isinstance(call, ToolCall) else None] for call in event.reply.calls

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from xmlcall import ToolLoop
+from xmlcall import RepairPolicy, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.hosts.local import LocalHost
@@ -172,7 +172,7 @@ async def measured(row: Row, directory: Path, server: ServerConfig) -> dict[str,
     before, began = peak_kilobytes(), time.monotonic()
     hosts: list[Host] = [McpHost(server, connect_timeout=LIMIT), LocalHost([add], name="good")]
     async with stalls() as late:
-        async with ToolLoop(backend, hosts, policy=["*"], max_turns=20) as loop:
+        async with ToolLoop(backend, hosts, policy=["*"], repair=RepairPolicy(max_replies=20)) as loop:
             async for event in loop.run([{"role": "user", "content": "Say hi."}]):
                 if isinstance(event, CallFinished):
                     model.append(result_text(event.result))

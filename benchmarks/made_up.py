@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from xmlcall import Answer, CallFinished, LocalHost, Message, RepairPolicy, ToolLoop, TurnEnded
+from xmlcall import Answer, CallFinished, LocalHost, Message, RepairPolicy, ReplyEnded, ToolLoop
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.binding.grounds import Said
@@ -133,7 +133,7 @@ async def ask(backend: Backend, row: Mapping[str, Any], options: Mapping[str, An
     async with ToolLoop(backend, [LocalHost([TOOLS[name] for name in row["tools"]])], policy=["*"], **options) as loop:
         async for event in loop.run([Message(role="user", content=row["say"])]):
             match event:
-                case TurnEnded():
+                case ReplyEnded():
                     kept["replies"].append(event.raw)
                 case CallFinished() if not event.result.is_error:
                     kept["ran"].append([event.call.name, dict(event.call.arguments)])

@@ -27,7 +27,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from xmlcall import Catalog, InvalidCall, Tool, ToolCall, ToolLoop, connect, parse
+from xmlcall import Catalog, InvalidCall, RepairPolicy, Tool, ToolCall, ToolLoop, connect, parse
 from xmlcall.backends.base import Backend, Capabilities, KeptOpen
 from xmlcall.bench.bfcl import bfcl_wheel, read_cases
 from xmlcall.bench.case import Case
@@ -36,7 +36,7 @@ from xmlcall.bench.subjects import oracle_calls
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.hosts.local import LocalHost
-from xmlcall.turn.events import CallStarted, RetryAsked, TurnEnded
+from xmlcall.turn.events import CallStarted, ReplyEnded, RetryAsked
 from xmlcall.types.completion import Chunk, CompletionRequest
 
 RESULTS = Path(__file__).parent / "results"
@@ -172,14 +172,14 @@ async def attempt(backend: Backend, damaged: Damaged, way: str) -> dict[str, Any
         policy=["*"],
         temperature=0,
         max_tokens=400,
-        max_turns=1 + ROUNDS,
+        repair=RepairPolicy(max_replies=1 + ROUNDS),
     )
     replies: list[str] = []
     ran: ToolCall | None = None
     forced = False
     async with loop, aclosing(loop.run([dict(message) for message in damaged.case.messages])) as events:
         async for event in events:
-            if isinstance(event, TurnEnded):
+            if isinstance(event, ReplyEnded):
                 replies.append("\n".join(call.raw.text for call in event.reply.calls) or event.reply.text)
             if isinstance(event, RetryAsked):
                 forced |= bool(event.constrained)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import xmlcall
+from xmlcall.backends.scripted import ScriptedBackend
 
 DESIGN = {
     "parse": "text, tools, dialect, finish_reason, reasoning_open",
@@ -73,6 +74,24 @@ def test_an_unknown_name() -> None:
 def test_a_name_that_is_gone_says_so(name: str) -> None:
     with pytest.raises(AttributeError, match=rf"xmlcall\.{name} was removed: "):
         getattr(xmlcall, name)
+
+
+@pytest.mark.parametrize(("old", "new"), [("TurnStarted", "ReplyStarted"), ("TurnEnded", "ReplyEnded")])
+def test_an_old_name_is_told_and_works(old: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"xmlcall.{old} is now xmlcall.{new}"):
+        assert getattr(xmlcall, old) is getattr(xmlcall, new)
+    assert old not in xmlcall.__all__
+
+
+def test_the_number_of_a_reply_has_its_old_name_too() -> None:
+    with pytest.warns(DeprecationWarning, match="`turn` of an event is now `number`"):
+        assert xmlcall.ReplyStarted(number=3).turn == 3
+
+
+def test_the_most_replies_have_their_old_name_too() -> None:
+    with pytest.warns(DeprecationWarning, match="max_replies"):
+        loop = xmlcall.ToolLoop(ScriptedBackend([]), max_turns=3)
+    assert loop._limits == xmlcall.RepairPolicy(max_replies=3)
 
 
 def test_values_are_frozen() -> None:

@@ -13,13 +13,14 @@ from xmlcall import (
     LocalHost,
     McpHost,
     Message,
+    RepairPolicy,
+    ReplyEnded,
     Shortened,
     StdioServer,
     Tool,
     ToolCall,
     ToolLoop,
     ToolNeed,
-    TurnEnded,
     allow,
     connect,
     render,
@@ -58,12 +59,14 @@ async def test_a_second_turn_comes_from_the_prompt_cache() -> None:
         """Look up a word in the dictionary."""
         return word
 
-    async with ToolLoop(connect("smollm2-135m"), [LocalHost([look_up])], temperature=0, max_tokens=40, max_turns=1) as loop:
+    async with ToolLoop(
+        connect("smollm2-135m"), [LocalHost([look_up])], temperature=0, max_tokens=40, repair=RepairPolicy(max_replies=1)
+    ) as loop:
         first = await run(loop, Message(role="user", content="Hello! Who are you?"))
         answer = first[-1]
         assert isinstance(answer, Answer)
         second = await run(loop, *answer.messages, Message(role="user", content="And what do you like?"))
-    usages = [event.usage for event in (*first, *second) if isinstance(event, TurnEnded)]
+    usages = [event.usage for event in (*first, *second) if isinstance(event, ReplyEnded)]
     assert usages[0].prompt_tokens is not None
     assert usages[0].prompt_tokens > 300
     assert usages[1].cached_tokens is not None
@@ -137,7 +140,7 @@ def small_loop() -> ToolLoop:
 def assert_it_fitted(events: list[LoopEvent]) -> None:
     assert isinstance(events[-1], Answer)
     assert events[-1].stop_reason == "end"
-    prompts = [event.usage.prompt_tokens for event in events if isinstance(event, TurnEnded)]
+    prompts = [event.usage.prompt_tokens for event in events if isinstance(event, ReplyEnded)]
     assert prompts
     assert all(length is not None and length + REPLY <= SMALL_CONTEXT for length in prompts), prompts
 
@@ -171,7 +174,9 @@ async def test_a_conversation_larger_than_the_context_ends_in_an_answer() -> Non
 async def test_the_call_threshold_tells_a_greeting_from_a_sum() -> None:
     """As in `xmlcall chat`, with the demo server's tools."""
     questions = {"Good morning!": False, "What is 1234 times 5678?": True}
-    async with ToolLoop(connect("local"), [McpHost(DEMO)], call_threshold="auto", temperature=0, max_turns=1) as loop:
+    async with ToolLoop(
+        connect("local"), [McpHost(DEMO)], call_threshold="auto", temperature=0, repair=RepairPolicy(max_replies=1)
+    ) as loop:
         for question, needs_tool in questions.items():
             first = (await run(loop, Message(role="user", content=question)))[1]
             assert isinstance(first, ToolNeed)
@@ -192,7 +197,7 @@ async def test_calls_that_a_server_leaves_in_the_text_are_read_in_native_mode() 
 
     right = {}
     for mode in ("native-only", "native"):
-        host, options = LocalHost([get_weather]), {"temperature": 0, "max_tokens": 80, "max_turns": 1}
+        host, options = LocalHost([get_weather]), {"temperature": 0, "max_tokens": 80, "repair": RepairPolicy(max_replies=1)}
         async with ToolLoop(connect("local"), [host], mode=mode, policy=allow(["*"]), **options) as loop:  # type: ignore[arg-type]
             answers = [await run(loop, Message(role="user", content=f"What is the weather in {city}?")) for city in CITIES]
         calls = [[event.call.arguments for event in events if isinstance(event, CallFinished)] for events in answers]

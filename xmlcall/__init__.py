@@ -17,11 +17,11 @@ if TYPE_CHECKING:
         CallRejected as CallRejected,
         CallStarted as CallStarted,
         LoopEvent as LoopEvent,
+        ReplyEnded as ReplyEnded,
+        ReplyStarted as ReplyStarted,
         RetryAsked as RetryAsked,
         Shortened as Shortened,
         StepEnded as StepEnded,
-        TurnEnded as TurnEnded,
-        TurnStarted as TurnStarted,
     )
     from .turn.asking import Asking as Asking
     from .turn.generate import Continued as Continued
@@ -100,7 +100,7 @@ _MODULES = {
     ".hosts.mcp.oauth": "SignIn",
     ".agent.loop": "ToolLoop",
     ".turn.events": "Answer AskedAgain CallDenied CallFinished CallHeld CallProgress CallRejected CallStarted LoopEvent "
-    "RetryAsked Shortened StepEnded TurnEnded TurnStarted",
+    "ReplyEnded ReplyStarted RetryAsked Shortened StepEnded",
     ".turn.asking": "Asking",
     ".turn.generate": "Continued",
     ".turn.machine": "Ask Done FirstToken Run Score",
@@ -121,6 +121,8 @@ _MODULES = {
 }
 _HOMES = {name: module for module, names in _MODULES.items() for name in names.split()}
 
+_RENAMED = {"TurnEnded": "ReplyEnded", "TurnStarted": "ReplyStarted"}  # the old names work in one more release
+
 _GONE = {
     "grammar": "the last resort constrains a call by itself, and `CompletionRequest.extra` takes a server's own fields",
     "loosened": "it told what `xmlcall.grammar` did not hold, which was removed, too",
@@ -136,6 +138,11 @@ def __getattr__(name: str) -> Any:
         return version("xmlcall")
     if name in _GONE:
         raise AttributeError(f"xmlcall.{name} was removed: {_GONE[name]}")
+    if name in _RENAMED:
+        import warnings
+
+        warnings.warn(f"xmlcall.{name} is now xmlcall.{_RENAMED[name]}", DeprecationWarning, stacklevel=2)
+        name = _RENAMED[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'xmlcall' has no attribute {name!r}")
     value = getattr(importlib.import_module(_HOMES[name], __name__), name)

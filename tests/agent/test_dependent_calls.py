@@ -10,7 +10,7 @@ import pytest
 from profiles import covering
 from proxy_harness import ask, ask_engine, block, body
 
-from xmlcall import Answer, CallHeld, CallStarted, LocalHost, Message, Tool, ToolLoop, ToolResult, parse
+from xmlcall import Answer, CallHeld, CallStarted, LocalHost, Message, RepairPolicy, Tool, ToolLoop, ToolResult, parse
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import OnProgress
 from xmlcall.proxy.engine.engine import Engine
@@ -193,7 +193,7 @@ async def test_calls_behind_one_that_waits_are_not_asked_for_in_vain() -> None:
 
 
 async def test_nothing_waits_in_the_last_reply() -> None:
-    events, _ = await in_loop(ASKED, [LOOK, CANCEL], "none", [written(LOOK, CANCEL)], max_turns=1)
+    events, _ = await in_loop(ASKED, [LOOK, CANCEL], "none", [written(LOOK, CANCEL)], repair=RepairPolicy(max_replies=1))
     assert ran(events) == [LOOK, CANCEL]
 
 

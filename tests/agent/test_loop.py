@@ -22,12 +22,12 @@ from xmlcall import (
     LocalHost,
     Message,
     RepairPolicy,
+    ReplyEnded,
     RetryAsked,
     TextDelta,
     Tool,
     ToolLoop,
     ToolResult,
-    TurnEnded,
     UsageError,
     allow,
     parse,
@@ -232,7 +232,7 @@ async def test_globs_allow_by_server_and_tool() -> None:
 
 
 async def test_turns_are_bounded() -> None:
-    loop, backend = make([block(call("add", a=number, b=1)) for number in range(9)], max_turns=3)
+    loop, backend = make([block(call("add", a=number, b=1)) for number in range(9)], repair=RepairPolicy(max_replies=3))
     answer = answer_of(await run(loop))
     assert (answer.stop_reason, answer.turns, len(backend.requests)) == ("max_turns", 3, 3)
     assert answer.messages[-1].role == "user"
@@ -431,8 +431,8 @@ async def test_a_backend_error_comes_out() -> None:
 async def test_wrong_use() -> None:
     with pytest.raises(UsageError, match="mode must be"):
         ToolLoop(ScriptedBackend([]), mode="yaml")  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="max_turns"):
-        ToolLoop(ScriptedBackend([]), max_turns=0)
+    with pytest.raises(UsageError, match="max_replies"):
+        RepairPolicy(max_replies=0)
     loop, _ = make(["Hi"])
     async with loop:
         for messages in ([], [Message(role="assistant", content="x")], [{"role": "user"}]):
@@ -455,7 +455,7 @@ PIECES = [
 @settings(max_examples=examples(60), deadline=None)
 @given(replies=st.lists(st.lists(st.sampled_from(PIECES), max_size=5).map("".join), min_size=4, max_size=4))
 def test_the_loop_ends(replies: list[str]) -> None:
-    loop, backend = make(replies, max_turns=4, chunk_size=6)
+    loop, backend = make(replies, repair=RepairPolicy(max_replies=4), chunk_size=6)
     answer = answer_of(asyncio.run(run(loop)))
     assert answer.turns == len(backend.requests) <= 4
 
@@ -850,7 +850,7 @@ async def test_the_same_call_twice_in_a_reply_runs_once_unless_it_was_asked_for(
     told = backend.requests[1].messages[-1].content
     assert told.count("<result name") == runs
     assert ("It ran once." in told) is (runs == 1)
-    ended = next(event for event in events if isinstance(event, TurnEnded))
+    ended = next(event for event in events if isinstance(event, ReplyEnded))
     assert [repair.code for repair in ended.reply.repairs] == ["repeated-call"] * (2 - runs)
 
 
@@ -876,7 +876,7 @@ async def test_an_empty_reply_is_asked_for_once_more_and_leaves_nothing_behind(l
     ("replies", "options", "turns"),
     [
         (["", ""], {}, 2),  # twice is enough
-        ([""], {"max_turns": 1}, 1),
+        ([""], {"repair": RepairPolicy(max_replies=1)}, 1),
         ([""], {"finish_reasons": ["length"]}, 1),
     ],
 )
@@ -915,7 +915,7 @@ async def test_an_empty_reply_that_is_refused_is_asked_for_once(
 
 @pytest.mark.parametrize("replies", [[OURS], [EMPTY, OURS]])
 async def test_nothing_is_asked_again_behind_the_last_reply(replies: list[str]) -> None:
-    loop, _ = make(replies, max_turns=len(replies))
+    loop, _ = make(replies, repair=RepairPolicy(max_replies=len(replies)))
     events = await run(loop)
     answer = answer_of(events)
     assert (answer.stop_reason, [message.role for message in answer.messages]) == ("own_words", ["user", "assistant"])

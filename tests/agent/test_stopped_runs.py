@@ -9,7 +9,7 @@ import pytest
 from xmlcall import Answer, BackendError, CallFinished, CallStarted, LocalHost, Message, TextDelta, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable
-from xmlcall.turn.events import LoopEvent, TurnEnded, TurnStarted
+from xmlcall.turn.events import LoopEvent, ReplyEnded, ReplyStarted
 
 QUESTION = Message(role="user", content="Go.")
 UNKNOWN = "This call was stopped while it ran. It is not known whether it did its work: find out before it is made again."
@@ -73,7 +73,7 @@ async def test_text_that_was_shown_stays() -> None:
 
 
 async def test_before_anything_came_only_the_question_is_there() -> None:
-    assert await stopped_at(TurnStarted, ["never"]) == (QUESTION,)
+    assert await stopped_at(ReplyStarted, ["never"]) == (QUESTION,)
 
 
 async def test_a_call_that_ran_counts_as_unknown_and_those_behind_it_as_not_run() -> None:
@@ -84,7 +84,7 @@ async def test_a_call_that_ran_counts_as_unknown_and_those_behind_it_as_not_run(
 
 
 async def test_a_reply_whose_calls_were_not_begun_has_results_all_the_same() -> None:
-    messages = await stopped_at(TurnEnded, [calls("quick", "later")])
+    messages = await stopped_at(ReplyEnded, [calls("quick", "later")])
     assert messages[-1].content.count(NOT_RUN) == 2
 
 

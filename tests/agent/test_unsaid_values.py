@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -228,7 +229,7 @@ async def test_a_model_that_insists_is_left_to_the_policy() -> None:
     [
         ("How is it in Paris?", {}),
         ("How is the weather?", {"repair": None}),
-        ("How is the weather?", {"max_turns": 1}),
+        ("How is the weather?", {"repair": replace(ASKS, max_replies=1)}),
     ],
     ids=["it was said", "off", "nothing could follow"],
 )

@@ -13,7 +13,7 @@ from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.chat import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
 from xmlcall.hosts.router import HostState
-from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, TurnEnded, TurnStarted
+from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, ReplyEnded, ReplyStarted
 from xmlcall.turns.conversation import Conversation
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 from xmlcall.types.completion import Usage
@@ -53,7 +53,7 @@ def test_a_dropped_question_can_be_asked_again() -> None:
 def logged(text: str, result: str, arguments: dict[str, Any]) -> CallLog:
     log, call = CallLog(), ToolCall(id="1", name="echo", arguments=arguments, raw=RawCall(index=0, name="echo"))
     log.ask(text)
-    log.note(TurnEnded(turn=1, reply=parse(""), usage=Usage()))
+    log.note(ReplyEnded(number=1, reply=parse(""), usage=Usage()))
     log.note(CallStarted(call=call, host="files", host_tool="echo"))
     log.note(CallFinished(call=call, result=ToolResult(content=(TextContent(text=result),))))
     return log
@@ -72,7 +72,7 @@ def test_a_call_is_one_line_that_fits_and_obeys_nothing(value: str, result: str,
 def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
     log = logged("Look up Paula.", "Her id is 8821", {"text": "Paula"})
     call = ToolCall(id="2", name="send", arguments={"to": "8821", "text": "zebra"}, raw=RawCall(index=0, name="send"))
-    log.note(TurnEnded(turn=2, reply=parse(""), usage=Usage()))
+    log.note(ReplyEnded(number=2, reply=parse(""), usage=Usage()))
     log.note(CallStarted(call=call, host="mail", host_tool="send"))
     stopped = log.stop()
     assert stopped is not None
@@ -110,10 +110,10 @@ def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
     line, usage = StatusLine(speaker("en")), Usage(prompt_tokens=1000, completion_tokens=40, cached_tokens=900)
     hosts = [HostState(name=kind, kind=kind, tools=1) for kind in ("answers", "failed", "off")]
     assert line.text("m\x1b", "xml", None, hosts, 80) == r"m\u001b | xml | servers 1/2"
-    line.note(TurnStarted(turn=1))
+    line.note(ReplyStarted(number=1))
     line.note(TextDelta(text="x", span=(0, 1)))
     now[0] += 2
-    line.note(TurnEnded(turn=1, reply=parse("x"), usage=usage))
+    line.note(ReplyEnded(number=1, reply=parse("x"), usage=usage))
     line.note(Answer(text="x", stop_reason="end", messages=(), turns=1, usage=usage))
     whole = "m | xml | servers 1/2 | 1,040 of 4,096 tokens | 90% cached | 20 tokens/s"
     assert line.text("m", "xml", 4096, hosts, 80) == whole

@@ -18,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from xmlcall import HttpServer, McpHost, Message, Tool, ToolLoop, render
+from xmlcall import HttpServer, McpHost, Message, RepairPolicy, Tool, ToolLoop, render
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostError
 from xmlcall.hosts.mcp.oauth import SignIn
@@ -107,7 +107,7 @@ async def main(url: str, context: Mapping[str, Any]) -> None:
     server = HttpServer(name="suite", url=url, oauth=await oauth_of(url, context))
     sign_in = SignIn(ask=agree, tokens=MemoryTokens(), patience=5.0)
     host = McpHost(server, sign_in=sign_in, features=ClientFeatures(elicit=accept))
-    async with ToolLoop(ScriptedBackend(()), [host], policy=["*"], max_turns=100) as loop:
+    async with ToolLoop(ScriptedBackend(()), [host], policy=["*"], repair=RepairPolicy(max_replies=100)) as loop:
         tools = {tool.name: tool for tool in await loop.catalog()}
         calls = calls_of(tools, context)
         replies = [render([call], list(tools.values())) for call in calls]

@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import inspect
 import json
 import logging
 import re
@@ -46,6 +45,7 @@ from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
 from xmlcall.schema import validation as schema
 from xmlcall.schema.validation import find_issues
+from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.machine import Machine, Script
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
@@ -657,7 +657,7 @@ LIMITS: dict[str, list[Any]] = {
         schemapattern._SECONDS,
         schemapattern._MAX_CHARACTERS,
     ],
-    "| an answer | {} replies of the model |": [inspect.signature(Engine).parameters["max_turns"].default],
+    "| an answer | {} replies of the model |": [RepairPolicy().max_replies],
     "| silence of the model server | {:g} s |": [READ_SECONDS],
     "| what is remembered of the proxy's own tools | {:,} characters in all, a day |": [own_tools.CHARACTERS_LIMIT],
 }

@@ -21,7 +21,7 @@ from xmlcall.prompting.format import FAMILIES
 from xmlcall.prompting.grades import Budget, tool_prompt_within
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.opening import Opening
-from xmlcall.turn.turn_setup import Limits, Offer
+from xmlcall.turn.turn_setup import Offer
 from xmlcall.types.calls import EmbeddedResource, TextContent
 from xmlcall.types.completion import Capabilities, CompletionRequest
 
@@ -149,7 +149,7 @@ def play(place: Place, asked_in: str, *replies: str, family: str = "list") -> tu
     offered = tool_prompt_within(Budget(whole=100_000, parts=100_000), catalog, asking.format, instructions=instructions)
     messages = [Message(role="user", content=place.asked)]
     opening = Opening(messages=messages, asking=asking, offered=offered, described=list(instructions.values()))
-    turn = opening.turn(Offer(catalog=catalog), Capabilities(server=""), Limits(repair=RepairPolicy()))
+    turn = opening.turn(Offer(catalog=catalog), Capabilities(server=""), RepairPolicy())
     left, shown, ran, looked = list(replies), list[str](), list[str](), list[ToolCall]()
 
     def stream(request: CompletionRequest) -> list[Chunk]:

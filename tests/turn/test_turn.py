@@ -24,6 +24,7 @@ from xmlcall import (
     FirstToken,
     Message,
     RepairPolicy,
+    ReplyStarted,
     Run,
     Score,
     StepEnded,
@@ -32,7 +33,6 @@ from xmlcall import (
     ToolCall,
     ToolResult,
     Turn,
-    TurnStarted,
     UsageError,
     begin_turn,
     run_turn,
@@ -87,7 +87,7 @@ def test_a_stream_is_left_where_nothing_useful_can_follow() -> None:
             taken.append(piece)
             yield Chunk(text=piece)
 
-    done = run_turn(begin_turn(ASKED, [PLUS], max_replies=1), stream, lambda call: "3")
+    done = run_turn(begin_turn(ASKED, [PLUS], repair=RepairPolicy(max_replies=1, asks_for_unsaid=True)), stream, lambda call: "3")
     assert taken == [add(1, 2), "\nThe result is 4."]
     assert "4" not in done.conversation[1].content
 
@@ -141,8 +141,9 @@ def test_nothing_useful_follows_a_block() -> None:
         lambda turn: turn.start("call_1"),
         lambda turn: turn.scored([FirstToken()]),
         lambda turn: turn.receive(None),
+        lambda turn: turn.refuse(ValueError("x")),
     ],
-    ids=["give", "start", "scored", "no chunk"],
+    ids=["give", "start", "scored", "no chunk", "no error of a model server"],
 )
 def test_an_input_that_nobody_asked_for_is_an_error_of_use(wrong: Callable[[Turn], Any]) -> None:
     turn = begin_turn(ASKED, [PLUS])
@@ -182,7 +183,7 @@ def test_what_happened_to_no_call_or_another_one_is_an_error_of_use(happened: An
 @pytest.mark.parametrize("most", [0, -1])
 def test_no_reply_is_none_that_can_be_asked_for(most: int) -> None:
     with pytest.raises(UsageError, match=f"max_replies must be at least 1, got {most}"):
-        begin_turn(ASKED, [PLUS], max_replies=most)
+        RepairPolicy(max_replies=most)
 
 
 @pytest.mark.parametrize(
@@ -285,7 +286,7 @@ def test_what_nobody_said_is_not_written_where_nobody_can_be_asked(name: str, ru
     run_turn(turn, scripted(insists, insists, "I cannot."), run, heard.append)
     assert bool(ran) is runs
     assert any(isinstance(event, CallDenied) for event in heard) is not runs
-    assert isinstance(heard[0], TurnStarted)
+    assert isinstance(heard[0], ReplyStarted)
 
 
 @pytest.mark.parametrize("mode", ["native", "native-only"])
@@ -302,6 +303,8 @@ def test_as_many_answers_as_requests() -> None:
     turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=0.0), server=Capabilities(server="llama.cpp"))
     with pytest.raises(UsageError, match="1 requests were to be scored, got 2"):
         turn.scored([FirstToken(), FirstToken()])
+    with pytest.raises(UsageError, match="expected a FirstToken for each request"):
+        turn.scored([Chunk(text="Y")])  # type: ignore[list-item]
 
 
 def test_the_tool_that_describes_tools_is_answered_by_the_turn() -> None:
@@ -328,7 +331,7 @@ def test_other_tools_are_offered_from_the_next_reply_on(is_taken: bool) -> None:
             turn.renew(Offer(catalog=Catalog([other])), lambda request: request)
     if is_taken:
         turn.renew(Offer(catalog=Catalog([other])), lambda request: request)
-    assert heard == ["CallFinished", "StepEnded", "TurnStarted"]
+    assert heard == ["CallFinished", "StepEnded", "ReplyStarted"]
     turn.receive(Chunk(text=block(("subtract", {"a": 1, "b": 2}))))
     turn.end("stop")
     run = turn.next()
@@ -397,7 +400,7 @@ def test_whatever_comes_the_turn_ends(
 ) -> None:
     server = Capabilities(server="llama.cpp", continues=continues, constrains=constrains)
     asking = Asking(call_threshold=threshold, parallel=parallel)
-    turn = begin_turn(ASKED, [PLUS], asking=asking, server=server, repair=RepairPolicy(asks_for_unsaid=True), max_replies=6)
+    turn = begin_turn(ASKED, [PLUS], asking=asking, server=server, repair=RepairPolicy(asks_for_unsaid=True, max_replies=6))
     for _ in range(400):
         match turn.next():
             case Done(conversation=conversation):

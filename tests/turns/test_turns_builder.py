@@ -23,7 +23,7 @@ from xmlcall.parsing.parser import Parser
 from xmlcall.parsing.repetition import once
 from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
-from xmlcall.turn.events import TurnEnded, TurnStarted
+from xmlcall.turn.events import ReplyEnded, ReplyStarted
 from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
 from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
@@ -44,12 +44,12 @@ async def live(
     server = Capabilities(server="scripted", reasoning_open=open_)
     builder = TurnBuilder(id="t", source="file", tools=catalog, conversation=[])
     backend = Told(ScriptedBackend([list(chunks)], finish_reasons=[finish], capabilities=server), builder)
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=catalog)):
         if isinstance(event, Generated):
             reply, _ = once(event.reply, "")
             message = Message(role="assistant", content=event.text)
-            builder.note(TurnEnded(turn=1, reply=reply, usage=Usage(), raw=event.raw, message=message))
+            builder.note(ReplyEnded(number=1, reply=reply, usage=Usage(), raw=event.raw, message=message))
         else:
             builder.note(event)
         if look:
@@ -111,7 +111,7 @@ async def test_while_a_reply_comes_its_raw_text_only_grows() -> None:
     text = f"Well. {block(call('add', a=1, b=2))}"
     builder = TurnBuilder(id="t", source="chat")
     backend = Told(ScriptedBackend([text], chunk_size=3), builder)
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     catalog, seen, versions = Catalog([Tool.from_function(add)]), [""], [builder.version]
     async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=catalog)):
         if isinstance(event, Generated):
@@ -132,7 +132,7 @@ async def test_while_a_reply_comes_its_raw_text_only_grows() -> None:
 async def test_without_the_raw_text_nothing_is_made_up() -> None:
     text = f"Well. {block(call('add', a=1, b=2))}"
     builder = TurnBuilder(id="t", source="chat")
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     backend = ScriptedBackend([text], chunk_size=3)
     async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=Catalog([Tool.from_function(add)]))):
         if not isinstance(event, Generated):
@@ -284,7 +284,7 @@ async def test_reasoning_of_the_server_and_in_the_text() -> None:
 async def test_a_reply_that_was_begun_has_its_beginning() -> None:
     text = block(call("add", a=1, b=2))
     builder = TurnBuilder(id="t", source="proxy")
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     begun = "<function_calls>\n"
     builder.prompt([Message(role="user", content="1 + 2"), Message(role="assistant", content=begun)])
     catalog = Catalog([Tool.from_function(add)])
@@ -302,7 +302,7 @@ async def test_a_reply_that_was_begun_has_its_beginning() -> None:
 
     async for event in generated(Rest([]), request, Binder(catalog=catalog), prefix=begun):
         if isinstance(event, Generated):
-            builder.note(TurnEnded(turn=1, reply=event.reply, usage=Usage(), raw=event.raw))
+            builder.note(ReplyEnded(number=1, reply=event.reply, usage=Usage(), raw=event.raw))
         else:
             builder.note(event)
             assert builder.record().replies[0].raw.startswith(begun)
@@ -314,7 +314,7 @@ async def test_a_reply_that_was_begun_has_its_beginning() -> None:
 
 def test_a_turn_that_is_left_in_the_middle() -> None:
     builder = TurnBuilder(id="t", source="proxy")
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     builder.note(TextDelta(text="Well", span=(0, 4)))
     builder.note(ToolCallStart(index=0, name="add", span=(4, 20)))
     builder.end("left")
@@ -326,13 +326,13 @@ def test_calls_of_the_caller_are_handed_over() -> None:
     catalog = Catalog([Tool.from_function(add)])
     text = block(call("add", a=1, b=2))
     builder = TurnBuilder(id="t", source="proxy", tools=catalog)
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     parser = Parser(catalog)
     events = Binder(catalog=catalog).bound([*parser.feed(text), *parser.close()])
     for event in events:
         builder.note(event)
     reply, message = reply_of(events, catalog), Message(role="assistant", content=text)
-    builder.note(TurnEnded(turn=1, reply=reply, usage=Usage(), raw=text, message=message))
+    builder.note(ReplyEnded(number=1, reply=reply, usage=Usage(), raw=text, message=message))
     assert calls_of(builder.record())[0].outcome == "not started"
     builder.end("tool_calls")
     assert calls_of(builder.record())[0].outcome == "handed over"
@@ -349,8 +349,8 @@ def test_what_is_known_later() -> None:
 
 def test_an_attempt_of_which_nothing_came_is_replaced() -> None:
     builder = TurnBuilder(id="t", source="proxy")
-    builder.note(TurnStarted(turn=1))
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
+    builder.note(ReplyStarted(number=1))
     assert len(builder.record().replies) == 1
 
 
@@ -370,7 +370,7 @@ async def test_long_results_are_kept_in_part() -> None:
 def test_a_long_reply_is_noted_in_linear_time_and_looked_at_as_it_comes() -> None:
     """A megabyte in 250,000 pieces, looked at 200 times, in a few seconds; no more events are kept than are folded at once."""
     builder = TurnBuilder(id="t", source="proxy")
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     begun = time.perf_counter()
     for place in range(0, 1_000_000, 4):
         builder.wrote("abcd")

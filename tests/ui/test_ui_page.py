@@ -16,7 +16,7 @@ import pytest
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.proxy.http.access import Guard
-from xmlcall.turn.events import TurnStarted
+from xmlcall.turn.events import ReplyStarted
 from xmlcall.turns.places import whys
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Tool
@@ -364,7 +364,7 @@ async def test_turns_are_listed_newest_first_and_page_by_page(client: httpx.Asyn
 
 async def test_a_turn_is_shown_and_copied(client: httpx.AsyncClient, recorder: Recorder) -> None:
     builder = recorder.begin(question="Hello", model="tiny", tools=[Tool.from_mcp(WEATHER)])
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     builder.wrote("Hi there")
     builder.note(TextDelta(text="Hi there", span=(0, 8)))
     found = (await client.get(f"/ui/api/turns/{builder.id}")).json()
@@ -381,7 +381,7 @@ async def test_a_turn_is_shown_and_copied(client: httpx.AsyncClient, recorder: R
 
 async def test_a_long_reply_is_told_piece_by_piece(recorder: Recorder) -> None:
     builder = recorder.begin(question="Long")
-    builder.note(TurnStarted(turn=1))
+    builder.note(ReplyStarted(number=1))
     told: list[tuple[str, Any]] = []
 
     async def follow() -> None:

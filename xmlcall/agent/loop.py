@@ -7,15 +7,15 @@ valid. A reminder is part of the conversation (`turn.opening`).
 The calls of one reply run one after the other, in the order written, because the second may depend on the effects of the first.
 """
 
+import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 from ..backends.base import Backend
-from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.router import Router
 from ..prompting.fit_context import Fitted, estimate
@@ -30,7 +30,7 @@ from ..turn.builtin_tools import Answering, describing, more_tool
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
-from ..turn.turn_setup import Limits, Offer
+from ..turn.turn_setup import Offer
 from ..types.calls import Message, ToolCall, ToolResult
 from .audited import Audit
 from .drive import Scores, drive, new_id
@@ -44,6 +44,12 @@ from .run_call import Calling, taken_up
 __all__ = ["ToolLoop"]
 
 
+class _LoopFields(AskingFields, total=False):
+    """The keywords of a loop beside its parameters; `max_turns` is the old name of `RepairPolicy.max_replies`."""
+
+    max_turns: int
+
+
 class ToolLoop:
     """Gives a model tools. Use it in an `async with` statement, which opens the backend and the hosts.
 
@@ -54,8 +60,7 @@ class ToolLoop:
         policy: decides before each call whether it may run; or globs over `server.tool` that may run, such as `["*"]`. By default
             no call may run.
         asking: how the model is asked; None for the defaults.
-        repair: how often the model may try again; None for the defaults.
-        max_turns: the most replies in one run.
+        repair: how many replies a run may have, and how often the model may try again; None for the defaults.
         timeout: seconds for each call; None leaves it to the host.
         audit: receives a note of each call before it runs and after, for example an `AuditFile`; if it raises, the call does not
             run.
@@ -74,25 +79,23 @@ class ToolLoop:
         policy: Policy | Iterable[str] = (),
         asking: Asking | None = None,
         repair: RepairPolicy | None = None,
-        max_turns: int = 10,
         timeout: float | None = None,
         audit: Audit | None = None,
         files: Path | None = None,
-        **asked: Unpack[AskingFields],
+        **asked: Unpack[_LoopFields],
     ) -> None:
-        if max_turns < 1:
-            raise UsageError(f"max_turns must be at least 1, got {max_turns}")
         self.backend = model_of(backend)
         self.router = Router(tools_of(hosts))
-        self._given = asked if isinstance(backend, str) and asking is None else None
         self._conversation: tuple[Message, ...] = ()
         self.asking = asking or Asking()
-        self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns)
+        self._limits = repair or RepairPolicy()
+        if (most := asked.pop("max_turns", None)) is not None:
+            told = "ToolLoop(max_turns=...) is now ToolLoop(repair=RepairPolicy(max_replies=...))"
+            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            self._limits = replace(self._limits, max_replies=most)
         policy = policy if callable(policy) else allow(policy)
-        calling = Calling(
-            router=self.router, policy=policy, timeout=timeout, audit=audit, files=files, repair=self._limits.repair
-        )
-        self._calling = calling
+        self._given = asked if isinstance(backend, str) and asking is None else None
+        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, audit=audit, files=files, repair=self._limits)
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
         self._all = Catalog(())  # including our own tools
@@ -100,7 +103,7 @@ class ToolLoop:
         self._scale = Scale()
         self._told = _ToldCuts()
         self._stack = AsyncExitStack()
-        self.ask_by(**asked)
+        self.ask_by(**cast(AskingFields, asked))
 
     def ask_by(self, **asked: Unpack[AskingFields]) -> None:
         """Change how the model is asked, from the next run on, because the right settings may be known only once it is open.
@@ -274,7 +277,7 @@ class ToolLoop:
 
         Args:
             messages: the messages of the last `StepEnded`, or those with which the turn began.
-            reply: the message of the `TurnEnded` after it, if there was one.
+            reply: the message of the `ReplyEnded` after it, if there was one.
             calls: the calls of that reply.
             ended: maps the id of a call to its result, or to None if it had started but has none; a call that had not started is
                 missing.

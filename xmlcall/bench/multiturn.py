@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from copy import deepcopy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -34,6 +34,7 @@ from ..models.sources import scratch_folder
 from ..prompting.results import result_text
 from ..prompting.writer import joined
 from ..tools.catalog import Catalog
+from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer
 from ..types.calls import Message, TextContent, Tool, ToolResult
 from ..types.completion import Usage
@@ -341,7 +342,9 @@ def _agrees(host: StateHost, reference: StateHost) -> bool:
     return all(name in state and state[name] == value for name, value in reference.state.items())
 
 
-async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _MAX_STEPS, **options: Any) -> dict[str, Any]:
+async def run_case(
+    case: MultiTurnCase, backend: Backend, *, max_steps: int = _MAX_STEPS, repair: RepairPolicy | None = None, **options: Any
+) -> dict[str, Any]:
     """Play a task and judge it. It ends with the first wrong turn, because a task with a wrong turn is wrong.
 
     Returns:
@@ -352,7 +355,8 @@ async def run_case(case: MultiTurnCase, backend: Backend, *, max_steps: int = _M
     """
     hosts, reference, recorder = hosts_of(case), Reference(case), ReplyRecorder(backend)
     turns, messages = list[_PlayedTurn](), list[Message]()
-    async with ToolLoop(recorder, hosts, policy=["*"], max_turns=max_steps + 1, **options) as loop:
+    limits = replace(repair or RepairPolicy(), max_replies=max_steps + 1)
+    async with ToolLoop(recorder, hosts, policy=["*"], repair=limits, **options) as loop:
         for number, said in enumerate(case.turns):
             await _release(loop, hosts, case.withheld.get(number, ()))
             turns.append(turn := _PlayedTurn(said=[message["content"] for message in said], replies=recorder.begin_turn()))

@@ -32,7 +32,7 @@ from ..backends.base import Backend, KeptOpen
 from ..errors import UsageError, XmlcallError
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
-from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, TurnEnded
+from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, ReplyEnded
 from ..types.calls import Message, Tool
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
@@ -451,7 +451,7 @@ class PlayedTurn:
     def note(self, event: LoopEvent) -> None:
         """Take an event of the turn."""
         match event:
-            case TurnEnded(usage=usage):
+            case ReplyEnded(usage=usage):
                 self.usage = self.usage + usage
             case CallFinished() | CallDenied() | CallRejected():
                 self.calls.append(kept_call(event, len(self.replies)))

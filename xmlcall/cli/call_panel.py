@@ -14,7 +14,7 @@ from rich.text import Text
 from ..binding.provenance import provenance
 from ..prompting.results import result_text
 from ..tools.catalog import Tools
-from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, TurnEnded
+from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, ReplyEnded
 from ..types.calls import InvalidCall, Message, ToolCall
 from .plain import json_text, plain, visible
 from .words import Say
@@ -62,7 +62,7 @@ class CallLog:
     def note(self, event: LoopEvent) -> LoggedCall | None:
         """Take the next event; return the call that begins or ends with it."""
         match event:
-            case TurnEnded(reply=reply):
+            case ReplyEnded(reply=reply):
                 self._before = tuple(self._said)
                 self._said.append(Message(role="assistant", content=reply.text))
             case CallStarted(call=call, host=host, host_tool=tool, by=by):

@@ -20,7 +20,7 @@ from ..errors import XmlcallError
 from ..hosts.router import HostState
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
-from ..turn.events import Answer, LoopEvent, TurnEnded, TurnStarted
+from ..turn.events import Answer, LoopEvent, ReplyEnded, ReplyStarted
 from ..turns.conversation import Conversation, checked_text
 from ..types.calls import Message
 from ..types.completion import Usage
@@ -222,11 +222,11 @@ class StatusLine:
     def note(self, event: LoopEvent) -> None:
         """Take the next event."""
         match event:
-            case TurnStarted():
+            case ReplyStarted():
                 self._first = None
             case TextDelta() | ReasoningDelta() | ToolArgumentDelta() if self._first is None:
                 self._first = time.monotonic()
-            case TurnEnded(usage=usage):
+            case ReplyEnded(usage=usage):
                 self._last = usage
                 self._measure(usage)
             case Answer(usage=usage):

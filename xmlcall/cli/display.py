@@ -29,10 +29,10 @@ from ..turn.events import (
     CallStarted,
     CallTask,
     LoopEvent,
+    ReplyEnded,
+    ReplyStarted,
     RetryAsked,
     Shortened,
-    TurnEnded,
-    TurnStarted,
 )
 from ..turn.generate import Continued
 from ..turn.tool_need import ToolNeed
@@ -113,7 +113,7 @@ class Display:
         match event:
             case ToolNeed():
                 self._tell_need(event)
-            case TurnStarted():
+            case ReplyStarted():
                 self._wait_for_model()
             case Continued():
                 self.line("cut", self.say("cut_call"), style="dim")
@@ -126,7 +126,7 @@ class Display:
                 self.line("retry", self.say(f"refused_{event.refusal}"), style="dim")
             case AskedAgain():
                 self.line("retry", self.say("asked_again"), style="dim")
-            case TurnEnded():
+            case ReplyEnded():
                 self._end_turn(event.reply)
             case CallStarted():
                 self._start_call(event)

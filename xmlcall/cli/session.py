@@ -165,8 +165,9 @@ def loop_of(
         backend,
         hosts,
         policy=asking_person(rules, asker, yes=options.yes, **free),
-        repair=RepairPolicy(on_repeat=asking_person_of_repeats(rules, asker), asks_for_unsaid=True),
-        max_turns=options.max_turns,
+        repair=RepairPolicy(
+            max_replies=options.max_turns, on_repeat=asking_person_of_repeats(rules, asker), asks_for_unsaid=True
+        ),
         parallel=options.parallel,
         reminder=options.reminder,
         lang=options.lang,

@@ -27,6 +27,7 @@ class RepairPolicy:
     """Limits of a run.
 
     Args:
+        max_replies: the most replies in one run.
         max_format_retries: how many consecutive replies may be answered with feedback, because their calls cannot run or because
             they are no answer (see `leaks`); also how often a reply that was cut inside a call is continued.
         max_tool_errors: how many consecutive results may be errors.
@@ -37,9 +38,10 @@ class RepairPolicy:
             what no result says is asked for again, once (`said_so_far`).
 
     Raises:
-        UsageError: a limit is negative, or no call may run.
+        UsageError: a limit is negative, or no reply or no call may be made.
     """
 
+    max_replies: int = 10
     max_format_retries: int = 2
     max_tool_errors: int = 5
     max_repeats: int = 2
@@ -47,8 +49,8 @@ class RepairPolicy:
     asks_for_unsaid: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse limits under which no call could run."""
-        for name, least in (("max_format_retries", 0), ("max_tool_errors", 0), ("max_repeats", 1)):
+        """Refuse limits under which nothing could run."""
+        for name, least in (("max_replies", 1), ("max_format_retries", 0), ("max_tool_errors", 0), ("max_repeats", 1)):
             if (value := getattr(self, name)) < least:
                 raise UsageError(f"{name} must be at least {least}, got {value}")
 
@@ -81,7 +83,7 @@ class Attempts:
         self._repeats += 1
         return self._repeats
 
-    def heard(self, call: ToolCall, text: str) -> None:
+    def note_result(self, call: ToolCall, text: str) -> None:
         """Note a call's result; if it differs from the last one, repeating the call was not in vain."""
         if _key(call) != self._last:
             return

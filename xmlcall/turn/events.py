@@ -1,5 +1,6 @@
 """The events of a running ToolLoop: besides the parser's events these, and one Answer at the end."""
 
+import warnings
 from dataclasses import dataclass
 
 from ..prompting.fit_context import Cut
@@ -21,38 +22,51 @@ __all__ = [
     "CallStarted",
     "CallTask",
     "LoopEvent",
+    "ReplyEnded",
+    "ReplyStarted",
     "RetryAsked",
     "Shortened",
     "StepEnded",
-    "TurnEnded",
-    "TurnStarted",
 ]
 
 
+class _Numbered:
+    """An event of a reply; in 0.2.0 its number was called `turn`."""
+
+    __slots__ = ()
+    number: int
+
+    @property
+    def turn(self) -> int:
+        """The old name of `number`."""
+        warnings.warn("`turn` of an event is now `number`, because it counts replies", DeprecationWarning, stacklevel=2)
+        return self.number
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnStarted:
+class ReplyStarted(_Numbered):
     """A reply is being generated.
 
     Args:
-        turn: its number in this run, from 1.
+        number: its number in this run, from 1.
     """
 
-    turn: int
+    number: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TurnEnded:
+class ReplyEnded(_Numbered):
     """A reply is complete; its calls come next, if it has any.
 
     Args:
-        turn: its number.
+        number: its number.
         reply: the reply, parsed and bound.
         usage: its tokens.
         raw: full output of the model, including filtered text.
         message: the reply as the conversation keeps it; None if it was discarded and the model is asked again.
     """
 
-    turn: int
+    number: int
     reply: Reply
     usage: Usage
     raw: str = ""
@@ -60,15 +74,15 @@ class TurnEnded:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepEnded:
+class StepEnded(_Numbered):
     """A reply and the results of its calls have been added to the conversation.
 
     Args:
-        turn: number of the reply.
+        number: number of the reply.
         messages: the conversation so far, in the form of `Answer.messages`; it ends with the reply or with results.
     """
 
-    turn: int
+    number: int
     messages: tuple[Message, ...]
 
 
@@ -229,10 +243,10 @@ class Answer:
 LoopEvent = (
     Event
     | ToolNeed
-    | TurnStarted
+    | ReplyStarted
     | PromptProgress
     | Continued
-    | TurnEnded
+    | ReplyEnded
     | StepEnded
     | CallStarted
     | CallProgress

@@ -2,9 +2,9 @@
 
 Its logic is written as a script, a generator that reads from top to bottom:
 
-    generated = yield from generate(...)      # scripts can be nested answers = yield Score(requests)           # an action: the
-    script continues once the driver has done it yield ReplyEnded(...)                     # anything else is an event: the script
-    continues at once
+    generated = yield from generate(...)      # scripts can be nested
+    answers = yield Score(requests)           # an action: the script continues once the driver has done it
+    yield ReplyEnded(...)                     # anything else is an event: the script continues at once
 
 A script yields the same action repeatedly while its outcome arrives in pieces: an `Ask` for each chunk, until `Ended`. A failure
 is raised where the script waits for it, so that `try` and `except` work as usual. The idea is that of h11's connection
@@ -160,9 +160,9 @@ class Machine(Generic[T]):
         self.is_demanding = False
         self._script, self._hear = script, hear
         self._is_settled = False  # the script waits at its action
-        self._has_come = False  # whether a piece of the current reply has arrived
+        self._has_begun = False  # whether a piece of the current reply has arrived
         self._action: Action | None = None
-        self._events = self._following(lambda: next(script))
+        self._events = self._advance(lambda: next(script))
 
     @property
     def action(self) -> Action | None:
@@ -177,10 +177,12 @@ class Machine(Generic[T]):
 
     def scored(self, answers: Sequence[FirstToken]) -> Iterator[Any]:
         """Process the answers to a `Score`, in the order of its requests."""
-        score = self._doing(Score)
+        score = self._expect(Score)
+        if not all(isinstance(answer, FirstToken) for answer in answers):
+            raise UsageError(f"expected a FirstToken for each request of Score, got {answers!r:.80}")
         if len(answers) != len(score.requests):
             raise UsageError(f"{len(score.requests)} requests were to be scored, got {len(answers)} answers")
-        return self._go_on(tuple(answers))
+        return self._send(tuple(answers))
 
     def receive(self, chunk: Chunk) -> Iterator[Any]:
         """Process a piece of the requested reply; ignore it after `has_enough`.
@@ -188,26 +190,28 @@ class Machine(Generic[T]):
         Raises:
             UsageError: no reply was requested, or the argument is not a Chunk.
         """
-        self._doing(Ask)
+        self._expect(Ask)
         if not isinstance(chunk, Chunk):
             raise UsageError(f"expected a Chunk as the answer to Ask, got {chunk!r:.80}")
-        self._has_come = True
-        return iter(()) if self.has_enough else self._go_on(chunk)
+        self._has_begun = True
+        return iter(()) if self.has_enough else self._send(chunk)
 
     def end(self, finish_reason: FinishReason | None = None, usage: Usage | None = None) -> Iterator[Any]:
-        """Process the end of the reply."""
-        self._doing(Ask)
-        return self._go_on(Ended(finish_reason=finish_reason, usage=usage))
+        """Process the end of the reply; a finish reason and usage that came with a piece are known already."""
+        self._expect(Ask)
+        return self._send(Ended(finish_reason=finish_reason, usage=usage))
 
     def refuse(self, error: BackendError) -> Iterator[Any]:
         """Process the failure of a request: the script makes another request, or ends with this error."""
-        self._doing(Score, Ask)
+        self._expect(Score, Ask)
+        if not isinstance(error, BackendError):
+            raise UsageError(f"expected a BackendError as the failure of a request, got {error!r:.80}")
         return self._throw(error)
 
     def note(self, happened: Any) -> Iterator[Any]:
         """Process an event of the call to run; its end comes last."""
-        self._doing(Run)
-        return self._go_on(happened)
+        self._expect(Run)
+        return self._send(happened)
 
     def close(self) -> None:
         """End the script; no action remains."""
@@ -219,10 +223,10 @@ class Machine(Generic[T]):
 
         A script that has not reached the request yet will make the new one anyway; a script that is reading a reply continues.
         """
-        is_due = self._is_settled and isinstance(self._action, Ask) and not self._has_come
+        is_due = self._is_settled and isinstance(self._action, Ask) and not self._has_begun
         return self._throw(OfferedAnew()) if is_due else iter(())
 
-    def _doing(self, *kinds: type) -> Any:
+    def _expect(self, *kinds: type) -> Any:
         action = self.action
         if not isinstance(action, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
@@ -231,14 +235,14 @@ class Machine(Generic[T]):
         return action
 
     def _throw(self, error: Exception) -> Iterator[Any]:
-        self._events = self._following(lambda: self._script.throw(error))
+        self._events = self._advance(lambda: self._script.throw(error))
         return self._events
 
-    def _go_on(self, answer: Any) -> Iterator[Any]:
-        self._events = self._following(lambda: self._script.send(answer))
+    def _send(self, answer: Any) -> Iterator[Any]:
+        self._events = self._advance(lambda: self._script.send(answer))
         return self._events
 
-    def _following(self, step: Callable[[], Any]) -> Iterator[Any]:
+    def _advance(self, step: Callable[[], Any]) -> Iterator[Any]:
         """Advance the script to its next action or its end; yield the events on the way."""
         self._is_settled = False
         try:
@@ -251,7 +255,7 @@ class Machine(Generic[T]):
                     yield item
                 item = next(self._script)
             if item is not self._action:
-                self.has_enough = self._has_come = False
+                self.has_enough = self._has_begun = False
             self._action = item
         except StopIteration as end:
             self._action, self.result = None, cast(T, end.value)

@@ -24,7 +24,7 @@ from .builtin_tools import describing
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
-from .turn_setup import FirstRequest, Generation, Limits, Offer, Words, decide
+from .turn_setup import FirstRequest, Generation, Offer, Words, decide
 
 __all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
 
@@ -50,7 +50,7 @@ class Opening:
         if self.asking.mode == "auto":
             raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': only the proxy tries what works")
 
-    def turn(self, offer: Offer, server: Capabilities, limits: Limits) -> Turn:
+    def turn(self, offer: Offer, server: Capabilities, limits: RepairPolicy) -> Turn:
         """Begin the turn."""
         asking, catalog = self.asking, offer.catalog
         said = [text for _, role, _, text in said_by_whom(self.messages) if role != "assistant"]
@@ -113,7 +113,6 @@ def begin_turn(
     asking: Asking | None = None,
     server: Capabilities | None = None,
     repair: RepairPolicy | None = None,
-    max_replies: int = 10,
 ) -> Turn:
     """Begin a turn that you drive yourself: with your own client, with or without an event loop.
 
@@ -123,14 +122,11 @@ def begin_turn(
         tools: the tools that the model may call.
         asking: how the model is asked; None for the defaults.
         server: the capabilities of the model server; None if they are unknown.
-        repair: how often the model may try again; None for the defaults.
-        max_replies: the most replies that the turn may have.
+        repair: how many replies the turn may have, and how often the model may try again; None for the defaults.
 
     Raises:
-        UsageError: the messages are not a conversation that can continue, or `max_replies` is less than 1.
+        UsageError: the messages are not a conversation that can continue.
     """
-    if max_replies < 1:
-        raise UsageError(f"max_replies must be at least 1, got {max_replies}")
     said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
     catalog, offered = Catalog.of(tools), None
@@ -138,7 +134,7 @@ def begin_turn(
         offered = tool_prompt_within(budget_for(server.context_length, asking.tool_tokens), catalog, asking.format)
         catalog = offered.catalog
     opening = Opening(messages=said, asking=asking, offered=offered)
-    limits = Limits(repair=repair or RepairPolicy(asks_for_unsaid=True), max_turns=max_replies)
+    limits = repair or RepairPolicy(asks_for_unsaid=True)
     return opening.turn(Offer(catalog=catalog, own=describing(offered)), server, limits)
 
 

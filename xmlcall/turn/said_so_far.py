@@ -94,7 +94,7 @@ class SaidSoFar:
         self._own, self._bound, self._told = [*map(_without_examples, own)], [], self._told | self._new
         self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
 
-    def ran(self, call: ToolCall, result: str, tool: Tool | None) -> None:
+    def note_call(self, call: ToolCall, result: str, tool: Tool | None) -> None:
         """Note that a call ran.
 
         Args:
@@ -104,7 +104,7 @@ class SaidSoFar:
         self._ran.append(call.raw.text)
         self.results.append(result)
 
-    def came_of_calls(self, outcomes: Sequence[str | None]) -> None:
+    def note_outcomes(self, outcomes: Sequence[str | None]) -> None:
         """Note the outcomes of a reply's calls, except calls of built-in tools."""
         self._outcomes += outcomes
 
@@ -128,7 +128,7 @@ class SaidSoFar:
             return ()
         return groundless(call.arguments, tool, self.heard)
 
-    def to_be_told(self, call: ToolCall, offer: Offer, *, is_last: bool) -> tuple[str, ...]:
+    def held_back_for(self, call: ToolCall, offer: Offer, *, is_last: bool) -> tuple[str, ...]:
         """Return the parameters for which a call is held back, once each: a model that insists may know better."""
         is_after_another = any(each != call.name for each in self._bound)  # its result may contain the values (`waiting`)
         self._bound.append(call.name)

@@ -48,7 +48,7 @@ from ..tools.parameters import is_required
 from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult, Written, WrittenCall
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
-from .attempts import Attempts
+from .attempts import Attempts, RepairPolicy
 from .builtin_tools import OURS
 from .events import (
     AskedAgain,
@@ -60,17 +60,17 @@ from .events import (
     CallStarted,
     CallTask,
     LoopEvent,
+    ReplyEnded,
+    ReplyStarted,
     RetryAsked,
     StepEnded,
-    TurnEnded,
-    TurnStarted,
 )
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Done, Machine, OfferedAnew, Run, Script
 from .native import generate_call, generate_native
 from .outcomes import outcome, when_stopped
 from .said_so_far import SaidSoFar
-from .turn_setup import Denied, FirstRequest, Generation, Limits, Offer, Words
+from .turn_setup import Denied, FirstRequest, Generation, Offer, Words
 
 __all__ = ["Turn"]
 
@@ -104,7 +104,7 @@ class Turn(Machine[None]):
         has_run: whether a tool has run, so that the turn must not be retried.
     """
 
-    def __init__(self, generation: Generation, offer: Offer, limits: Limits, words: Words, decide: Decide) -> None:
+    def __init__(self, generation: Generation, offer: Offer, limits: RepairPolicy, words: Words, decide: Decide) -> None:
         self.offer = offer
         self.stop_reason = ""
         self.count = 0
@@ -118,21 +118,21 @@ class Turn(Machine[None]):
         self._limits = limits
         self._words = words
         self._decide = decide
-        self._attempts = Attempts(limits.repair)
+        self._attempts = Attempts(limits)
         self._feedback = ""  # for the model, about its last reply; only in the next request
         self._repeated: frozenset[str] = frozenset()  # calls that the last reply contained more than once
         self._kept_reply: Message | None = None  # the last reply as the conversation keeps it
         self._has_handed_over = False
         self._is_demanded = False  # whether the model was told to call a tool
-        self._plain_words_asked = False  # whether the model was asked for plain words because calls led nowhere
+        self._has_asked_plainly = False  # whether the model was asked for plain words because calls led nowhere
         self._empty_at: int | None = None  # index of an empty reply in `added`, while the model is asked for another
-        self._was_empty = False
-        self._said = SaidSoFar(words, asks=limits.repair.asks_for_unsaid)
-        self._wanted = ""  # tool of a discarded call, while another tool looks up its missing values
-        self._bound = Binder(catalog=offer.catalog)  # binds the calls of the last reply
-        self._held: set[str] = set()  # tools whose calls had to wait already; each waits once
-        self._under_way: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply that still lack results
-        self._started = ""  # id of the last call that started
+        self._has_been_empty = False
+        self._said = SaidSoFar(words, asks=limits.asks_for_unsaid)
+        self._looked_up_tool = ""  # tool of a discarded call, while another tool looks up its missing values
+        self._last_binder = Binder(catalog=offer.catalog)  # binds the calls of the last reply
+        self._waited: set[str] = set()  # tools whose calls had to wait already; each waits once
+        self._open_calls: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply that still lack results
+        self._started_id = ""  # id of the last call that started
         self._partial: list[str] = []  # visible text of the current reply, in pieces
         super().__init__(self._run(), self._hear)
         self.is_demanding = offer.catalog.is_demanding
@@ -167,9 +167,9 @@ class Turn(Machine[None]):
     def so_far(self) -> list[Message]:
         """Return the messages to add if the turn is stopped from outside now; every call in them has a result."""
         added = self.added[: self._empty_at]
-        if self._under_way:
-            rest = self._under_way[len(self.answered) :]
-            added += self._result_messages([*self.answered, *when_stopped(rest, {self._started: None}, self._generation.format)])
+        if self._open_calls:
+            rest = self._open_calls[len(self.answered) :]
+            added += self._result_messages([*self.answered, *when_stopped(rest, {self._started_id: None}, self._generation.format)])
         elif text := "".join(self._partial).strip():
             added.append(Message(role="assistant", content=text))
         return added
@@ -238,7 +238,7 @@ class Turn(Machine[None]):
         Raises:
             UsageError: no call was to be run, or this is not an event of that call.
         """
-        due = self._doing(Run).call.id
+        due = self._expect(Run).call.id
         if not isinstance(happened, _OF_CALLS) or happened.call.id != due:
             raise UsageError(f"expected what happened to the call {due!r}, got {happened!r:.120}")
         return super().note(happened)
@@ -284,13 +284,13 @@ class Turn(Machine[None]):
         """Take steps until the turn has ended."""
         while not self.stop_reason:
             yield from self._step()
-            yield StepEnded(turn=self.count, messages=tuple(self.added))
+            yield StepEnded(number=self.count, messages=tuple(self.added))
 
     def _step(self) -> Script[None]:
         """Generate one reply and do what it asks for."""
         self.count += 1
         self.answered = []
-        yield TurnStarted(turn=self.count)
+        yield ReplyStarted(number=self.count)
         if self.count == 1:
             self.first = yield from self._decide()
             if need := self.first.need:
@@ -299,19 +299,19 @@ class Turn(Machine[None]):
         generated = yield from self._reply()
         self._partial.clear()
         again = self._asks_again(generated)
-        self._under_way = _calls_of(generated, cut_ends=self._limits.cut_ends) if again is None else ()
+        self._open_calls = _calls_of(generated, cut_ends=self._generation.is_for_caller) if again is None else ()
         reply, usage = generated.reply, generated.usage
-        yield TurnEnded(turn=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept_reply)
+        yield ReplyEnded(number=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept_reply)
         if again is not None:
             yield from again
             return
-        yield from self._call(self._under_way)
+        yield from self._call(self._open_calls)
         if not self.stop_reason and self._is_last:
             self.stop_reason = "max_turns"
 
     @property
     def _is_last(self) -> bool:
-        return self.count >= self._limits.max_turns
+        return self.count >= self._limits.max_replies
 
     # -- a reply -------------------------------------------------------------------------------------------------------------
 
@@ -337,7 +337,7 @@ class Turn(Machine[None]):
         if forced := self._forced():
             how = ReplyOptions(server=generation.server, parallel=False)
             return generate_call(request, binder, forced, how, generation.format.dialect)
-        continued = 0 if self._limits.cut_ends and request.max_tokens else self._limits.repair.max_format_retries
+        continued = 0 if generation.is_for_caller and request.max_tokens else self._limits.max_format_retries
         how = ReplyOptions(server=generation.server, parallel=generation.format.parallel, continuations=continued)
         if self.added and (wanted := self._looked_up_for()):
             return generate_begun(request, beginning(generation.format.row, wanted), request, binder, how)
@@ -350,15 +350,15 @@ class Turn(Machine[None]):
         """Return the binder for the next reply, given everything said so far."""
         self._said.begin_reply([each.content for each in self.first.request.messages if each.role == "assistant"])
         generation = self._generation
-        self._bound = Binder(
+        self._last_binder = Binder(
             catalog=self.offer.catalog,
             sources=self._sources(),
             unsaid="" if generation.is_native else generation.format.shows.unsaid,
             waits=self._waits,
-            unspoken=lambda call: self._said.to_be_told(call, self.offer, is_last=self._is_last),
+            unspoken=lambda call: self._said.held_back_for(call, self.offer, is_last=self._is_last),
             new_id=generation.new_id,
         )
-        return self._bound
+        return self._last_binder
 
     def _sources(self) -> Sources:
         sources = self._words.sources
@@ -366,7 +366,7 @@ class Turn(Machine[None]):
 
     def _looked_up_for(self) -> str:
         """Return the tool of the call that was discarded for a look-up, if that found one thing; a small model stops there."""
-        wanted, self._wanted = self._wanted, ""
+        wanted, self._looked_up_tool = self._looked_up_tool, ""
         return wanted if self._said.found_one_thing else ""
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
@@ -385,7 +385,7 @@ class Turn(Machine[None]):
     def _waits(self, call: ToolCall, earlier: Sequence[ToolCall]) -> tuple[str, ...]:
         """Return the paths of the values for which a call has to wait; none if no reply can follow the results."""
         tool = self.offer.catalog.get(call.name)
-        if tool is None or self._is_last or call.name in self._held or call.name in self.offer.own:
+        if tool is None or self._is_last or call.name in self._waited or call.name in self.offer.own:
             return ()
         return waiting_values(call, tool, earlier, self._said.index, lambda: self._said.heard.text)
 
@@ -415,19 +415,19 @@ class Turn(Machine[None]):
     def _asks_again(self, generated: Generated) -> list[LoopEvent] | None:
         """Keep a reply, or ask for another in its place; return the events to emit if the model is asked again, else None."""
         self._feedback, self._kept_reply = "", None
-        if not self._is_last and self._takes_back(generated):
+        if not self._is_last and self._take_back(generated):
             return []
-        if not self._is_last and self._refuses(generated):
-            limit = self._limits.repair.max_format_retries
+        if not self._is_last and self._refuse_answer(generated):
+            limit = self._limits.max_format_retries
             return [RetryAsked(retry=min(self._attempts.retries, limit), limit=limit, refusal=generated.refusal)]
-        if doubt := self._doubts(generated):
+        if doubt := self._doubt_answer(generated):
             return [RetryAsked(retry=1, limit=1, refusal=doubt)]
         self._keep(generated)
-        if not self._is_last and self._demands(generated):
+        if not self._is_last and self._demand_call(generated):
             return []
-        return [AskedAgain()] if not self._is_last and self._is_empty(generated) else None
+        return [AskedAgain()] if not self._is_last and self._ask_after_empty(generated) else None
 
-    def _takes_back(self, generated: Generated) -> bool:
+    def _take_back(self, generated: Generated) -> bool:
         """Discard a call that was begun for the model if its values are made up or from our example; ask for plain words instead.
 
         A model that has no other values for the call shows that no tool is needed, whatever its first token suggested, or that
@@ -448,7 +448,7 @@ class Turn(Machine[None]):
         reminded = self._reminded(form, self._aside(list(unsaid), step))
         if len(lookups) == 1:
             called = {self.offer.catalog.meant_by(call.name) or "" for call in calls}
-            self._wanted = called.pop() if len(called) == 1 else ""
+            self._looked_up_tool = called.pop() if len(called) == 1 else ""
             begun = beginning(self._generation.format.row, lookups[0])
             self.first = FirstRequest(request=bare, begun=begun, otherwise=reminded, unoffered=alone)
         elif step == "ask":
@@ -514,20 +514,20 @@ class Turn(Machine[None]):
         format = self._generation.format
         return format.speaking(prompt.language_of(self._words.request, format.lang))
 
-    def _refuses(self, generated: Generated) -> bool:
+    def _refuse_answer(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer and the model may try again."""
         if not generated.refusal:
             return False
         if self._attempts.refuse():
             self._feedback = refusal(generated.refusal, self._generation.format)
             return True
-        return self._limits.repair.max_format_retries > 0 and self._gives_up_tools()
+        return self._limits.max_format_retries > 0 and self._give_up_tools()
 
-    def _gives_up_tools(self) -> bool:
+    def _give_up_tools(self) -> bool:
         """Ask for plain words, once in a turn, if no reply was an answer; without the tool prompt if no tool ran."""
-        if self._plain_words_asked or self.offer.is_required:
+        if self._has_asked_plainly or self.offer.is_required:
             return False
-        self._plain_words_asked = True
+        self._has_asked_plainly = True
         if self.first.unoffered is None or self.has_run or self._has_handed_over:
             self._feedback = self._aside()
             return True
@@ -536,7 +536,7 @@ class Turn(Machine[None]):
         self._attempts.begin_again()
         return True
 
-    def _doubts(self, generated: Generated) -> Refusal:
+    def _doubt_answer(self, generated: Generated) -> Refusal:
         """Ask for another answer, once, if this one has no basis in the turn's results; return why."""
         text = generated.reply.text
         if not self._said.may_doubt or self._is_last or generated.reply.calls or not text.strip():
@@ -546,7 +546,7 @@ class Turn(Machine[None]):
             self._feedback = refusal(why, self._spoken(), values)
         return why
 
-    def _demands(self, generated: Generated) -> bool:
+    def _demand_call(self, generated: Generated) -> bool:
         """Tell the model, once, that it has to call a tool."""
         if self._is_demanded or not self._lacks_call(generated):
             return False
@@ -556,15 +556,15 @@ class Turn(Machine[None]):
 
     def _lacks_call(self, generated: Generated) -> bool:
         is_whole = generated.reply.finish_reason in UNCUT
-        has_called = self._has_handed_over or self.has_run or _calls_of(generated, cut_ends=self._limits.cut_ends)
+        has_called = self._has_handed_over or self.has_run or _calls_of(generated, cut_ends=self._generation.is_for_caller)
         return self.offer.is_required and is_whole and not has_called
 
-    def _is_empty(self, generated: Generated) -> bool:
+    def _ask_after_empty(self, generated: Generated) -> bool:
         """Ask for another reply, once in a turn, if this one is complete but empty; a refused reply has had its retries."""
         reply = generated.reply
-        if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in UNCUT or self._was_empty:
+        if generated.refusal or reply.calls or reply.text.strip() or reply.finish_reason not in UNCUT or self._has_been_empty:
             return False
-        self._was_empty, self._empty_at = True, len(self.added) - 1
+        self._has_been_empty, self._empty_at = True, len(self.added) - 1
         self.added.append(Message(role="user", content=prompt.after_empty(self._generation.format)))
         return True
 
@@ -573,7 +573,7 @@ class Turn(Machine[None]):
         if self._empty_at is not None:  # our message about it follows it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
-        calls = _calls_of(generated, cut_ends=self._limits.cut_ends)
+        calls = _calls_of(generated, cut_ends=self._generation.is_for_caller)
         self._kept_reply = Message(
             role="assistant",
             content=generated.text,
@@ -605,10 +605,10 @@ class Turn(Machine[None]):
             else:
                 yield from self._one_call(call)
         if held := self.generated.held:
-            self._held.add(held.call.name)
+            self._waited.add(held.call.name)
             yield CallHeld(call=held.call, paths=held.paths)
         if not calls:
-            self.stop_reason = self._end_without_call(self.generated)
+            self.stop_reason = self._reason_without_call(self.generated)
         elif self._has_handed_over and not any(isinstance(call, InvalidCall) for call in calls):
             reason = self.generated.reply.finish_reason
             self.stop_reason = "tool_calls" if reason in UNCUT else reason
@@ -622,7 +622,7 @@ class Turn(Machine[None]):
         tool, call = self.offer.catalog.get(call.name), self._rebound(call)
         if isinstance(call, InvalidCall) or tool is None:
             happened = CallRejected(call=_not_offered(call) if isinstance(call, ToolCall) else call)
-        elif (times := self._attempts.count(call)) > self._limits.repair.max_repeats and not self._asks_policy(call):
+        elif (times := self._attempts.count(call)) > self._limits.max_repeats and not self._asks_policy(call):
             self._attempts.stop("repeated_call")
             reason = denial("repeated", self._generation.format, count=times)
             happened = CallDenied(call=call, reason=reason, by=_REPEATED)
@@ -635,31 +635,31 @@ class Turn(Machine[None]):
                 call=call, tool=tool, times=times, unsaid=self._said.groundless(call, self.offer), conversation=self.before_calls
             )
             while not isinstance(happened := (yield run), CallFinished | CallDenied):
-                self._started = call.id if isinstance(happened, CallStarted) else self._started
+                self._started_id = call.id if isinstance(happened, CallStarted) else self._started_id
                 yield happened
         self._note(happened)
         yield happened
 
     def _rebound(self, call: ToolCall | InvalidCall) -> ToolCall | InvalidCall:
         """Bind a call to the current version of its tool, because a server may have changed the tool since the reply was read."""
-        before, now = (catalog.get(call.name) for catalog in (self._bound.catalog, self.offer.catalog))
+        before, now = (catalog.get(call.name) for catalog in (self._last_binder.catalog, self.offer.catalog))
         if isinstance(call, InvalidCall) or not (before and now) or before.input_schema == now.input_schema:
             return call
-        return replace(self._bound, catalog=self.offer.catalog).anew(call)
+        return replace(self._last_binder, catalog=self.offer.catalog).anew(call)
 
     def _asks_policy(self, call: ToolCall) -> bool:
         """Say whether the policy is asked about a call that was repeated too often."""
-        return self._limits.repair.on_repeat is not None and call.name not in self.offer.own
+        return self._limits.on_repeat is not None and call.name not in self.offer.own
 
     def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
         """Record the outcome of a call."""
         if isinstance(happened, CallFinished):
             text = result_text(happened.result, self._generation.format)
-            self._said.ran(happened.call, text, self.offer.catalog.get(happened.call.name))
-            self._attempts.heard(happened.call, text)
+            self._said.note_call(happened.call, text, self.offer.catalog.get(happened.call.name))
+            self._attempts.note_result(happened.call, text)
         self.answered.append(outcome(happened, self._generation.format))
 
-    def _end_without_call(self, generated: Generated) -> str:
+    def _reason_without_call(self, generated: Generated) -> str:
         if self._lacks_call(generated):
             return "no_tool_call"
         if generated.refusal or generated.reply.finish_reason not in UNCUT:
@@ -671,22 +671,22 @@ class Turn(Machine[None]):
         answered = [(call, result) for call, result in self.answered if isinstance(call, InvalidCall) or result is not None]
         self.added += self._result_messages(answered)
         ran = (result for call, result in answered if result is not None and call.name not in self.offer.own)
-        self._said.came_of_calls([None if each.is_error else result_text(each, self._generation.format) for each in ran])
-        self._under_way = ()
+        self._said.note_outcomes([None if each.is_error else result_text(each, self._generation.format) for each in ran])
+        self._open_calls = ()
         reason, retry = self._attempts.after(answered), self._attempts.retries
         if reason:
-            self.stop_reason = "" if self._asks_for_plain_words(reason) else reason
+            self.stop_reason = "" if self._ask_for_plain_words(reason) else reason
         if reason or not retry:
             return None
         forced = self._forced()
-        return RetryAsked(retry=retry, limit=self._limits.repair.max_format_retries, constrained=forced.name if forced else "")
+        return RetryAsked(retry=retry, limit=self._limits.max_format_retries, constrained=forced.name if forced else "")
 
-    def _asks_for_plain_words(self, reason: str) -> bool:
+    def _ask_for_plain_words(self, reason: str) -> bool:
         """Ask for plain words, once in a turn, if calls lead nowhere: they cannot run, or the model already has their result."""
-        is_lost = reason == "invalid_calls" and self._limits.repair.max_format_retries > 0 and not self._goes_to_caller()
-        if self._plain_words_asked or self._is_last or not (is_lost or reason == "repeated_call"):
+        is_lost = reason == "invalid_calls" and self._limits.max_format_retries > 0 and not self._goes_to_caller()
+        if self._has_asked_plainly or self._is_last or not (is_lost or reason == "repeated_call"):
             return False
-        self._plain_words_asked = True
+        self._has_asked_plainly = True
         self._attempts.stop("")
         self._feedback = self._aside(has_failed=is_lost)
         return True

@@ -16,13 +16,12 @@ from ..prompting.writer import Forms, with_reminder
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import Capabilities, CompletionRequest
-from .attempts import RepairPolicy
 from .builtin_tools import Answering
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .tool_need import Threshold, ToolNeed, ask_tool_need
 
-__all__ = ["Denied", "FirstRequest", "Generation", "Limits", "Offer", "Words", "decide"]
+__all__ = ["Denied", "FirstRequest", "Generation", "Offer", "Words", "decide"]
 
 READ_AGAIN: Final = 8000  # characters: up to this length a conversation is read once more without the tool prompt
 
@@ -62,6 +61,8 @@ class Generation:
 
     Args:
         reads_text: in native mode, whether calls that the server left in the text count.
+        is_for_caller: whether a caller keeps the conversation and limits its tokens. A reply that is cut at that limit then ends
+            the turn; else it is continued, and the model is notified of a call that was cut.
     """
 
     server: Capabilities
@@ -99,20 +100,6 @@ class Denied:
 
     reason: str
     by: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """When a turn ends although the model has not answered.
-
-    Args:
-        cut_ends: whether a reply that is cut at the token limit ends the turn, because the caller set the limit; if not, the
-            reply is continued, and the model is notified of a call that was cut.
-    """
-
-    repair: RepairPolicy
-    max_turns: int = 10
-    cut_ends: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

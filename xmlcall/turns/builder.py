@@ -19,7 +19,6 @@ from typing import Any, Final
 
 from ..dialects.replies import says
 from ..prompting.results import result_text
-from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog
 from ..turn.events import (
     Answer,
@@ -30,10 +29,10 @@ from ..turn.events import (
     CallRejected,
     CallStarted,
     LoopEvent,
+    ReplyEnded,
+    ReplyStarted,
     RetryAsked,
     StepEnded,
-    TurnEnded,
-    TurnStarted,
 )
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 from ..types.events import (
@@ -47,9 +46,9 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .model import CallRecord, ReplyRecord, TurnRecord, TurnSource
+from .model import CallRecord, ReplyRecord, TurnRecord
 from .places import SaidBefore
-from .reading import ReadCall, Reading, call_record, prompt_of
+from .reading import ReadCall, Reading, call_record, prompt_of, tools_told
 
 __all__ = ["MOST_RESULT", "TurnBuilder"]
 
@@ -62,9 +61,6 @@ _PARSED: Final = frozenset(
     {CallInReasoning, Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart}
 )
 _RUNS: Final = frozenset({TextDelta, ToolArgumentDelta})
-_FACTS: Final = frozenset(
-    {"model", "way", "dialect", "lang", "family", "client", "question", "tools", "conversation", "began", "source"}
-)
 
 
 # -- a reply while it comes, from the events of the parser and what is heard of its raw text ---------------------------
@@ -76,7 +72,6 @@ class ReplyUnderWay:
     """A reply, while it arrives and after it has ended."""
 
     def __init__(self, number: int, now: float) -> None:
-        self.number = number
         self.asked_at = now
         self.first_at: float | None = None
         self.ended_at: float | None = None
@@ -92,11 +87,7 @@ class ReplyUnderWay:
         self.told: list[str] = []  # text put together from events
         self.told_end = 0
         self.raw = ""  # set once the whole text is known
-        self.finish_reason = ""
-        self.reasoning: str | None = None
-        self.is_kept = True
-        self.refusal = ""
-        self.tokens: dict[str, int | None] = {}
+        self.known = ReplyRecord(number=number)  # its record, without what is read in the text
         self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
         self.said: SaidBefore | None = None
         self.record: ReplyRecord | None = None  # cached until something changes
@@ -162,7 +153,11 @@ class ReplyUnderWay:
         """Whether a request asks for the rest of this reply."""
         return self.has_come or bool(begun and self.wrote and begun in (self.text(), self.begun + self.text()))
 
-    def end(self, event: TurnEnded) -> None:
+    def know(self, **facts: Any) -> None:
+        """Record fields of the reply that are not read in its text."""
+        self.known, self.record = replace(self.known, **facts), None
+
+    def end(self, event: ReplyEnded) -> None:
         """Record the end of the reply."""
         self.fold()
         self.raw = event.raw or self.text()
@@ -171,9 +166,8 @@ class ReplyUnderWay:
         own = sum(span.end - span.start for span in self.reading.spans(len(self.raw)) if span.kind == "reasoning")
         if not self.reading.reasoning and event.reply.reasoning and not own:
             self.reading.reasoning.append(event.reply.reasoning)
-        self.finish_reason, self.is_kept = event.reply.finish_reason, event.message is not None
-        usage = event.usage
-        self.tokens = {name: getattr(usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        tokens = {name: getattr(event.usage, name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        self.know(finish_reason=event.reply.finish_reason, is_kept=event.message is not None, **tokens)
         if self.is_begun and self.raw.startswith(self.begun):
             self.prompt = self.prompt[:-1]
         self.wrote, self.told, self.begun = [], [], ""
@@ -201,33 +195,18 @@ class TurnBuilder:
     """A turn, running or ended; `record` returns its record.
 
     Args:
+        tools: The offered tools.
         conversation: The messages so far, without the text that this program adds to a prompt.
+        facts: Fields of the record that are known when the turn begins.
 
     Attributes:
         version: Increases with each change.
         is_over: Whether the turn has ended.
     """
 
-    def __init__(
-        self,
-        *,
-        id: str,
-        source: TurnSource,
-        model: str = "",
-        way: str = "",
-        dialect: str = "",
-        lang: str = "en",
-        family: str = "",
-        client: str = "",
-        question: str = "",
-        tools: Catalog | Iterable[Tool] = (),
-        began: str | None = None,
-        conversation: Sequence[Message] = (),
-    ) -> None:
-        self.id, self.version, self.is_over = id, 0, False
-        self._facts: dict[str, Any] = {"source": source, "model": model, "way": way, "dialect": dialect, "lang": lang}
-        self._facts |= {"family": family, "client": client, "question": question}
-        self._facts["began"] = datetime.now(UTC).isoformat(timespec="milliseconds") if began is None else began
+    def __init__(self, *, tools: Catalog | Iterable[Tool] = (), conversation: Sequence[Message] = (), **facts: Any) -> None:
+        self.version, self.is_over = 0, False
+        self._known = TurnRecord(**{"began": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts)
         self._tools, self._conversation = tools, tuple(conversation)
         self._catalog: Catalog | None = None
         self._tools_told: tuple[Mapping[str, Any], ...] | None = None
@@ -238,8 +217,11 @@ class TurnBuilder:
         self._begun_at = time.monotonic()
         self._first_at: float | None = None
         self._ended_at: float | None = None
-        self._times: dict[str, float | None] = {}
-        self._outcome = self._answer = self._error = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the turn."""
+        return self._known.id
 
     @property
     def conversation(self) -> tuple[Message, ...]:
@@ -250,20 +232,12 @@ class TurnBuilder:
         """Record facts that were unknown when the turn began.
 
         Args:
-            facts: Named like the constructor's arguments; or `first_token_seconds` and `seconds`, which replace the
-                clock's times.
+            facts: As for the constructor; `first_token_seconds` and `seconds` replace the clock's times.
         """
-        for name, value in facts.items():
-            if name == "tools":
-                self._tools, self._catalog, self._tools_told = value, None, None
-            elif name == "conversation":
-                self._conversation = tuple(value)
-            elif name in ("first_token_seconds", "seconds"):
-                self._times[name] = value
-            elif name in _FACTS:
-                self._facts[name] = value
-            else:
-                raise TypeError(f"a turn has no fact {name!r}")
+        if "tools" in facts:
+            self._tools, self._catalog, self._tools_told = facts.pop("tools"), None, None
+        self._conversation = tuple(facts.pop("conversation", self._conversation))
+        self._known = replace(self._known, **facts)
         self._changed_all()
 
     def prompt(self, messages: Sequence[Message]) -> None:
@@ -310,8 +284,8 @@ class TurnBuilder:
 
     def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
         """End the turn. An argument that is empty leaves the earlier value."""
-        self._outcome = outcome or self._outcome
-        self._answer, self._error = answer or self._answer, error or self._error
+        known = self._known
+        self._known = replace(known, outcome=outcome or known.outcome, answer=answer or known.answer, error=error or known.error)
         self._ended_at = time.monotonic() if self._ended_at is None else self._ended_at
         self.is_over = True
         if self._reply is not None:
@@ -323,19 +297,11 @@ class TurnBuilder:
 
     def record(self) -> TurnRecord:
         """Return the record of the turn so far."""
-        seconds = None if self._ended_at is None else self._ended_at - self._begun_at
-        first = None if self._first_at is None else self._first_at - self._begun_at
-        times: dict[str, Any] = {"first_token_seconds": first, "seconds": seconds, **self._times}
-        return TurnRecord(
-            id=self.id,
-            **self._facts,
-            tools=self._offered(),
-            replies=tuple(map(self._reply_record, self._replies)),
-            outcome=self._outcome,
-            answer=self._answer,
-            error=self._error,
-            **times,
-        )
+        known, replies = self._known, tuple(map(self._reply_record, self._replies))
+        first, seconds = _between(self._begun_at, self._first_at), _between(self._begun_at, self._ended_at)
+        first = first if known.first_token_seconds is None else known.first_token_seconds
+        seconds = seconds if known.seconds is None else known.seconds
+        return replace(known, tools=self._offered(), replies=replies, first_token_seconds=first, seconds=seconds)
 
     # -- taking in -----------------------------------------------------------------------------------------------------------
 
@@ -354,11 +320,11 @@ class TurnBuilder:
         if self._first_at is None:
             self._first_at = reply.first_at
 
-    def _started(self, event: TurnStarted) -> None:
-        self._begin(event.turn)
+    def _started(self, event: ReplyStarted) -> None:
+        self._begin(event.number)
 
-    def _turn_ended(self, event: TurnEnded) -> None:
-        reply = self._reply or self._begin(event.turn)
+    def _turn_ended(self, event: ReplyEnded) -> None:
+        reply = self._reply or self._begin(event.number)
         reply.ended_at = time.monotonic()
         reply.end(event)
         reply.record = self._reply = None
@@ -399,15 +365,15 @@ class TurnBuilder:
 
     def _retry_asked(self, event: RetryAsked) -> None:
         if self._replies:
-            self._replies[-1].refusal, self._replies[-1].record = event.refusal, None
+            self._replies[-1].know(refusal=event.refusal)
 
     def _asked_again(self, event: AskedAgain) -> None:
         if self._replies:
-            self._replies[-1].is_kept, self._replies[-1].record = False, None
+            self._replies[-1].know(is_kept=False)
 
     def _answered(self, event: Answer) -> None:
         if event.stop_reason in _REFUSALS and self._replies:
-            self._replies[-1].refusal = event.stop_reason
+            self._replies[-1].know(refusal=event.stop_reason)
         self.end(event.stop_reason, answer=event.text)
 
     def _tell(self, call_id: str, **facts: Any) -> _Fact:
@@ -427,7 +393,7 @@ class TurnBuilder:
 
     def _offered(self) -> tuple[Mapping[str, Any], ...]:
         if self._tools_told is None:
-            self._tools_told = tuple(map(tool_to_json, self._tools))
+            self._tools_told = tools_told(self._tools)
         return self._tools_told
 
     def _said_before(self, reply: ReplyUnderWay) -> SaidBefore:
@@ -442,46 +408,45 @@ class TurnBuilder:
             return reply.record
         reply.fold()
         text = reply.text()
-        first = None if reply.first_at is None else reply.first_at - reply.asked_at
-        seconds = None if reply.ended_at is None else reply.ended_at - reply.asked_at
-        reply.record = ReplyRecord(
-            number=reply.number,
+        reply.record = replace(
+            reply.known,
             prompt=prompt_of(reply.prompt or reply.conversation),
             raw=text,
             spans=reply.reading.spans(len(text), is_whole=reply.counting is not None or self.is_over),
             repairs=reply.reading.marks(),
             calls=tuple(self._call_record(read, text, reply) for read in reply.reading.calls),
             reasoning="".join(reply.reading.reasoning),
-            finish_reason=reply.finish_reason,
-            is_kept=reply.is_kept,
-            refusal=reply.refusal,
-            **reply.tokens,
-            first_token_seconds=first,
-            seconds=seconds,
+            first_token_seconds=_between(reply.asked_at, reply.first_at),
+            seconds=_between(reply.asked_at, reply.ended_at),
         )
         return reply.record
 
     def _call_record(self, read: ReadCall, text: str, reply: ReplyUnderWay) -> CallRecord:
         call = read.call
-        fact = self._calls.get(call.id) if call is not None else None
-        said = self._said_before(reply) if isinstance(call, ToolCall) and read.values is None else None
-        facts = dict(fact.shown) if fact is not None else {}
         if call is None:
-            return call_record(
-                read, text, None, **({"outcome": "not started"} if reply.counting is not None or self.is_over else {})
-            )
-        if fact is not None and isinstance(fact.call, InvalidCall) and isinstance(call, ToolCall):
-            call = read.call = replace(fact.call, raw=call.raw)  # the tool was removed in the meantime
-        if fact is not None and isinstance(fact.call, ToolCall) and isinstance(call, ToolCall):
-            facts |= {"ran_with": fact.call.arguments} if _differ(fact.call.arguments, call.arguments) else {}
-        if isinstance(call, ToolCall) and fact is None and self._is_handed_over(call, read, reply):
+            is_over = reply.counting is not None or self.is_over
+            return call_record(read, text, None, **({"outcome": "not started"} if is_over else {}))
+        fact = self._calls.get(call.id)
+        facts = dict(fact.shown) if fact is not None else {}
+        if isinstance(call, InvalidCall):
+            return call_record(read, text, None, **facts)
+        said = self._said_before(reply) if read.values is None else None
+        if fact is None and self._is_handed_over(call, read, reply):
             facts["outcome"] = "handed over"
+        elif fact is not None and isinstance(fact.call, InvalidCall):
+            read.call = replace(fact.call, raw=call.raw)  # the tool was removed in the meantime
+        elif fact is not None and isinstance(fact.call, ToolCall) and _differ(fact.call.arguments, call.arguments):
+            facts["ran_with"] = fact.call.arguments
         return call_record(read, text, said, **facts)
 
     def _is_handed_over(self, call: ToolCall, read: ReadCall, reply: ReplyUnderWay) -> bool:
-        if not self.is_over or not reply.is_kept or read.is_left_out or call.id not in (reply.counting or ()):
+        if not self.is_over or not reply.known.is_kept or read.is_left_out or call.id not in (reply.counting or ()):
             return False
-        return self._facts["source"] == "proxy" or self._outcome == "tool_calls"
+        return self._known.source == "proxy" or self._known.outcome == "tool_calls"
+
+
+def _between(begin: float, end: float | None) -> float | None:
+    return None if end is None else end - begin
 
 
 def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -490,8 +455,8 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 
 _TAKES: Final[dict[type, Callable[[TurnBuilder, Any], None]]] = {
-    TurnStarted: TurnBuilder._started,
-    TurnEnded: TurnBuilder._turn_ended,
+    ReplyStarted: TurnBuilder._started,
+    ReplyEnded: TurnBuilder._turn_ended,
     StepEnded: TurnBuilder._step_ended,
     CallStarted: TurnBuilder._call_started,
     CallFinished: TurnBuilder._call_finished,

@@ -25,8 +25,8 @@ from ..turn.events import (
     CallStarted,
     CallTask,
     LoopEvent,
+    ReplyEnded,
     StepEnded,
-    TurnEnded,
 )
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 
@@ -76,7 +76,7 @@ class Keeper:
         if self.store is None:
             return
         if isinstance(event, StepEnded):
-            self.store.write(self.id, "step", {"turn": event.turn}, event.messages)
+            self.store.write(self.id, "step", {"turn": event.number}, event.messages)
         elif body := _body(event):
             self.store.write(self.id, *body)
 
@@ -101,10 +101,10 @@ class Keeper:
 def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
     """Return the kind and the body of an event that is kept; None for one that is not."""
     match event:
-        case TurnEnded(reply=reply, message=message):
+        case ReplyEnded(reply=reply, message=message):
             calls = [_call(call) for call in reply.calls]
             repairs = [repair.code for repair in reply.repairs]
-            told = {"turn": event.turn, "raw": event.raw, "message": message and message_to_json(message), "calls": calls}
+            told = {"turn": event.number, "raw": event.raw, "message": message and message_to_json(message), "calls": calls}
             told |= {"text": reply.text, "reasoning": reply.reasoning, "finish_reason": reply.finish_reason, "repairs": repairs}
             return "reply", told | {"usage": asdict(event.usage)}
         case CallStarted(call=call):

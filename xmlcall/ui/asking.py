@@ -26,7 +26,8 @@ from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
 from ..turn.asking import Mode
-from ..turn.events import LoopEvent, TurnEnded
+from ..turn.attempts import RepairPolicy
+from ..turn.events import LoopEvent, ReplyEnded
 from ..turns.builder import TurnBuilder
 from ..turns.model import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
@@ -137,7 +138,7 @@ async def _answer(
             call_threshold=way.call_threshold,
             lang=turn.lang if turn.lang in ("en", "zh") else "en",
             max_tokens=MOST_TOKENS,
-            max_turns=1,
+            repair=RepairPolicy(max_replies=1),
         )
         async with loop, aclosing(loop.run(list(messages))) as events:
             async for event in _until_reply(events):
@@ -153,7 +154,7 @@ async def _answer(
 async def _until_reply(events: AsyncGenerator[LoopEvent]) -> AsyncGenerator[LoopEvent]:
     async for event in events:
         yield event
-        if isinstance(event, TurnEnded):
+        if isinstance(event, ReplyEnded):
             return
 
 

@@ -28,7 +28,7 @@ from ...prompting.format import PromptFormat
 from ...prompting.results import result_text
 from ...prompting.writer import OwnRounds
 from ...tools.catalog import Catalog
-from ...turn.events import CallHeld, LoopEvent, TurnEnded, TurnStarted
+from ...turn.events import CallHeld, LoopEvent, ReplyEnded, ReplyStarted
 from ...turn.generate import REPETITION, Binder, Generated, is_refused_beginning
 from ...turn.machine import Machine
 from ...turn.native import generate_native
@@ -139,7 +139,7 @@ class PlainAnswer(Answer):
     async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
         """Start (see `Answer.driven`)."""
         if self._recording is not None:
-            self._recording.note(TurnStarted(turn=self._number))
+            self._recording.note(ReplyStarted(number=self._number))
         async with aclosing(drive(self._machine, self._backend)) as events:
             yield events
 
@@ -161,7 +161,7 @@ class PlainAnswer(Answer):
 
 def _record(recording: "Hearing", generated: Generated, number: int) -> None:
     reply, message = generated.reply, Message(role="assistant", content=generated.text)
-    recording.note(TurnEnded(turn=number, reply=reply, usage=generated.usage, raw=generated.raw, message=message))
+    recording.note(ReplyEnded(number=number, reply=reply, usage=generated.usage, raw=generated.raw, message=message))
     recording.answered("end" if reply.finish_reason in UNCUT else reply.finish_reason, reply.text)
 
 
@@ -242,7 +242,7 @@ class PromptedAnswer(Answer):
 
     def _pieces_of(self, event: LoopEvent) -> Sequence[ResponseEvent]:
         match event:
-            case TurnStarted():
+            case ReplyStarted():
                 self._begin()
             case TextDelta(text=text):
                 return self._text_of_reply(text)
@@ -250,7 +250,7 @@ class PromptedAnswer(Answer):
                 return [ReasoningPiece(text=text)]
             case ToolCallEnd(call=ToolCall() | InvalidCall() as call):
                 return [*self._before_call(), *self._call(call)]
-            case TurnEnded(reply=reply, message=kept):
+            case ReplyEnded(reply=reply, message=kept):
                 return [*self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
             case CallHeld(call=call):
                 log.info("held back a call of %r, which needs the results of earlier calls", call.name)

@@ -35,7 +35,7 @@ from ...turn.machine import Script
 from ...turn.opening import last_request
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
-from ...turn.turn_setup import FirstRequest, Generation, Limits, Offer, Words, decide
+from ...turn.turn_setup import FirstRequest, Generation, Offer, Words, decide
 from ...types.calls import Message, Tool
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
@@ -77,7 +77,6 @@ class Engine:
         allowed: Iterable[str] | Rules = (),
         asking: Asking | None = None,
         repair: RepairPolicy | None = None,
-        max_turns: int = 10,
         stream_arguments: bool = False,
         strict: bool = False,
         recorder: "Recorder | None" = None,
@@ -93,7 +92,7 @@ class Engine:
         self.own = hosts if isinstance(hosts, OwnTools) else OwnTools(hosts, allowed, lang=self.asking.lang)
         self._stream_arguments = stream_arguments
         self._calling = Calling(router=self.own.router, policy=self.own.rules)
-        self._limits = Limits(repair=repair or RepairPolicy(), max_turns=max_turns, cut_ends=True)
+        self._limits = repair or RepairPolicy()
         self._rounds = rounds or RoundsKept()
         self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
         self._native: asyncio.Task[bool] | None = None
@@ -236,7 +235,7 @@ class Engine:
         if recording is not None:
             recording.goes("xml", allowed, self._format)
         turn = Turn(
-            Generation(server=backend.capabilities, format=self._format_of(request), new_id=new_id),
+            Generation(server=backend.capabilities, format=self._format_of(request), is_for_caller=True, new_id=new_id),
             Offer(
                 catalog=allowed,
                 of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
@@ -252,7 +251,7 @@ class Engine:
             ),
             partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
-        doubts = turn.may_be_made_up if self._limits.repair.asks_for_unsaid else None
+        doubts = turn.may_be_made_up if self._limits.asks_for_unsaid else None
         unsaid = self._format.shows.unsaid
         copied = turn.may_be_copied
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_be_copied=copied)

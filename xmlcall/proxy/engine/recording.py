@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
-from ...turn.events import CallFinished, LoopEvent, TurnStarted
+from ...turn.events import CallFinished, LoopEvent, ReplyStarted
 from ...turn.opening import last_request
 from ...turns.builder import TurnBuilder
 from ...turns.recorder import Recorder, new_id
@@ -125,7 +125,7 @@ class Recording:
         """
         self._events.append(event)
         if self.watchers or self._is_first or type(event) not in _FREQUENT or len(self._events) >= _BATCH:
-            self._is_first = isinstance(event, TurnStarted)  # the turn records when the first piece after it came
+            self._is_first = isinstance(event, ReplyStarted)  # the turn records when the first piece after it came
             self._tell()
 
     def _tell(self) -> None:

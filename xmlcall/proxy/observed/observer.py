@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from ...backends.base import Backend
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
-from ...turn.events import CallDenied, CallFinished, CallStarted, LoopEvent, TurnEnded
+from ...turn.events import CallDenied, CallFinished, CallStarted, LoopEvent, ReplyEnded
 from ...types.calls import InvalidCall
 from ...types.completion import Usage
 from . import metrics as counted
@@ -221,7 +221,7 @@ class Observing:
         if heard is not None:
             heard(self, event)
 
-    def _turn_ended(self, event: TurnEnded) -> None:
+    def _turn_ended(self, event: ReplyEnded) -> None:
         metrics, model, reply = self._metrics, self.model, event.reply
         self._finish_reason = reply.finish_reason
         for call in reply.calls:
@@ -287,7 +287,7 @@ class Observing:
 
 
 _HEARD: Final[Mapping[type, Any]] = {
-    TurnEnded: Observing._turn_ended,
+    ReplyEnded: Observing._turn_ended,
     CallStarted: Observing._tool_began,
     CallFinished: Observing._tool_over,
     CallDenied: Observing._tool_denied,
