@@ -13,10 +13,9 @@ from cli_harness import call
 from servers.started import printed_url
 
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
-from xmlcall.agent.kept_files import kept
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import allow
-from xmlcall.agent.run_call import checked
+from xmlcall.agent.run_call import checked, kept
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
@@ -303,7 +302,7 @@ def test_data_is_written_under_a_name_of_ours(case: str, tmp_path: Path) -> None
 
 
 def test_data_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xmlcall.agent.kept_files.LARGEST", 100)
+    monkeypatch.setattr("xmlcall.agent.run_call.LARGEST_FILE", 100)
     large = ImageContent(data=base64.b64encode(b"x" * 200).decode(), mime_type="image/png")
     many = [ImageContent(data=base64.b64encode(bytes([number])).decode(), mime_type="x") for number in range(50)]
     result = kept(ToolResult(content=(large, *many)), tmp_path / "files")

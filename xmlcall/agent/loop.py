@@ -32,14 +32,13 @@ from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
 from ..types.calls import Message, ToolCall, ToolResult
-from .audited import Audit
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .given import by_profile, model_of, tools_of
 from .own_tools import OwnTool, resource_tools
 from .policy import Policy
 from .rules import allow
-from .run_call import Calling, taken_up
+from .run_call import Audit, Calling, taken_up
 
 __all__ = ["ToolLoop"]
 

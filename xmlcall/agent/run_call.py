@@ -4,24 +4,36 @@ A call that a server runs as a task outlives the program that made it, so its re
 report on the task then replaces "it is not known whether it ran". If the server is gone, has forgotten the task, or is not done
 in time, the call keeps that state.
 
+The audit note before a call is written when its `CallStarted` is passed on, and the call runs only after that event was consumed:
+if the note fails, the call does not run. After the call there is always a note, even if the run was abandoned meanwhile.
+
+Pictures, sound and other data of a result are saved to files, because a text model cannot see them but the user wants to.
+Whatever a server sends, each file gets a name made here and an extension from a fixed table, is readable only by its owner, is
+never executed, and has a limited size.
+
 A tool's structured result is validated against the tool's output schema (MCP 2025-11-25, tools: clients SHOULD). The tool has
 already run, so a mismatch loses nothing: model and user get a note with the result.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+import hashlib
+import os
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from ..binding.echo import words_of
+from ..binding.provenance import ValueSource, provenance
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress, OnTask, TaskResult
 from ..hosts.router import Router
+from ..private_folders import make_private
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.results import denial, failure, mismatch, not_run, stopped, unchecked
+from ..prompting.results import PICTURES, begins, decoded, denial, failure, mismatch, not_run, stopped, unchecked
 from ..schema.keywords import limited
 from ..schema.validation import compiled_as_mended, find_issues, issues_or_reason
 from ..tools.catalog import Catalog
@@ -30,13 +42,24 @@ from ..turn.builtin_tools import OURS
 from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
-from ..types.calls import MISSING, CallNote, TextContent, Tool, ToolCall, ToolResult
-from .audited import Audit, audited, note_of
-from .kept_files import kept
+from ..types.calls import (
+    MISSING,
+    AudioContent,
+    CallNote,
+    Content,
+    EmbeddedResource,
+    ImageContent,
+    InvalidCall,
+    Message,
+    TextContent,
+    Tool,
+    ToolCall,
+    ToolResult,
+)
 from .own_tools import OwnTool
 from .policy import Decision, Policy, Proposal
 
-__all__ = ["Calling", "checked", "misfit", "taken_up"]
+__all__ = ["Audit", "Calling", "audited", "checked", "kept", "misfit", "note_of", "taken_up"]
 
 UNKNOWN: Final = "(unknown)"
 """The server name if it may be one of several."""
@@ -52,6 +75,28 @@ NOTHING: Final = Catalog(())
 _TAKEN_UP = "a task, after a restart"
 
 _MOST_ISSUES: Final = 3  # reported; one wrong value often violates several rules
+
+
+LARGEST_FILE: Final = 20_000_000
+"""Bytes of a file."""
+
+MOST_FILES: Final = 20
+"""Files of one result."""
+
+# Type -> how its data begins, and the file extension. "\0" matches any byte.
+_ENDINGS: Final = {
+    "audio/wav": (b"RIFF\0\0\0\0WAVE", ".wav"),
+    "audio/x-wav": (b"RIFF\0\0\0\0WAVE", ".wav"),
+    "audio/mpeg": (b"", ".mp3"),
+    "audio/ogg": (b"OggS", ".ogg"),
+    "audio/flac": (b"fLaC", ".flac"),
+    "application/pdf": (b"%PDF-", ".pdf"),
+    **PICTURES,
+}
+
+_Noted = CallStarted | CallFinished | CallDenied | CallRejected
+Audit = Callable[[CallNote], None]
+"""Records a note, and raises if it cannot; a call that has not started yet then does not run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -362,3 +407,133 @@ def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
         return unchecked(format)
     problem = " ".join(f"{issue.path}: {issue.message}" for issue in issues[:_MOST_ISSUES])
     return mismatch(problem, format) if problem else ""
+
+
+# -- notes for an audit ------------------------------------------------------------------------------------------------------
+
+
+async def audited(
+    events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
+) -> AsyncGenerator[LoopEvent]:
+    """Pass on the events of one call, and record notes of them.
+
+    Args:
+        tool: the tool that is called, as offered; None if there is no tool of that name.
+    """
+    started: CallNote | None = None
+    ended: CallNote | None = None
+    begun = 0.0
+    try:
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, CallStarted):
+                    started = note_of(event, router, tool, conversation)
+                    audit(started)
+                    begun = time.monotonic()
+                elif isinstance(event, CallFinished) and started is not None:
+                    took = time.monotonic() - begun
+                    ended = replace(started, moment="ended", result=event.result, failure=event.failure, seconds=took)
+                elif isinstance(event, CallFinished):
+                    audit(note_of(event, router, tool, conversation))
+                yield event
+    finally:
+        if started is not None and begun:
+            audit(ended or replace(started, moment="interrupted", seconds=time.monotonic() - begun))
+
+
+def note_of(
+    event: _Noted,
+    router: Router,
+    tool: Tool | None,
+    conversation: Sequence[Message],
+) -> CallNote:
+    """Return the note of an event.
+
+    Args:
+        tool: the tool that is called, as offered; None if there is no tool of that name.
+    """
+    call = event.call
+    if isinstance(event, CallStarted):
+        server, own_name = event.host, event.host_tool
+    else:
+        found = router.find(call.name)
+        server, own_name = (found[0].name, found[1]) if found else ("", call.name)
+    named: dict[str, Any] = {"call": call, "host": server, "host_tool": own_name}
+    if isinstance(call, InvalidCall):
+        return CallNote(moment="rejected", **named)
+    named["sources"] = _sources(call, tool, conversation)
+    match event:
+        case CallStarted(by=by, reason=reason):
+            return CallNote(moment="starts", by=by, reason=reason, **named)
+        case CallDenied(by=by, reason=reason):
+            return CallNote(moment="denied", by=by, reason=reason, **named)
+    assert isinstance(event, CallFinished)
+    return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it had not started
+
+
+def _sources(call: ToolCall, tool: Tool | None, conversation: Sequence[Message]) -> dict[str, dict[str, Any]]:
+    found = provenance(call, conversation, [tool] if tool else [])
+    return {path: _fields(source) for path, source in found.items()}
+
+
+def _fields(source: ValueSource) -> dict[str, Any]:
+    return {name: part for name, part in asdict(source).items() if part not in (None, "")}
+
+
+# -- data of results, in files -----------------------------------------------------------------------------------------------
+
+
+def kept(result: ToolResult, folder: Path | None) -> ToolResult:
+    """Write the data of a result to files.
+
+    Args:
+        folder: where the files go; created if missing. None to save none.
+
+    Returns:
+        The result, whose blocks have the paths of their files; a block that could not be saved has none.
+    """
+    if folder is None:
+        return result
+    left, blocks = MOST_FILES, list[Content]()
+    for block in result.content:
+        path = _written(block, folder) if left and _data_of(block) is not None else ""
+        left -= bool(path)
+        blocks.append(_at(block, path) if path else block)
+    return replace(result, content=tuple(blocks))
+
+
+def _at(block: Content, path: str) -> Content:
+    return replace(block, path=path) if isinstance(block, ImageContent | AudioContent | EmbeddedResource) else block
+
+
+def _data_of(block: Content) -> str | None:
+    match block:
+        case ImageContent(data=data) | AudioContent(data=data):
+            return data
+        case EmbeddedResource(text=None, blob=blob):
+            return blob
+    return None
+
+
+def _written(block: Content, folder: Path) -> str:
+    """Write a block's data to a file; return the path, "" if that fails."""
+    data = decoded(_data_of(block) or "", LARGEST_FILE)
+    if data is None:
+        return ""
+    path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{_ending(getattr(block, 'mime_type', ''), data)}"
+    try:
+        make_private(folder)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+    except FileExistsError:  # the same data, because the name is its hash
+        return str(path) if path.is_file() else ""
+    except OSError:  # for example a full disk, or another user's folder
+        return ""
+    return str(path)
+
+
+def _ending(mime_type: str, data: bytes) -> str:
+    """Return the extension of a type if the data matches it; else `.bin`, which no program opens by itself."""
+    begin, ending = _ENDINGS.get(mime_type, (b"", ".bin"))
+    return ending if begins(data, begin) else ".bin"

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from ..agent.asking_person import Asker, asking_person, asking_person_of_repeats
-from ..agent.audited import Audit
 from ..agent.loop import ToolLoop
 from ..agent.policy_file import load_rules
 from ..agent.rules import Rule, Rules
+from ..agent.run_call import Audit
 from ..backends.base import Backend
 from ..errors import UsageError
 from ..hosts.base import Host
@@ -30,8 +30,7 @@ from ..records.store import Store
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished
 from ..turns.conversation import checked_text
-from ..turns.keeping import Keeper, keep_question
-from ..turns.resuming import TaskMoment, recovered
+from ..turns.keeping import Keeper, TaskMoment, keep_question, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog

@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ..errors import XmlcallError
 from ..types.calls import CallNote, InvalidCall, TextContent, ToolCall, ToolResult
-from .folder import FILE_MODE
+from .folder import FILE_MODE, append_line
 from .secrets import masked, masked_text
 
 __all__ = ["LARGEST_FILE", "OLDER_FILES", "AuditFile", "audit_line"]
@@ -57,7 +57,9 @@ class AuditFile:
         try:
             line = json.dumps(audit_line(note, self.conversation))  # in ASCII: half a character of UTF-16 is no UTF-8
             with _opened(self.path) as descriptor:
-                _append(descriptor, f"{line}\n".encode())
+                append_line(descriptor, line)
+                if stat.S_ISREG(os.fstat(descriptor).st_mode):
+                    os.fsync(descriptor)
         except (OSError, TypeError, ValueError, RecursionError) as error:
             why = getattr(error, "strerror", None) or str(error)
             what = f"the audit of a call of {note.call.name!r} could not be written to {self.path}: {why}"
@@ -161,13 +163,3 @@ def _put_aside(path: Path) -> None:
     for older, newer in zip(reversed(numbered), list(reversed(numbered))[1:], strict=False):
         if newer.exists():
             newer.replace(older)
-
-
-def _append(descriptor: int, line: bytes) -> None:
-    is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
-    if is_file and (size := os.fstat(descriptor).st_size) and os.pread(descriptor, 1, size - 1) != b"\n":
-        line = b"\n" + line  # behind a line that was cut
-    while line:
-        line = line[os.write(descriptor, line) :]
-    if is_file:
-        os.fsync(descriptor)

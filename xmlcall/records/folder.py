@@ -1,13 +1,14 @@
 """Locates the records: in a folder that only its owner may read."""
 
 import os
+import stat
 from pathlib import Path
 from typing import Final
 
 from ..errors import UsageError
 from ..private_folders import make_private
 
-__all__ = ["FILE_MODE", "audit_path", "folder", "private_folder", "store_path"]
+__all__ = ["FILE_MODE", "append_line", "audit_path", "folder", "private_folder", "store_path"]
 
 FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
@@ -55,6 +56,15 @@ def _stranger_in(path: Path) -> str:
         ours = (entry for entry in entries if entry.name.startswith(_FILES))
         owners = {entry.name: entry.stat(follow_symlinks=False).st_uid for entry in ours}
     return next((name for name, owner in owners.items() if us and owner not in (us, 0)), "")
+
+
+def append_line(descriptor: int, line: str) -> None:
+    """Append a line to an open file, and begin it on a line of its own if the last one was cut."""
+    data, found = f"{line}\n".encode(), os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode) and found.st_size and os.pread(descriptor, 1, found.st_size - 1) != b"\n":
+        data = b"\n" + data
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def store_path() -> Path:

@@ -169,7 +169,9 @@ class Turn(Machine[None]):
         added = self.added[: self._empty_at]
         if self._open_calls:
             rest = self._open_calls[len(self.answered) :]
-            added += self._result_messages([*self.answered, *when_stopped(rest, {self._started_id: None}, self._generation.format)])
+            added += self._result_messages(
+                [*self.answered, *when_stopped(rest, {self._started_id: None}, self._generation.format)]
+            )
         elif text := "".join(self._partial).strip():
             added.append(Message(role="assistant", content=text))
         return added

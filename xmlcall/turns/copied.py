@@ -19,9 +19,9 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 from .model import ReplyRecord, TurnRecord
 from .places import is_tool_prompt
-from .reading import as_messages
+from .reading import as_messages, readable_tools
 
-__all__ = ["as_bench_case", "as_corpus_case", "as_curl", "catalog_of"]
+__all__ = ["as_bench_case", "as_corpus_case", "as_curl"]
 
 _LONGEST_NAME: Final = 60  # characters of a case's name
 _BARE_KEY: Final = re.compile("[A-Za-z0-9_-]+")
@@ -31,7 +31,7 @@ _HALF: Final = re.compile(r"[\ud800-\udfff]")
 
 def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
     """Write a reply as a case of `tests/corpus`, with its tools as a comment for `tools.toml` there."""
-    reply, catalog = _reply(turn, reply_number), catalog_of(turn)
+    reply, catalog = _reply(turn, reply_number), readable_tools(turn.tools)
     finish_reason, reasoning_open = reply.finish_reason or "stop", _reasoning_open(reply)
     raw = _HALF.sub("\ufffd", reply.raw)  # TOML has no half characters
     found = parse(raw, catalog, finish_reason=finish_reason, reasoning_open=reasoning_open)
@@ -54,7 +54,7 @@ def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
 
 def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
     """Write the request that a reply answers, for the OpenAI API of a proxy."""
-    reply, catalog = _reply(turn, reply_number), catalog_of(turn)
+    reply, catalog = _reply(turn, reply_number), readable_tools(turn.tools)
     body: dict[str, Any] = {"model": turn.model, "messages": _messages(turn, reply, catalog)}
     if len(catalog):
         body["tools"] = [{"type": "function", "function": _function(tool)} for tool in catalog]
@@ -65,7 +65,7 @@ def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
 
 def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
     """Write a reply as a line of a run's `cases.jsonl`, with its calls as the expected ones."""
-    reply, catalog = _reply(turn, reply_number), catalog_of(turn)
+    reply, catalog = _reply(turn, reply_number), readable_tools(turn.tools)
     calls = [call for call in reply.calls if call.arguments is not None]
     case = {
         "id": f"{turn.id}-{reply_number}",
@@ -78,18 +78,6 @@ def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
         "disputed": False,
     }
     return f"{json.dumps(case)}\n"
-
-
-def catalog_of(turn: TurnRecord) -> Catalog:
-    """Return the tools of a turn, as far as they can be read."""
-    tools: dict[str, Tool] = {}
-    for told in turn.tools:
-        try:
-            tool = Tool.from_mcp(told)
-        except (UsageError, TypeError, KeyError, AttributeError):
-            continue
-        tools[tool.name] = tool
-    return Catalog(list(tools.values()))
 
 
 def _reply(turn: TurnRecord, number: int) -> ReplyRecord:

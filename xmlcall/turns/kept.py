@@ -17,22 +17,22 @@ from typing import Any, Final
 
 from ..binding.bind import bind
 from ..dialects.replies import says
-from ..errors import REPAIRS, UsageError
+from ..errors import REPAIRS
 from ..prompting.format import FAMILIES
-from ..records.as_json import raw_from_json, tool_to_json
+from ..records.as_json import raw_from_json
 from ..records.store import ConversationSummary, KeptEvent, Store
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, Tool, ToolCall
+from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, ToolCall
 from ..types.events import TextDelta
 from .builder import MOST_RESULT
 from .model import CallRecord, MarkRecord, ReplyRecord, TurnRecord
 from .places import SaidBefore, repairs_of
-from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text
+from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text, readable_tools, tools_told
 
 __all__ = ["turns_of"]
 
 _OUTCOMES: Final = frozenset({"ok", "error", "failed", "denied", "rejected", "held"})
-_NOT_KEPT_BEHIND: Final = ("reply", "answer")
+_NEXT_REPLY: Final = ("reply", "answer")
 
 
 def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
@@ -41,39 +41,27 @@ def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
     events, messages = store.events(found.id), _Messages(store.messages(found.id))
     catalogs: dict[str, Catalog] = {}
     turns = []
-    for number, (asked, behind) in enumerate(_split(events), start=1):
+    for number, (asked, later) in enumerate(_split(events), start=1):
         sha256 = _text(asked.body, "tools")
         if sha256 not in catalogs:
-            catalogs[sha256] = Catalog(_tools(store, sha256))
-        turns.append(_KeptTurn(asked, behind, catalogs[sha256], messages).record(f"{found.id}.{number}", found))
+            catalogs[sha256] = readable_tools(store.tools(sha256) if sha256 else ())
+        turns.append(_KeptTurn(asked, later, catalogs[sha256], messages).record(f"{found.id}.{number}", found))
     return turns
 
 
 def _split(events: Sequence[KeptEvent]) -> Iterator[tuple[KeptEvent, list[KeptEvent]]]:
     """Yield each question with its events until the next question."""
     asked: KeptEvent | None = None
-    behind: list[KeptEvent] = []
+    later: list[KeptEvent] = []
     for event in events:
         if event.kind == "asked":
             if asked is not None:
-                yield asked, behind
-            asked, behind = event, []
+                yield asked, later
+            asked, later = event, []
         else:
-            behind.append(event)
+            later.append(event)
     if asked is not None:
-        yield asked, behind
-
-
-def _tools(store: Store, sha256: str) -> list[Tool]:
-    """Return the offered tools, except those that cannot be read."""
-    tools: dict[str, Tool] = {}
-    for told in store.tools(sha256) if sha256 else ():
-        try:
-            tool = Tool.from_mcp(told)
-        except (UsageError, TypeError, AttributeError, KeyError):
-            continue
-        tools[tool.name] = tool
-    return list(tools.values())
+        yield asked, later
 
 
 class _Messages:
@@ -142,7 +130,7 @@ class _KeptTurn:
             lang=_text(self._asked.body, "lang") or "en",
             family=_text(self._asked.body, "family"),
             question=self._question,
-            tools=tuple(map(tool_to_json, self._catalog)),
+            tools=tools_told(self._catalog),
             replies=replies,
             outcome="error" if error else outcome,
             error=error,
@@ -217,7 +205,7 @@ class _KeptTurn:
         """Return the end of the call that waits; it is not among the calls kept with its reply."""
         place = next(place for place, event in enumerate(self._events) if event.body is body)
         for event in self._events[place + 1 :]:
-            if event.kind in _NOT_KEPT_BEHIND:
+            if event.kind in _NEXT_REPLY:
                 break
             if event.kind == "ended" and event.body.get("outcome") == "held":
                 return event.body
@@ -279,7 +267,7 @@ def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catal
     if held is not None:
         found = next((each for each in waiting if each.call is not None and each.call.name == held.get("name")), None)
         if found is not None and found.call is not None:
-            found.call = _with_id(found.call, _text(held, "id"))
+            found.call = replace(found.call, id=_text(held, "id"))
             if (place := found.place) is not None:
                 reading.cut(place[1])
 
@@ -309,12 +297,6 @@ def _more_marks(body: Mapping[str, Any], marks: Iterable[MarkRecord], reading: R
     for code in left.elements():
         repair = next((each for each in made if each.code == code), None)
         yield from repairs_of([repair]) if repair else [MarkRecord(code=code, why=REPAIRS.get(code, ""))]
-
-
-def _with_id(call: ToolCall | InvalidCall, id: str) -> ToolCall | InvalidCall:
-    if isinstance(call, InvalidCall):
-        return InvalidCall(id=id, name=call.name, issues=call.issues, raw=call.raw)
-    return ToolCall(id=id, name=call.name, arguments=call.arguments, repairs=call.repairs, raw=call.raw)
 
 
 def _issue(told: Mapping[str, Any]) -> Issue:

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import queue
-import stat
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -22,13 +21,12 @@ from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import UsageError
-from ..records.as_json import tool_to_json
-from ..records.folder import FILE_MODE
+from ..records.folder import FILE_MODE, append_line
 from ..tools.catalog import Catalog
 from .builder import TurnBuilder
 from .masking import without_secrets
 from .model import ReplyRecord, TurnRecord
-from .reading import as_messages, read_reply
+from .reading import as_messages, read_reply, tools_told
 
 __all__ = ["LineFile", "LineThread", "read_lines"]
 
@@ -49,15 +47,11 @@ class LineFile:
 
     def append(self, turn: TurnRecord) -> None:
         """Append a turn, with its secrets masked."""
-        line = json.dumps(without_secrets(turn)).encode() + b"\n"  # in ASCII, because lone surrogates are not valid UTF-8
+        line = json.dumps(without_secrets(turn))  # in ASCII, because lone surrogates are not valid UTF-8
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            found = os.fstat(descriptor)
-            if stat.S_ISREG(found.st_mode) and found.st_size and os.pread(descriptor, 1, found.st_size - 1) != b"\n":
-                line = b"\n" + line  # after a line that was cut off
-            while line:
-                line = line[os.write(descriptor, line) :]
+            append_line(descriptor, line)
         finally:
             os.close(descriptor)
 
@@ -151,7 +145,7 @@ def _turn_of_reply(told: Mapping[str, Any], number: int) -> TurnRecord:
         way="xml",
         dialect=texts["dialect"],
         question=question,
-        tools=tuple(map(tool_to_json, catalog)),
+        tools=tools_told(catalog),
         replies=(reply,),
         outcome="end",
         answer="".join(text[span.start : span.end] for span in reply.spans if span.kind == "text"),

@@ -1,11 +1,9 @@
-"""The values and marks of a call one by one: where each stands in the reply, where it came from, what it means.
+"""Finds the place in the reply, the source and the meaning of each value and mark of a call.
 
-A parameter of a tagged format has its own place in the reply. In JSON all arguments of a call share one; there a value's place is
-found by its text, if it stands there once, and is else that of all. The source is that of `binding.provenance`, looked for in the
-words that others said: what this program puts into a prompt (descriptions, examples, reminders) is no source, so the messages of
-the prompt are cut to the words of the conversation that are in them.
-
-Cost: one reading of the conversation for each reply with calls; linear, and bounded for each message and value.
+A parameter of a tagged format has its own place in the reply. In JSON all arguments share one, where a value is found by its text
+if that occurs once. Sources are found as in `binding.provenance`, but only in the words of the conversation: text that this
+program adds to a prompt (descriptions, examples, reminders) is no source. The cost is linear in the conversation, once for each
+reply with calls.
 """
 
 import json
@@ -33,17 +31,17 @@ _CASES: Final = 200  # characters of a value that is looked for in other cases a
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words of somebody in a message of a prompt: the message with them alone, and where they begin in it."""
+    """A message of a prompt reduced to its author's words, and where these begin in it."""
 
     message: Message
     start: int = 0
 
 
 class SaidBefore:
-    """What was said before a reply; read when it is first asked.
+    """The conversation before a reply, read on demand.
 
     Args:
-        conversation: the same as the caller said it, without what this program adds; empty if that is not known.
+        conversation: the messages as the caller sent them, without additions of this program; empty if unknown.
     """
 
     def __init__(self, prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> None:
@@ -53,7 +51,7 @@ class SaidBefore:
         self._results: dict[int, Span] = {}  # number of a call -> place of its result in its message
 
     def sources(self, call: ToolCall) -> dict[str, SourceRecord]:
-        """Say where each value of a call came from."""
+        """Return the source of each value of a call."""
         index = self._index or self._read()
         tool = self._catalog.get(call.name)
         told = values_in(call.arguments)
@@ -80,7 +78,7 @@ class SaidBefore:
 
 
 def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> Iterator[_Words]:
-    """Yield for each message of a prompt what somebody said in it; nothing of a message that is ours."""
+    """Yield each message of a prompt, reduced to its author's words; messages of ours are empty."""
     said = iter(conversation)
     waiting = next(said, None)
     for message in prompt:
@@ -122,7 +120,7 @@ def _beginning(value: Any) -> Any:
 
 
 class _Places:
-    """Where the values of a call stand in a reply."""
+    """The places of a call's values in a reply."""
 
     def __init__(self, call: ToolCall, text: str) -> None:
         self._text = text
@@ -134,7 +132,7 @@ class _Places:
         self._shared = Counter(each.span for each in call.raw.arguments)
 
     def of(self, path: str, name: str, value: Any) -> Span | tuple[None, None]:
-        """Return the place of a value; that of its parameter if it is not found in there."""
+        """Return the place of a value, else of its parameter."""
         argument = self._arguments.get(name)
         span = argument.span if argument is not None and argument.span[0] < argument.span[1] else self._whole
         if span is None:
@@ -153,7 +151,7 @@ def _whole(raw: RawCall, text: str) -> Span | None:
 
 
 def _only_place(value: Any, text: str, span: Span) -> Span | None:
-    """Return where a value's text stands in a part of a reply, if it stands there once."""
+    """Return the place of a value's text in a part of a reply, if it occurs there once."""
     for written in _writings(value):
         pattern = re.compile(_as_word(written))
         found = [match.span() for match, _ in zip(pattern.finditer(text, *span), range(2), strict=False)]
@@ -163,7 +161,7 @@ def _only_place(value: Any, text: str, span: Span) -> Span | None:
 
 
 def _writings(value: Any) -> list[str]:
-    """Return how a value may be written, inside of its quotation marks."""
+    """Return how a value may be written, without its quotation marks."""
     if not isinstance(value, str):
         return [json.dumps(value)]
     if not value or len(value) > _LONGEST:
@@ -177,7 +175,7 @@ def _as_word(text: str) -> str:
 
 
 def _found(value: Any, text: str) -> Span | None:
-    """Return where a value's own text stands first in somebody's words."""
+    """Return where a value's text first occurs in a message."""
     written = value if isinstance(value, str) else json.dumps(value)
     if not written or len(written) > _LONGEST:
         return None
@@ -192,7 +190,7 @@ def _found(value: Any, text: str) -> Span | None:
 
 
 LOST_CALL: Final = "call-in-reasoning"
-"""Code of the mark for a call that nobody hears."""
+"""Code of the mark for a call in reasoning that never ended."""
 
 _LOST: Final = "A call stands in reasoning that never ended, so it is none."
 
@@ -203,7 +201,7 @@ def whys() -> dict[str, dict[str, str]]:
 
 
 def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
-    """Say what tolerances and conversions mean."""
+    """Return repairs with their meaning."""
     return tuple(
         MarkRecord(code=each.code, why=REPAIRS.get(each.code, ""), start=each.span[0], end=each.span[1], path=each.path)
         for each in repairs
@@ -211,12 +209,12 @@ def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
 
 
 def lost_call(event: CallInReasoning) -> MarkRecord:
-    """Say that a call stands where it is none."""
+    """Return the mark of a call in reasoning that never ended."""
     return MarkRecord(code=LOST_CALL, why=_LOST, start=event.span[0], end=event.span[1], got=event.name)
 
 
 def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
-    """Say what is wrong with a call."""
+    """Return what is wrong with a call."""
     if isinstance(call, ToolCall):
         return ()
     spans = {f"$.{each.name}": each.span for each in call.raw.arguments} if place is not None else {}
@@ -238,7 +236,7 @@ def _issue(issue: Issue, place: Span | None) -> MarkRecord:
 
 
 def _place(path: str, spans: Mapping[str, Span]) -> Span | None:
-    """Return where the parameter stands that a path is in."""
+    """Return the place of the parameter that contains a path."""
     return next((span for parameter, span in spans.items() if span[0] < span[1] and _is_in(path, parameter)), None)
 
 

@@ -1,14 +1,12 @@
-"""A reply of a model, read: spans that tile its text, its calls with their values, and what had to be tolerated.
+"""Reads a reply: spans that tile its text, its calls with their values, and the repairs that it took.
 
-`Reading` takes the events of the parser as they come and keeps what is shown of them; a piece of the text that no event covers
-was left out by what stands above the parser (text behind the last call, invented results) and becomes a span of markup
-`dropped`. `read_reply` reads a text as the loop does, by the same `ReplyReader`; so a live turn and its text read again give the
-same record.
-
-Cost: each event is looked at once; a record of a reply under way copies what is there.
+`Reading` takes the parser's events as they come. A piece of text that no event covers was left out above the parser (text after
+the last call, invented results), and becomes a span of markup `dropped`. `read_reply` reads a text with the `ReplyReader` of the
+loop, so a live turn and its text give the same record. Each event is read once.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
@@ -16,6 +14,7 @@ from ..backends.base import Capabilities
 from ..binding.bind import bind
 from ..dialects import known
 from ..dialects.replies import as_message, replies_of
+from ..errors import UsageError
 from ..parsing.repetition import once
 from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
@@ -47,12 +46,13 @@ __all__ = [
     "prompt_of",
     "read_reply",
     "read_text",
+    "readable_tools",
     "tools_told",
 ]
 
 DROPPED: Final = "dropped"
 UNDECIDED: Final = "undecided"
-"""What a span is about that may still become anything: the parser holds it back."""
+"""What a span is about that the parser still holds back."""
 
 
 @dataclass(slots=True)
@@ -60,13 +60,8 @@ class ReadCall:
     """A call while it is read.
 
     Attributes:
-        index: in its reply.
-        name: as written.
-        dialect: of it.
-        start: where it begins in the reply.
-        end: where it ends, as far as it was read.
-        call: as bound; None until its end has come.
-        is_left_out: it stood in the reply before.
+        call: as bound; None until its end has arrived.
+        is_left_out: whether the reply contained it before.
     """
 
     index: int
@@ -80,20 +75,18 @@ class ReadCall:
 
     @property
     def place(self) -> Span | None:
-        """Where it stands in the reply; None if it does not."""
+        """Its place in the reply; None if it has none."""
         span = self.call.raw.span if self.call is not None else (self.start, self.end)
         return span if span[0] < span[1] and self.dialect != "native" else None
 
 
 class Reading:
-    """The events of a reply as they come, made into spans, calls and remarks.
+    """The spans, calls and repairs of a reply, from its events.
 
     Attributes:
-        calls: in order.
         end: offset until which the reply is covered.
-        repairs: told so far.
-        lost: calls that nobody hears.
-        reasoning: pieces that the server told apart from the text.
+        lost: calls in reasoning that never ended.
+        reasoning: pieces that the server sent apart from the text.
     """
 
     def __init__(self) -> None:
@@ -121,11 +114,7 @@ class Reading:
                 self._cover(event.span, *self._kind(event))
 
     def spans(self, length: int, *, is_whole: bool = True) -> tuple[SpanRecord, ...]:
-        """Return what each piece of the reply was read as.
-
-        Args:
-            is_whole: it has ended; if not, what no event covers is not decided yet, and else it was left out.
-        """
+        """Return what each piece of the reply was read as; what no event covers was left out, or is undecided before the end."""
         spans = list(self._spans)
         if self._last is not None and self._last_start < self.end:
             spans.append(self._span(self._last_start, self.end, self._last))
@@ -139,7 +128,7 @@ class Reading:
         return tuple(spans)
 
     def settle(self, reply: Reply) -> None:
-        """Take in what the reply is as a whole: which of its calls count, and what was tolerated."""
+        """Take in the whole reply: which of its calls count, and its repairs."""
         told = {repair.span for repair in reply.repairs if repair.code == "repeated-call"}
         counting = {call.id for call in reply.calls}
         for read in self.calls:
@@ -147,14 +136,14 @@ class Reading:
         self.repairs = list(reply.repairs)
 
     def cut(self, end: int) -> None:
-        """Take back what was read behind a place: the loop had ended the reply there."""
+        """Drop what was read after a place, because the loop had ended the reply there."""
         spans = list(self.spans(self.end))
         self._spans = [span for span in spans if span.end <= end]
         self._last, self._last_start, self.end = None, end, min(end, self.end)
         self.calls = [call for call in self.calls if call.start < end or not call.end]
 
     def marks(self) -> tuple[MarkRecord, ...]:
-        """Return what was tolerated, in words."""
+        """Return the repairs and lost calls, in words."""
         return (*repairs_of(self.repairs), *map(lost_call, self.lost))
 
     def _kind(self, event: Event) -> tuple[str, str, int | None]:
@@ -252,12 +241,7 @@ def read_text(
     finish_reason: str = "stop",
     unsaid: str = "",
 ) -> ReadText:
-    """Read a reply as the loop would.
-
-    Args:
-        dialect: name of the wire format to read, or `auto` for all; never a file.
-        unsaid: the word that stands for "not given", where the prompt asked for one.
-    """
+    """Read a reply as the loop would (see `read_reply`)."""
     known(dialect)  # before the parser, which opens the file of a row: texts come with names from pages and files
     server = Capabilities(server="", reasoning_open=reasoning_open)
     request, binder = CompletionRequest(messages=tuple(messages)), Binder(catalog=catalog, unsaid=unsaid)
@@ -291,6 +275,16 @@ def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> 
     )
     read = map(as_message, objects)
     return tuple(each if each.role in get_args(Role) else replace(each, role="user") for each in read)
+
+
+def readable_tools(told: Iterable[Mapping[str, Any]]) -> Catalog:
+    """Return the tools of a record, as far as they can be read."""
+    tools: dict[str, Tool] = {}
+    for each in told:
+        with suppress(UsageError, TypeError, KeyError, AttributeError):
+            tool = Tool.from_mcp(each)
+            tools[tool.name] = tool
+    return Catalog(list(tools.values()))
 
 
 def tools_told(tools: Iterable[Tool]) -> tuple[Mapping[str, Any], ...]:

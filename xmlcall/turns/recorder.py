@@ -1,11 +1,8 @@
-"""The turns of a running program, as many as fit into bounded memory, and who is told when one changes.
+"""Keeps the turns of a running program in bounded memory, and notifies watchers when one changes.
 
-A turn is kept as the `TurnBuilder` that its events go to; a record is made of it only when somebody looks. At most so many turns
-are kept, with so much text in all: those that ended first leave first, and those under way stay. What one turn may have of that
-is bounded as well (`room`), so that a turn without end cannot drive all others out.
-
-Everything here runs in the thread of the event loop, but for the file that finished turns are appended to. A change costs
-nothing while nobody watches, and an entry in a set for each watcher else.
+A turn is kept as its `TurnBuilder`, and a record is made on demand. The number of turns and their text are limited: the turns
+that ended first leave first, and running turns stay. One turn may have only a part of the text (`room`), so that an endless turn
+cannot displace all others. Everything runs in the thread of the event loop, except the file of finished turns.
 """
 
 import asyncio
@@ -24,36 +21,27 @@ __all__ = ["MOST_TURNS", "Recorder", "RecordingBackend", "new_id"]
 MOST_TURNS: Final = 500
 MOST_TEXT: Final = 64 * 1024 * 1024
 """Characters of all turns together: prompts, replies and results."""
-SHARE: Final = 16  # of the text, that one turn may have: a sixteenth
-WATCH_SECONDS: Final = 0.2  # between two words to a watcher
+SHARE: Final = 16  # one turn may have a sixteenth of the text
+WATCH_SECONDS: Final = 0.2  # between two notifications of a watcher
 
 
 @dataclass(slots=True, kw_only=True)
 class _Kept:
-    """A turn, and what is counted of it.
-
-    Args:
-        tell: has its builder told what is held back; None if nothing is.
-    """
+    """A turn and the size of its text; `tell` passes batched events to its builder."""
 
     builder: TurnBuilder
     text: int = 0
     tell: Callable[[], object] | None = None
 
     def up_to_date(self) -> TurnBuilder:
-        """Return its builder, told of everything."""
+        """Return its builder, with all events."""
         if self.tell is not None:
             self.tell()
         return self.builder
 
 
 class _Watcher:
-    """Somebody who waits for changes.
-
-    Attributes:
-        ids: of turns that changed since the last word.
-        called: set if there is one.
-    """
+    """Waits for changes; `ids` are the turns that have changed since the last notification."""
 
     def __init__(self) -> None:
         self.ids: set[str] = set()
@@ -64,10 +52,11 @@ class Recorder:
     """The turns of a running program.
 
     Args:
-        keep: told of each finished turn, to write it somewhere; it must not block.
+        keep: receives each finished turn, to write it; it must not block.
+        hidden: keys that must not be in any record.
 
     Attributes:
-        watchers: those who watch; while there are none, `changed` need not be called.
+        watchers: while there are none, `changed` need not be called.
     """
 
     def __init__(
@@ -89,19 +78,11 @@ class Recorder:
         self._is_closed = False
 
     def begin(self, **facts: Any) -> TurnBuilder:
-        """Begin a turn.
-
-        Args:
-            facts: of the turn, as a `TurnBuilder` takes them; its id and source unless they are given.
-        """
+        """Begin a turn with facts for its `TurnBuilder`; id and source have defaults."""
         return self.add(TurnBuilder(**{"id": new_id(), "source": self._source, **facts}))
 
     def add(self, builder: TurnBuilder) -> TurnBuilder:
-        """Take a turn that somebody else began.
-
-        Args:
-            builder: of the turn; one with its id that is kept is replaced.
-        """
+        """Add a turn that was begun elsewhere; it replaces one with the same id."""
         self._leave(builder.id)
         self._turns[builder.id] = _Kept(builder=builder)
         self.changed(builder)
@@ -109,26 +90,18 @@ class Recorder:
         return builder
 
     def holds_back(self, builder: TurnBuilder, tell: Callable[[], object]) -> None:
-        """Say that a turn under way is told to its builder in batches, while nobody looks.
-
-        Args:
-            tell: tells it what is held back; called before somebody looks at the turn.
-        """
+        """Note that a running turn's events arrive in batches; `tell` passes on the current batch before the turn is read."""
         if kept := self._turns.get(builder.id):
             kept.tell = tell
 
     def changed(self, builder: TurnBuilder) -> None:
-        """Wake those who watch."""
+        """Notify the watchers."""
         for watcher in self.watchers:
             watcher.ids.add(builder.id)
             watcher.called.set()
 
     def grew(self, builder: TurnBuilder, text: int) -> int:
-        """Count text of a turn; turns that are over leave if it is too much.
-
-        Returns:
-            How much more the turn may have; with none left, nothing more of it is to be kept.
-        """
+        """Count text of a turn, and return how much more it may have; finished turns leave if there is too much text."""
         if (kept := self._turns.get(builder.id)) is None:
             return 0
         kept.text += text
@@ -142,7 +115,7 @@ class Recorder:
         return self._most_text // SHARE
 
     def done(self, builder: TurnBuilder) -> None:
-        """Count a turn among those that are over, and have it written where all are."""
+        """Note that a turn has finished, and have it written."""
         if kept := self._turns.get(builder.id):
             self._finished[builder.id] = kept.tell = None
         self.changed(builder)
@@ -163,8 +136,7 @@ class Recorder:
         """Watch all turns, from the first `anext` on.
 
         Yields:
-            The ids of turns that changed since the last time, at most 5 times a second; whoever is slow misses what was between.
-            It ends when the recorder is closed.
+            The ids of turns that changed since the last time, at most 5 times a second, until the recorder is closed.
         """
         watcher = _Watcher()
         self.watchers.append(watcher)
@@ -180,13 +152,13 @@ class Recorder:
             self.watchers.remove(watcher)
 
     def hide(self, text: str) -> str:
-        """Return a text without the keys that are to be in no record."""
+        """Mask the hidden keys in a text."""
         for key in self._hidden:
             text = text.replace(key, MASK)
         return text
 
     def close(self) -> None:
-        """End what watches: a server that stops waits for its streams."""
+        """End the watchers, because a server that stops waits for its streams."""
         self._is_closed = True
         for watcher in self.watchers:
             watcher.called.set()
@@ -196,7 +168,7 @@ class Recorder:
         return {"turns": len(self._turns), "under way": len(self._turns) - len(self._finished), "text": self._text}
 
     def _make_room(self) -> None:
-        """Let turns go, those that ended first at first; those under way stay."""
+        """Drop finished turns, those that ended first first."""
         while self._finished and (len(self._turns) > self._most_turns or self._text > self._most_text):
             self._leave(next(iter(self._finished)))
 
@@ -205,12 +177,12 @@ class Recorder:
             return
         self._finished.pop(id, None)
         self._text -= kept.text
-        for watcher in self.watchers:  # one that is slow would gather ids without end
+        for watcher in self.watchers:  # a slow watcher would collect ids without end
             watcher.ids.discard(id)
 
 
 def new_id() -> str:
-    """Make an id of a turn, which nobody can guess."""
+    """Make an id of a turn that cannot be guessed."""
     return f"turn_{secrets.token_hex(8)}"
 
 
@@ -218,21 +190,14 @@ def new_id() -> str:
 
 
 class RecordingBackend(Around, KeptOpen):
-    """A backend that is listened to.
-
-    Args:
-        listener: told of each prompt before it goes out and of each piece before it is passed on; None for nobody.
-
-    Attributes:
-        listener: may be changed between two requests.
-    """
+    """A backend whose prompts and pieces a listener receives first; the listener may change between two requests."""
 
     def __init__(self, backend: Backend, listener: TurnBuilder | None = None) -> None:
         super().__init__(backend)
         self.listener = listener
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return how a request is made."""
+        """Return the attempts to make a request."""
         listener = self.listener
         if listener is None:
             return tries_of(self._backend, request)
@@ -241,7 +206,7 @@ class RecordingBackend(Around, KeptOpen):
 
 
 class _Heard(Tries):
-    """A request that is listened to."""
+    """A request with a listener."""
 
     def __init__(self, backend: Backend, request: CompletionRequest, listener: TurnBuilder) -> None:
         super().__init__(backend, request)

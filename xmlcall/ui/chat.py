@@ -27,11 +27,10 @@ from ..proxy.formats.contract import ApiError
 from ..records.store import Store, new_id
 from ..turn.events import CallFinished
 from ..turns.conversation import Conversation, checked_text
-from ..turns.keeping import Keeper, branched
+from ..turns.keeping import Keeper, TaskMoment, branched, in_flight
 from ..turns.kept import turns_of
 from ..turns.model import TurnRecord, turn_to_json
 from ..turns.recorder import Recorder
-from ..turns.resuming import TaskMoment, in_flight
 from ..types.calls import Message, Tool
 from .answers import json_answer
 from .api import body_of, guarded

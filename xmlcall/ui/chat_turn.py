@@ -2,7 +2,7 @@
 
 A turn may end with an answer, because the user stopped it, or because the model server failed. In each case the conversation can
 continue, and the turn's record states the reason. Incomplete output is kept, as in the terminal. Each step is saved before the
-next one, so if the program is killed, `turns.resuming.in_flight` can read what it left.
+next one, so if the program is killed, `turns.keeping.in_flight` can read what it left.
 """
 
 import asyncio
@@ -21,9 +21,8 @@ from ..records.audit import AuditFile
 from ..turn.events import Answer, CallFinished, CallStarted, LoopEvent
 from ..turns.builder import TurnBuilder
 from ..turns.conversation import Conversation
-from ..turns.keeping import Keeper, keep_question
+from ..turns.keeping import Keeper, OnTask, keep_question, recovered
 from ..turns.recorder import Recorder
-from ..turns.resuming import OnTask, recovered
 from ..types.calls import CallNote, Message
 from ..types.completion import Chunk, CompletionRequest
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
