@@ -158,7 +158,7 @@ def test_another_calls_result_is_an_error_of_use() -> None:
     turn.end("stop")
     run = turn.next()
     assert isinstance(run, Run)
-    with pytest.raises(UsageError, match=f"expected the call that is to be run, '{run.call.id}', got 'other'"):
+    with pytest.raises(UsageError, match=f"expected the id of the call to run, '{run.call.id}', got 'other'"):
         turn.give("other", "3")
     turn.give(run.call.id, "3")
     assert isinstance(turn.next(), Ask)
@@ -173,7 +173,7 @@ def test_what_happened_to_no_call_or_another_one_is_an_error_of_use(happened: An
     assert isinstance(run, Run)
     if happened is CallFinished:
         happened = CallFinished(call=replace(run.call, id="other"), result=ToolResult.error("x"))
-    with pytest.raises(UsageError, match=f"expected what happened to the call {run.call.id!r}"):
+    with pytest.raises(UsageError, match=f"expected an event of the call {run.call.id!r}"):
         turn.note(run if happened is Run else happened)
     with pytest.raises(UsageError, match="expected a result, a text or Denied"):
         turn.give(run.call.id, 5)  # type: ignore[arg-type]
@@ -301,7 +301,7 @@ def test_the_servers_own_function_calling(mode: Any) -> None:
 
 def test_as_many_answers_as_requests() -> None:
     turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=0.0), server=Capabilities(server="llama.cpp"))
-    with pytest.raises(UsageError, match="1 requests were to be scored, got 2"):
+    with pytest.raises(UsageError, match="each of the 1 requests of Score, got 2"):
         turn.scored([FirstToken(), FirstToken()])
     with pytest.raises(UsageError, match="expected a FirstToken for each request"):
         turn.scored([Chunk(text="Y")])  # type: ignore[list-item]

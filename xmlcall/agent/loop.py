@@ -10,7 +10,8 @@ The calls of one reply run one after the other, in the order written, because th
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack, cast
@@ -100,7 +101,8 @@ class ToolLoop:
         self._all = Catalog(())  # including our own tools
         self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scale = Scale()
-        self._told = _ToldCuts()
+        self._cuts: set[Shortened] = set()  # reported already: what is cut stays cut in later turns
+        self._length = 0  # of the last conversation, in messages
         self._stack = AsyncExitStack()
         self.ask_by(**cast(AskingFields, asked))
 
@@ -233,7 +235,10 @@ class ToolLoop:
         """
         opened = conversation_of(messages)
         shortened: list[Shortened] = []
-        on_cut = self._told.teller(len(opened), shortened)
+        on_cut = partial(self._note_cut, shortened)
+        if len(opened) <= self._length:  # another conversation
+            self._cuts.clear()
+        self._length = len(opened)
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)
         opening, offer, calling = await self._opening(opened, opened, backend)
         turn = opening.turn(offer, backend.capabilities, self._limits)
@@ -264,6 +269,12 @@ class ToolLoop:
         assert turn.generated is not None
         text = turn.generated.reply.text
         yield Answer(text=text, stop_reason=turn.stop_reason, messages=turn.conversation, turns=turn.count, usage=turn.usage)
+
+    def _note_cut(self, shortened: list[Shortened], fitted: Fitted) -> None:
+        event = Shortened(results=fitted.cuts, messages=fitted.left_out)
+        if event not in self._cuts:
+            self._cuts.add(event)
+            shortened.append(event)
 
     async def closed(
         self,
@@ -327,29 +338,3 @@ def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool
     if not any(len(text) > LONG for text in texts_of(messages)):
         return False
     return context_length is None or estimate(messages) > context_length / 4
-
-
-@dataclass(slots=True)
-class _ToldCuts:
-    """The cuts that were reported: what is cut stays cut in later turns, and is reported once.
-
-    Args:
-        length: length of the conversation, in messages; one that is not longer is another conversation.
-    """
-
-    events: set[Shortened] = field(default_factory=set)
-    length: int = 0
-
-    def teller(self, length: int, shortened: list[Shortened]) -> Callable[[Fitted], None]:
-        """Return a function that records how the requests of a run are shortened."""
-        if length <= self.length:
-            self.events.clear()
-        self.length = length
-
-        def tell(fitted: Fitted) -> None:
-            event = Shortened(results=fitted.cuts, messages=fitted.left_out)
-            if event not in self.events:
-                self.events.add(event)
-                shortened.append(event)
-
-        return tell

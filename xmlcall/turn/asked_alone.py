@@ -1,16 +1,11 @@
 """Asks the model about the user's last message alone, without losing the server's prompt cache for the conversation.
 
-Whether a message needs a tool is decided from the tool prompt and the message alone (`tool_need`); the reply is generated from
-the whole conversation. Both prompts begin with the tool prompt, and llama.cpp's server picks a cache slot by the prefix that two
-prompts share. So the short prompt evicts the conversation, and each question makes the server read the conversation again from
-the end of the tool prompt. (Its in-memory cache does not help: the server consults it only if less than half of a slot would be
-kept, or nothing fits at all. Read in server-context.cpp and server-task.cpp of b11549, and observed with 1 and with 4 slots.)
-
-So once there is much to lose, the short prompt begins differently, with one line feed before the tool prompt. The two prompts
-then share no prefix, and the server keeps both. This costs reading the tool prompt once more, which pays off once the
-conversation after the tool prompt is more than half as long as the tool prompt. A model in this process needs none of this
-(`backends.slots`), nor do servers that cache blocks by content (vLLM, SGLang). Servers with a single slot (Ollama) would lose by
-it.
+Both prompts begin with the tool prompt, and llama.cpp's server picks a cache slot by the prefix that two prompts share. So the
+short prompt would evict the conversation, which each question then reads again from the end of the tool prompt. Once there is
+much to lose, the short prompt therefore begins with a line feed: the two prompts share no prefix, and the server keeps both. This
+costs reading the tool prompt once more. A model in this process needs none of this (`backends.embedded`), nor do servers that
+cache blocks by content (vLLM, SGLang); a server with a single slot (Ollama) would lose by it. Read in b11549 of llama.cpp, and
+measured (docs/decisions/tool-need.md).
 
 Each request asks for one token, greedily, and drops the caller's other options (a stop string, a schema), because the model's own
 opinion is wanted.

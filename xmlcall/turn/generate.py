@@ -1,15 +1,9 @@
-"""Generates one reply: feeds the backend's stream to the parser, and stops it as soon as nothing useful can follow.
+"""Generates one reply: feeds the backend's stream to the parser, and stops it as soon as nothing useful can follow (`reply_end`).
 
-Once a block is finished (or a call without wrapper), only white space or another opener may follow; if the format allows one
-block per reply, no opener either. Anything else means that the model invents results. The stream is then closed, which ends the
-generation on the server, and that text is neither shown nor kept. A stop string would do worse: it also fires inside values, in
-reasoning and between two blocks.
-
-Two more things end a reply: the frame of results, which the model must not write (`leaks.py`), and endless repetition
-(`repetition.py`). Of a repetition only the first occurrence is kept, because a model that reads its own repetitions continues
-them.
-
-Otherwise the kept text is exactly what the model wrote, so that the next prompt begins with what the server has cached.
+The stream is then closed, which ends the generation on the server. A stop string would do worse: it also fires inside values, in
+reasoning and between two blocks. Endless repetition ends a reply, too (`repetition`); only the first occurrence is kept, because
+a model that reads its own repetitions continues them. Otherwise the kept text is exactly what the model wrote, so that the next
+prompt begins with what the server has cached.
 
 A reply that the server cut inside a call is continued if the server supports that: the text so far goes back as the beginning of
 the model's message, and the same parser reads on as if there had been no cut.

@@ -181,7 +181,7 @@ class Machine(Generic[T]):
         if not all(isinstance(answer, FirstToken) for answer in answers):
             raise UsageError(f"expected a FirstToken for each request of Score, got {answers!r:.80}")
         if len(answers) != len(score.requests):
-            raise UsageError(f"{len(score.requests)} requests were to be scored, got {len(answers)} answers")
+            raise UsageError(f"expected an answer to each of the {len(score.requests)} requests of Score, got {len(answers)}")
         return self._send(tuple(answers))
 
     def receive(self, chunk: Chunk) -> Iterator[Any]:
@@ -230,8 +230,8 @@ class Machine(Generic[T]):
         action = self.action
         if not isinstance(action, kinds):
             expected = " or ".join(kind.__name__ for kind in kinds)
-            doing = "it has ended" if action is None else f"{type(action).__name__} is to be done"
-            raise UsageError(f"this is the answer to {expected}, and {doing}")
+            due = "nothing is left to do" if action is None else f"the next action is {type(action).__name__}"
+            raise UsageError(f"this is the answer to {expected}, but {due}")
         return action
 
     def _throw(self, error: Exception) -> Iterator[Any]:

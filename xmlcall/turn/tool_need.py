@@ -1,40 +1,27 @@
 """Decides whether a message needs a tool: compares the model's own probability of a call with a threshold.
 
-Small models recognize quite well which messages need a tool, but then act wrongly: some tend to call a tool whatever the message,
-others hardly ever call one, and the wording of a prompt shifts all their replies at once (measured: docs/decisions/tool-need.md).
-The first token of a reply decides between a call and plain words. So the model is asked for one token. The probabilities of that
-token give the log-odds of a call, and a threshold turns these into a decision. For a call, the block is begun for the model, if
-the server can continue it; otherwise the model is asked for plain words.
+Small models recognize which messages need a tool, but act wrongly: some call a tool whatever the message, others hardly ever do.
+The first token of a reply decides between a call and plain words, so the model is asked for one token, whose probabilities give
+the log-odds of a call. For a call, the block is begun for the model, if the server can continue it; otherwise the model is asked
+for plain words.
 
-**The model sees the message alone**, after the tool prompt and without the conversation before it. After a conversation, the
-first token reflects how the conversation has gone so far: after one plain answer the model continues in plain words, after a call
-it calls again. Asked about the message alone, the same model at the same turns separates need from no need with an area under the
-ROC curve of 0.97 and 0.99 instead of 0.68 and 0.61 (benchmarks/results/need.md). A message that refers to something earlier ("and
-in Oslo?", "yes, do that") sounds like a request also by itself, but less so; therefore the threshold is lower right after a turn
-that used a tool. The arguments still come from the whole conversation, because the reply is generated from it.
+**The model sees the message alone**, after the tool prompt, because after a conversation the first token reflects how that has
+gone so far. A message that refers to something earlier ("and in Oslo?") sounds like a request also by itself, but less so;
+therefore the threshold is lower right after a turn that used a tool. The arguments still come from the whole conversation,
+because the reply is generated from it.
 
-**A second opinion has the same weight.** For messages like "Translate this" and "Do I need an umbrella in London?", the first
-token is unreliable. The model is then asked for the number of the tool that the message asks for, or 0 for none, and these
-log-odds are added; this is skipped if it could not change the decision. After the tool prompt a small model begins a call for
-many messages that sound like requests: "Translate this", "Write a function". If it is asked which tool the request is for, with
-one short line per tool and without schemas and rules, it answers "none" to these. The two opinions fail on different messages, so
-their sum is better than either. The question "does it need a tool, yes or no?" does worse, and so does a question about the
-chosen tool. The list of tools precedes the message, so that the server's prompt cache holds it. With a single tool there is
-nothing to number, so this step is left out.
+**A second opinion has the same weight.** If the first token leaves a doubt, the model is asked for the number of the tool that
+the message asks for, or 0 for none, from a list with one short line per tool, and these log-odds are added. The two opinions fail
+on different messages. The list precedes the message, so that the server's prompt cache holds it.
 
-**The tail matters.** In small talk the opening of a call is not among the 20 likeliest tokens, and just how unlikely it is
-separates "thanks" from "is it sunny in Cairo?". llama.cpp reports as many tokens as requested.
+**The tail matters**: how unlikely a call is separates "thanks" from "is it sunny in Cairo?". llama.cpp reports as many tokens as
+requested.
 
-**Thresholds.** A model has one threshold for all tools. The same number separates "Translate this" from "Is it raining in Rome?"
-correctly with office tools, calendar tools and memory tools; what could be measured with the tools at hand is noise in
-comparison. Profiles contain the threshold of the models that were measured. For other models `auto` determines it, once for each
-way of asking, with tools and requests of our own (`anchors`) whose answer is known. These are ordinary requests rather than
-greetings: the gap between greetings and requests for a tool is wide, and "Translate this" falls into it.
+**A model has one threshold for all tools.** Profiles contain it for the models that were measured. For others `auto` determines
+it, once for each way of asking, with tools and ordinary requests of our own whose answer is known.
 
-The cost is one or two tokens, and reading the message as often (the tool prompt and the list of tools are read once:
-`asked_alone`); for `auto` also the anchors, once; and a few tokens to choose a tool. Only user messages are checked, because what
-follows a result was not measured. If a reply begins with reasoning, its first token decides nothing, and the usual reminder is
-used.
+Only user messages are checked, because what follows a result was not measured. If a reply begins with reasoning, its first token
+decides nothing, and the usual reminder is used. The measurements are in docs/decisions/tool-need.md.
 """
 
 import functools

@@ -202,7 +202,7 @@ class Turn(Machine[None]):
         """Note that a call starts: if the turn ends now, the model is told that the call may or may not have run.
 
         Args:
-            call_id: id of the call to run.
+            call_id: id of the call to run, the next action.
             host: the server that has the tool.
             by: who or what allowed the call.
             reason: why it was allowed.
@@ -228,7 +228,7 @@ class Turn(Machine[None]):
             return self.note(CallDenied(call=call, reason=outcome.reason, by=outcome.by))
         result = ToolResult(content=(TextContent(text=outcome),)) if isinstance(outcome, str) else outcome
         if not isinstance(result, ToolResult):
-            raise UsageError(f"expected a result, a text or Denied as what came of a call, got {outcome!r:.80}")
+            raise UsageError(f"expected a result, a text or Denied as the outcome of a call, got {outcome!r:.80}")
         return self.note(CallFinished(call=call, result=replace(result, call_id=call.id)))
 
     def note(self, happened: Any) -> Iterator[Any]:
@@ -242,7 +242,7 @@ class Turn(Machine[None]):
         """
         due = self._expect(Run).call.id
         if not isinstance(happened, _OF_CALLS) or happened.call.id != due:
-            raise UsageError(f"expected what happened to the call {due!r}, got {happened!r:.120}")
+            raise UsageError(f"expected an event of the call {due!r}, got {happened!r:.120}")
         return super().note(happened)
 
     def why_not(self, action: Run) -> str:
@@ -262,7 +262,7 @@ class Turn(Machine[None]):
         action = self.action
         if not isinstance(action, Run) or action.call.id != call_id:
             due = repr(action.call.id) if isinstance(action, Run) else "none"
-            raise UsageError(f"expected the call that is to be run, {due}, got {call_id!r}")
+            raise UsageError(f"expected the id of the call to run, {due}, got {call_id!r}")
         return action.call
 
     def stop(self) -> None:
@@ -300,8 +300,8 @@ class Turn(Machine[None]):
                 yield need
         generated = yield from self._reply()
         self._partial.clear()
-        again = self._asks_again(generated)
-        self._open_calls = _calls_of(generated, cut_ends=self._generation.is_for_caller) if again is None else ()
+        again = self._keep_or_ask_again(generated)
+        self._open_calls = self._calls_of(generated) if again is None else ()
         reply, usage = generated.reply, generated.usage
         yield ReplyEnded(number=self.count, reply=reply, usage=usage, raw=generated.raw, message=self._kept_reply)
         if again is not None:
@@ -414,7 +414,7 @@ class Turn(Machine[None]):
 
     # -- another reply in its place --------------------------------------------------------------------------------------------
 
-    def _asks_again(self, generated: Generated) -> list[LoopEvent] | None:
+    def _keep_or_ask_again(self, generated: Generated) -> list[LoopEvent] | None:
         """Keep a reply, or ask for another in its place; return the events to emit if the model is asked again, else None."""
         self._feedback, self._kept_reply = "", None
         if not self._is_last and self._take_back(generated):
@@ -558,7 +558,7 @@ class Turn(Machine[None]):
 
     def _lacks_call(self, generated: Generated) -> bool:
         is_whole = generated.reply.finish_reason in UNCUT
-        has_called = self._has_handed_over or self.has_run or _calls_of(generated, cut_ends=self._generation.is_for_caller)
+        has_called = self._has_handed_over or self.has_run or self._calls_of(generated)
         return self.offer.is_required and is_whole and not has_called
 
     def _ask_after_empty(self, generated: Generated) -> bool:
@@ -575,7 +575,7 @@ class Turn(Machine[None]):
         if self._empty_at is not None:  # our message about it follows it
             del self.added[self._empty_at : self._empty_at + 2]
             self._empty_at = None
-        calls = _calls_of(generated, cut_ends=self._generation.is_for_caller)
+        calls = self._calls_of(generated)
         self._kept_reply = Message(
             role="assistant",
             content=generated.text,
@@ -616,6 +616,13 @@ class Turn(Machine[None]):
             self.stop_reason = "tool_calls" if reason in UNCUT else reason
         elif retry := self._report_results():
             yield retry
+
+    def _calls_of(self, generated: Generated) -> Sequence[ToolCall | InvalidCall]:
+        """Return the calls that count; if a cut ends the turn, the model gets no feedback on the call that was cut."""
+        reply = generated.reply
+        if not self._generation.is_for_caller or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
+            return reply.calls
+        return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
 
     def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
         """Have one call run, unless it is invalid or was repeated too often."""
@@ -712,14 +719,6 @@ class Turn(Machine[None]):
         said = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
         sees = self._generation.server.sees
         return [replace(said, images=pictures(result for _, result in answered if result is not None) if sees else ())]
-
-
-def _calls_of(generated: Generated, *, cut_ends: bool) -> Sequence[ToolCall | InvalidCall]:
-    """Return the calls that count; if a cut ends the turn, the model gets no feedback on the call that was cut."""
-    reply = generated.reply
-    if not cut_ends or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
-        return reply.calls
-    return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
 
 
 def _written(generated: Generated, calls: Sequence[ToolCall | InvalidCall]) -> Written | None:
