@@ -43,17 +43,12 @@ class Stopped(XmlcallError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question to the user about a call.
-
-    Args:
-        definition: the tool's definition, as text.
-        approved: the definition for which the user chose "always"; None if they have not.
-    """
+    """A question to the user about a call."""
 
     proposal: Proposal
     ruling: Ruling
-    definition: str
-    approved: str | None = None
+    definition: str  # the tool's definition, as text
+    approved: str | None = None  # the definition for which the user chose "always"; None if they have not
     rules: Rules = field(default_factory=Rules)
 
     async def changes(self) -> list[str]:
@@ -101,11 +96,7 @@ def asking_person(rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bo
 
 
 def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
-    """Make the policy for repeated calls, which asks the user each time; None if no user can be asked.
-
-    Args:
-        rules: the rules of the session; calls that they deny are not asked about, calls that they allow are.
-    """
+    """Make the policy that asks the user about each repeated call that no rule denies; None if no user can be asked."""
     if not asker.is_there():
         return None
 

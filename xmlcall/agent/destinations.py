@@ -129,14 +129,10 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A URL in a value.
-
-    Args:
-        parts: user, segments of the path, keys and values of the query, fragment; percent-decoded.
-    """
+    """A URL in a value."""
 
     host: str
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # user, segments of the path, keys and values of the query, fragment; percent-decoded
 
 
 def even(text: str) -> str:
@@ -145,20 +141,12 @@ def even(text: str) -> str:
 
 
 def is_text(name: str) -> bool:
-    """Say whether the values of a parameter are texts, by its name.
-
-    Args:
-        name: of the parameter, or of the member of an object in it.
-    """
+    """Say whether the values of a parameter, or of a field in it, are texts, by its name."""
     return _spelled(name) in _CONTENT
 
 
 def is_place(name: str) -> bool:
-    """Say whether the values of a parameter are receivers or accounts, by its name.
-
-    Args:
-        name: of the parameter, or of the member of an object in it.
-    """
+    """Say whether the values of a parameter, or of a field in it, are receivers or accounts, by its name."""
     return _is_of(_PLACES, _spelled(name))
 
 

@@ -54,11 +54,7 @@ def difference(old: str, new: str) -> list[str]:
 
 
 def passages(arguments: Mapping[str, Any]) -> list[str]:
-    """Return the diff of the passages that a call replaces; none if it replaces none.
-
-    Args:
-        arguments: the call's arguments; the pair of texts is in them, or in a list or object among them.
-    """
+    """Return the diff of the passages that a call replaces, with pairs of texts in its arguments; none if it replaces none."""
     rows: list[str] = []
     edits = [arguments, *(each for value in arguments.values() for each in (value if isinstance(value, list) else [value]))]
     for edit in edits:

@@ -64,11 +64,7 @@ class FittedBackend(Around, KeptOpen):
         return self._scale.context_length or self.capabilities.context_length
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts to make a request.
-
-        Raises:
-            ContextOverflow: the prompt cannot be cut enough; the message says what takes the room.
-        """
+        """Return the attempts to make a request; they fail with a `ContextOverflow` if it cannot be cut enough."""
         return _Fitting(self, request)
 
     def send(self, request: CompletionRequest) -> Tries:

@@ -142,12 +142,7 @@ def _member_of(path: str, parameter: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Heard:
-    """The conversation before a call, by source; texts are normalized and in lower case.
-
-    Args:
-        described: descriptions by other servers, each with the server's name.
-        posts: whether the call has a URL, to which its other values may be sent.
-    """
+    """The conversation before a call, by source; texts are normalized and in lower case."""
 
     proposal: Proposal
     only_reads: bool
@@ -157,10 +152,10 @@ class _Heard:
     own_run: str
     others: tuple[tuple[str, ToldResult], ...]
     ours: tuple[ToldResult, ...]
-    described: tuple[tuple[str, str], ...]
+    described: tuple[tuple[str, str], ...]  # descriptions by other servers, each with the server's name
     has_results: bool
     hides: bool
-    posts: bool
+    posts: bool  # whether the call has a URL, to which its other values may be sent
 
 
 def _heard(proposal: Proposal, *, only_reads: bool) -> _Heard:

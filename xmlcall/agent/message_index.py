@@ -92,15 +92,11 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class _Told:
-    """A conversation as far as it was read.
-
-    Args:
-        own: the text of the user and the program, normalized and in lower case.
-    """
+    """A conversation as far as it was read."""
 
     messages: list[Message] = field(default_factory=list)
     index: SaidIndex = field(default_factory=SaidIndex)
-    own: str = ""
+    own: str = ""  # the text of the user and the program, normalized and in lower case
     own_words: set[str] = field(default_factory=set)
     own_run: str = ""
     results: list[ToldResult] = field(default_factory=list)
@@ -148,11 +144,7 @@ def told_in(conversation: Sequence[Message]) -> _Told:
 
 
 def entries_of(result: str) -> frozenset[str]:
-    """Return the entries of a result, normalized and in lower case.
-
-    Args:
-        result: its raw text, because normalizing it first could add quotes.
-    """
+    """Return the entries of a raw result, normalized and in lower case; normalizing it first could add quotes."""
     body = _HEADLINE.sub("", result, count=1)
     strings = [*_strings(body)]
     if not strings:

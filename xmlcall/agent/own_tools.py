@@ -38,17 +38,12 @@ Answer = Callable[[Mapping[str, Any], Sequence[Message]], Awaitable[ToolResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTool:
-    """A tool of our own.
-
-    Args:
-        acts_as: the tool name for the policy, even if the tool is offered under another name.
-        server_of: returns the server for the policy, from the arguments of a call.
-    """
+    """A tool of our own."""
 
     tool: Tool
     answer: Answer
-    acts_as: str
-    server_of: Callable[[Mapping[str, Any]], str]
+    acts_as: str  # the tool name for the policy, even if the tool is offered under another name
+    server_of: Callable[[Mapping[str, Any]], str]  # returns the server for the policy, from the arguments of a call
 
 
 async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat) -> dict[str, OwnTool]:

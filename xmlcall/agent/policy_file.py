@@ -34,15 +34,11 @@ _IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The rules of a session.
-
-    Args:
-        passed_over: the file of the working directory, if it has `allow` rules that were ignored.
-    """
+    """The rules of a session."""
 
     rules: Rules
     files: tuple[Path, ...] = ()
-    passed_over: Path | None = None
+    passed_over: Path | None = None  # the file of the working directory, if it has `allow` rules that were ignored
 
 
 def own_file() -> Path:
@@ -55,14 +51,7 @@ def own_file() -> Path:
 
 
 def load_rules(named: Path | None = None) -> Loaded:
-    """Read the rules of all policy files that exist.
-
-    Args:
-        named: a file that the user named, in addition to their own; it has to exist.
-
-    Raises:
-        UsageError: a file cannot be read; the message names the file, the key, what was expected and what was found.
-    """
+    """Read the rules of all policy files that exist; `named` is one more file of the user, which has to exist."""
     trusted = [path for path in (own_file(), named) if path is not None and (path == named or path.is_file())]
     rules = [rule for path in trusted for rule in read_rules(path).rules]
     here = Path.cwd() / FILE_NAME
@@ -75,11 +64,7 @@ def load_rules(named: Path | None = None) -> Loaded:
 
 
 def read_rules(file: Path) -> Rules:
-    """Read the rules of a file.
-
-    Raises:
-        UsageError: the file cannot be read; the message names the file, the key, what was expected and what was found.
-    """
+    """Read the rules of a file, or raise a `UsageError` that names the file, the key, what was expected and what was found."""
     data = read_toml(file, "a policy")
     try:
         return Rules(rules=tuple(_rules(data, file.absolute())))

@@ -207,12 +207,7 @@ async def _deny(proposal: Proposal) -> Decision:
 
 
 def ruled(rules: Rules, otherwise: Policy = _deny) -> Policy:
-    """Make a policy of rules.
-
-    Args:
-        otherwise: the policy for calls that have to be asked about; by default they are denied. If it changes arguments, these
-            are checked against the rules that deny and ask.
-    """
+    """Make a policy of rules; `otherwise` decides about calls to ask about, and rules check arguments that it changes."""
 
     async def decide(proposal: Proposal) -> Decision:
         ruling = rules.judge(proposal)
@@ -238,22 +233,13 @@ def allow(patterns: Iterable[str], otherwise: Policy = _deny, *, may_flow: bool 
 
 
 def allowing(patterns: Iterable[str], *, may_flow: bool = True, repaired: bool = True, source: str = "") -> Rules:
-    """Make rules that allow calls that a glob matches.
-
-    Args:
-        may_flow: whether this includes calls with values from another server's results.
-        repaired: whether this includes calls with a name or a value that repairs guessed.
-    """
+    """Make rules that allow calls that a glob matches (see `allow`)."""
     given = (Rule(effect="allow", tools=(glob,), may_flow=may_flow, repaired=repaired, source=source) for glob in patterns)
     return Rules(rules=tuple(given))
 
 
 def holds(condition: Condition, value: Any) -> bool | None:
-    """Say whether a value fits a condition; for a list, whether all items do.
-
-    Returns:
-        True, False, or None if that is unknown or only some items fit. An empty list does not fit.
-    """
+    """Say whether a value, or each item of a list, fits a condition; None if unknown, or if only some items fit."""
     found = {condition(each) for each in value} if isinstance(value, list) else {condition(value)}
     return found.pop() if len(found) == 1 else None if found else False
 

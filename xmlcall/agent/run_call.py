@@ -358,14 +358,7 @@ def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> Call
 async def taken_up(
     calling: Calling, call: ToolCall, server: str, own_name: str, task: str, catalog: Catalog
 ) -> tuple[CallFinished | None, str]:
-    """Fetch the outcome of a call that a server runs as a task.
-
-    Args:
-        catalog: the offered tools; the result is checked against the tool if it is still offered.
-
-    Returns:
-        How the call ended, or None with the reason for the user; the reason is "" if the server does not know the task.
-    """
+    """Fetch the outcome of a call that a server runs as a task (see `ToolLoop.taken_up`)."""
     try:
         found = await calling.router.task_result(server, own_name, task, calling.timeout)
     except ToolHostError as error:
@@ -415,11 +408,7 @@ def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
 async def audited(
     events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
 ) -> AsyncGenerator[LoopEvent]:
-    """Pass on the events of one call, and record notes of them.
-
-    Args:
-        tool: the tool that is called, as offered; None if there is no tool of that name.
-    """
+    """Pass on the events of one call, and record notes of them."""
     started: CallNote | None = None
     ended: CallNote | None = None
     begun = 0.0
@@ -447,11 +436,7 @@ def note_of(
     tool: Tool | None,
     conversation: Sequence[Message],
 ) -> CallNote:
-    """Return the note of an event.
-
-    Args:
-        tool: the tool that is called, as offered; None if there is no tool of that name.
-    """
+    """Return the note of an event."""
     call = event.call
     if isinstance(event, CallStarted):
         server, own_name = event.host, event.host_tool
@@ -484,14 +469,7 @@ def _fields(source: ValueSource) -> dict[str, Any]:
 
 
 def kept(result: ToolResult, folder: Path | None) -> ToolResult:
-    """Write the data of a result to files.
-
-    Args:
-        folder: where the files go; created if missing. None to save none.
-
-    Returns:
-        The result, whose blocks have the paths of their files; a block that could not be saved has none.
-    """
+    """Write the data of a result to files, whose paths its blocks then have; a block that could not be saved has none."""
     if folder is None:
         return result
     left, blocks = MOST_FILES, list[Content]()

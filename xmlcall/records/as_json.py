@@ -33,11 +33,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(told: Mapping[str, Any]) -> Message:
-    """Read what `message_to_json` wrote.
-
-    Raises:
-        ValueError: this is no such message; TypeError and KeyError can mean the same.
-    """
+    """Read what `message_to_json` wrote; raise a ValueError, TypeError or KeyError if this is no message."""
     if not (told["role"] in get_args(Role) and isinstance(told["content"], str)):
         raise ValueError("no message has this role, or no text")
     calls = tuple(call_from_json(call) for call in told.get("tool_calls", ()))

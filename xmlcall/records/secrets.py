@@ -64,11 +64,7 @@ def masked(value: Any, name: str = "") -> Any:
 
 
 def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
-    """Return a call as the model wrote it, with a mask in place of each secret.
-
-    Returns:
-        The text; None if it has a secret that cannot be separated from the rest.
-    """
+    """Return a call as the model wrote it, with its secrets masked; None if a secret cannot be separated from the rest."""
     text = raw.text
     values = {each.text for each in raw.arguments if is_secret(each.name)}
     values |= {

@@ -28,11 +28,7 @@ _MUCH: Final = 0.5  # of the tool prompt's characters
 
 
 def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest:
-    """Return the request with only the tool prompt and the last message.
-
-    Args:
-        request: the conversation, the user's message last; a long message is cut in the middle.
-    """
+    """Return the request with only the tool prompt and the last message; a long message is cut in the middle."""
     *before, last = request.messages
     if len(last.content) > LONGEST:
         last = replace(last, content=f"{last.content[: LONGEST // 2]}\n...\n{last.content[-LONGEST // 2 :]}")

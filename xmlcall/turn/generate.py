@@ -130,17 +130,12 @@ def numbered_ids(prefix: str = "call") -> NewId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyOptions:
-    """How a reply is requested and read.
-
-    Args:
-        parallel: whether a block may contain several calls; if not, the reply ends before the second.
-        continuations: how often a reply that was cut inside a call is continued, if the server supports that.
-    """
+    """How a reply is requested and read."""
 
     server: Capabilities
-    parallel: bool = True
+    parallel: bool = True  # whether a block may contain several calls; if not, the reply ends before the second
     one_tool: bool = False
-    continuations: int = 0
+    continuations: int = 0  # how often a reply that was cut inside a call is continued, if the server supports that
     kind: Kind = "reply"
     falls_back: bool = False
 
@@ -212,11 +207,7 @@ class NotTaken(Exception):
 
 
 def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallInReasoning | None:
-    """Return an event if a model called a tool only in its reasoning, which the server keeps in a separate field.
-
-    Args:
-        reply: if it has text or calls, the reasoning has ended.
-    """
+    """Return an event if a model called a tool only in its reasoning, which the server keeps in a separate field."""
     name = "" if reply.calls or reply.text.strip() or not reasoning else call_meant(reasoning, catalog)
     return CallInReasoning(name=name, span=(end, end)) if name else None
 
@@ -349,9 +340,5 @@ def generate_begun(
 
 
 def is_refused_beginning(error: BackendError) -> bool:
-    """Say whether a server may have refused the beginning of a reply.
-
-    Args:
-        error: the error of a request with such a beginning. If the template raises, some servers answer 500.
-    """
+    """Say whether a server may have refused the beginning of a reply; some answer 500 if the template raises."""
     return isinstance(error, BackendStatusError) and not isinstance(error, ContextOverflow) and 400 <= error.status_code <= 500

@@ -209,11 +209,7 @@ def _as_taught(generated: Generated, catalog: Catalog, dialect: str) -> str:
 
 
 def call_schema(tool: Tool) -> dict[str, Any]:
-    """Return the JSON Schema of a call of a tool, `{"name": ..., "arguments": {...}}`.
-
-    Args:
-        tool: a tool of a catalog; if its schema has references, it moves to the definitions at the root.
-    """
+    """Return the JSON Schema of a call, `{"name": ..., "arguments": {...}}`; a schema with references moves to the root."""
     arguments: Any = tool.input_schema
     definitions: dict[str, Any] = {}
     referring = {id(node) for node in Places(tool.input_schema).schemas if isinstance(node.get("$ref"), str)}

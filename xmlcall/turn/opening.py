@@ -31,19 +31,13 @@ __all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:
-    """A conversation that a turn continues.
+    """A conversation that a turn continues."""
 
-    Args:
-        messages: the conversation so far; it ends with a user message or a result.
-        offered: how the prompt describes the tools; None if it does not.
-        new_id: makes the ids of calls; None for numbers that no earlier turn of the conversation used.
-    """
-
-    messages: Sequence[Message]
+    messages: Sequence[Message]  # the conversation so far; it ends with a user message or a result
     asking: Asking
-    offered: ToolPrompt | None
+    offered: ToolPrompt | None  # how the prompt describes the tools; None if it does not
     described: Sequence[str] = ()
-    new_id: NewId | None = None
+    new_id: NewId | None = None  # makes the ids of calls; None for numbers that no earlier turn of the conversation used
 
     def __post_init__(self) -> None:
         """Refuse mode `auto`, which only the proxy can resolve."""
@@ -139,11 +133,7 @@ def begin_turn(
 
 
 def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
-    """Read a conversation from messages, or `{"role", "content"}` dicts.
-
-    Raises:
-        UsageError: a message is neither, or the last one is nothing that a model answers.
-    """
+    """Read a conversation that a model can answer from messages, or `{"role", "content"}` dicts; else raise a `UsageError`."""
     told = list(messages)
     for each in told:
         if not isinstance(each, Message) and not _is_message(each):

@@ -86,20 +86,12 @@ class SaidSoFar:
         self._has_doubted = False  # whether an answer was asked for again
 
     def begin_reply(self, own: Sequence[str]) -> None:
-        """Note that the model begins its next reply.
-
-        Args:
-            own: its replies of earlier turns, as far as the prompt shows them.
-        """
+        """Note that the model begins its next reply; `own` are its earlier replies in the prompt."""
         self._own, self._bound, self._told = [*map(_without_examples, own)], [], self._told | self._new
         self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
 
     def note_call(self, call: ToolCall, result: str, tool: Tool | None) -> None:
-        """Note that a call ran.
-
-        Args:
-            tool: the tool that was called; None if it is no longer offered.
-        """
+        """Note that a call of a tool ran; the tool is None if it is no longer offered."""
         self._has_only_read = self._has_only_read and tool is not None and only_reads(tool)
         self._ran.append(call.raw.text)
         self.results.append(result)
@@ -215,11 +207,7 @@ def _never_runs_unsaid(tool: Tool, offer: Offer) -> bool:
 
 
 def found_nothing(outcomes: Sequence[str | None]) -> bool:
-    """Say whether calls were made, but none returned anything useful.
-
-    Args:
-        outcomes: for each call of the turn that could run, the text of its result; None if it failed.
-    """
+    """Say whether calls were made, but none returned anything useful; the outcome of a failed call is None."""
     return bool(outcomes) and all(text is None or _is_empty(text) for text in outcomes)
 
 

@@ -45,15 +45,10 @@ Shares = Mapping[str, float]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Place:
-    """How a model continues from a position in the beginning of a call.
+    """How a model continues from a position in the beginning of a call."""
 
-    Args:
-        here: after the user's message; empty if the server refuses the beginning, or reports none of the names.
-        habit: after a message that needs no tool; empty in the same cases, and if `here` is clear enough.
-    """
-
-    here: Shares
-    habit: Shares
+    here: Shares  # after the user's message; empty if the server refuses the beginning, or reports none of the names
+    habit: Shares  # after a message that needs no tool; empty in the same cases, and if `here` is clear enough
     usage: Usage
 
 

@@ -291,11 +291,7 @@ def _ask_number(
 
 
 def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
-    """Return the log-odds of a number above 0 against 0.
-
-    Args:
-        candidates: the likeliest first tokens, each with the natural logarithm of its probability.
-    """
+    """Return the log-odds of a number above 0 against 0, from the likeliest first tokens; None if they are no numbers."""
     none, any_tool, least = 0.0, 0.0, math.exp(-SURE_NUMBER)
     for token, logprob in candidates:
         digits = token.strip().rstrip(".")

@@ -75,16 +75,11 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """The tools of a turn.
-
-    Args:
-        of_caller: names of the tools that the caller runs itself: their calls end the turn.
-        own: built-in tools that the turn answers itself, by name.
-    """
+    """The tools of a turn."""
 
     catalog: Catalog
-    of_caller: frozenset[str] = frozenset()
-    own: Mapping[str, Answering] = field(default_factory=dict)
+    of_caller: frozenset[str] = frozenset()  # names of the tools that the caller runs itself: their calls end the turn
+    own: Mapping[str, Answering] = field(default_factory=dict)  # built-in tools that the turn answers itself, by name
     is_required: bool = False
     required_name: str = ""
 

@@ -178,17 +178,11 @@ class ReplyUnderWay:
 
 @dataclass(slots=True)
 class _Fact:
-    """The outcome of a call.
+    """The outcome of a call."""
 
-    Attributes:
-        shown: Fields of the call's record.
-        call: The call as last reported, if it differs from the one bound in the reply.
-        began: Clock time at which the call started.
-    """
-
-    shown: dict[str, Any] = field(default_factory=dict)
-    call: ToolCall | InvalidCall | None = None
-    began: float | None = None
+    shown: dict[str, Any] = field(default_factory=dict)  # Fields of the call's record
+    call: ToolCall | InvalidCall | None = None  # The call as last reported, if it differs from the one bound in the reply
+    began: float | None = None  # Clock time at which the call started
 
 
 class TurnBuilder:
@@ -229,11 +223,7 @@ class TurnBuilder:
         return self._conversation
 
     def know(self, **facts: Any) -> None:
-        """Record facts that were unknown when the turn began.
-
-        Args:
-            facts: As for the constructor; `first_token_seconds` and `seconds` replace the clock's times.
-        """
+        """Record facts as for the constructor; `first_token_seconds` and `seconds` replace the clock's times."""
         if "tools" in facts:
             self._tools, self._catalog, self._tools_told = facts.pop("tools"), None, None
         self._conversation = tuple(facts.pop("conversation", self._conversation))
@@ -424,8 +414,7 @@ class TurnBuilder:
     def _call_record(self, read: ReadCall, text: str, reply: ReplyUnderWay) -> CallRecord:
         call = read.call
         if call is None:
-            is_over = reply.counting is not None or self.is_over
-            return call_record(read, text, None, **({"outcome": "not started"} if is_over else {}))
+            return call_record(read, text, None, is_over=reply.counting is not None or self.is_over)
         fact = self._calls.get(call.id)
         facts = dict(fact.shown) if fact is not None else {}
         if isinstance(call, InvalidCall):

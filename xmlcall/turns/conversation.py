@@ -49,11 +49,7 @@ class Conversation:
         return [*self.messages, Message(role="user", content=question)]
 
     def end(self, messages: Sequence[Message]) -> bool:
-        """End the turn of the last question; return whether the question is kept.
-
-        Args:
-            messages: Those of the run, whether it ended in an answer or was stopped.
-        """
+        """End the turn of the last question with the messages of its run; return whether the question is kept."""
         at = len(self.messages)
         if len(messages) <= at + 1:
             return False

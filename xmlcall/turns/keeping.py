@@ -164,11 +164,7 @@ async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Messa
 
 
 def branched(store: Store, conversation: str, turn: int) -> str:
-    """Start a conversation from the messages that another had before one of its turns.
-
-    Raises:
-        UsageError: the turn does not exist, or the messages before it are no longer kept.
-    """
+    """Start a conversation from the messages that another had before a turn; raise a `UsageError` if they are not kept."""
     return store.branch(conversation, turn, _before(store, conversation, turn))
 
 

@@ -213,7 +213,7 @@ class _KeptTurn:
 
     def _call(self, read: ReadCall, text: str, said: SaidBefore) -> CallRecord:
         if read.call is None:
-            return call_record(read, text, None, outcome="not started")
+            return call_record(read, text, None)
         facts = dict(self._facts.get(read.call.id, {}))
         ran = facts.pop("arguments", None)
         if isinstance(read.call, ToolCall) and isinstance(ran, dict) and repr(ran) != repr(read.call.arguments):

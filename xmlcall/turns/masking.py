@@ -139,8 +139,12 @@ def _move(placed: dict[str, Any], moved: _Moved) -> bool:
     return True
 
 
+def _leads_to_secret(path: str) -> bool:
+    return any(is_secret(part) for part in path.removeprefix("$.").replace("[", ".").split("."))
+
+
 def _mask_mark(mark: dict[str, Any], known: frozenset[str]) -> None:
-    hides = any(is_secret(part) for part in mark["path"].removeprefix("$.").replace("[", ".").split("."))
+    hides = _leads_to_secret(mark["path"])
     for name in ("why", "expected", "got"):
         mark[name] = _text(mark[name], known)
     mark["got"] = MASK if hides and mark["got"] else mark["got"]
@@ -153,8 +157,7 @@ def _mask_call(call: dict[str, Any], known: frozenset[str], prompts: Sequence[_M
     for name in ("arguments", "ran_with"):
         call[name] = None if call[name] is None else _value(masked(call[name]), known)
     for value in call["values"]:
-        hides = any(is_secret(part) for part in value["path"].removeprefix("$.").replace("[", ".").split("."))
-        value["value"] = MASK if hides else _value(value["value"], known)
+        value["value"] = MASK if _leads_to_secret(value["path"]) else _value(value["value"], known)
         source = value["source"]
         if source and source["message"] is not None and source["message"] < len(prompts):
             _move(source, prompts[source["message"]])

@@ -45,33 +45,22 @@ CallOutcome = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRecord:
-    """A piece of a reply; those of one reply tile it.
-
-    Args:
-        kind: `text`, `reasoning`, `markup`, `name` (the opening of a call), `value`, `end` (of a call).
-        about: kind of markup, name of the tool or of the parameter; "" if there is nothing to say.
-        call: index of the call in the reply, from 0; None outside of calls.
-    """
+    """A piece of a reply; those of one reply tile it."""
 
     start: int
     end: int
-    kind: str
-    about: str = ""
-    call: int | None = None
+    kind: str  # `text`, `reasoning`, `markup`, `name` (the opening of a call), `value`, `end` (of a call)
+    about: str = ""  # kind of markup, name of the tool or of the parameter; "" if there is nothing to say
+    call: int | None = None  # index of the call in the reply, from 0; None outside of calls
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
-    """A repair or conversion, or a mistake of a call.
-
-    Args:
-        why: what that means, in a sentence; of an issue, what the model is told.
-        start: where it was noticed; None if at no place in the reply.
-    """
+    """A repair or conversion, or a mistake of a call."""
 
     code: str
-    why: str
-    start: int | None = None
+    why: str  # what that means, in a sentence; of an issue, what the model is told
+    start: int | None = None  # where it was noticed; None if at no place in the reply
     end: int | None = None
     path: str = ""
     expected: str = ""
@@ -81,34 +70,23 @@ class MarkRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceRecord:
-    """Where a value came from.
-
-    Args:
-        call: number in the conversation of the call in whose result it was found, from 1.
-        message: index of the message of the reply's prompt where it was found.
-        start: of the value in that message, where its own text stands there; None if it was found in other words.
-    """
+    """Where a value came from."""
 
     kind: str
-    call: int | None = None
+    call: int | None = None  # number in the conversation of the call in whose result it was found, from 1
     tool: str = ""
-    message: int | None = None
-    start: int | None = None
+    message: int | None = None  # index of the message of the reply's prompt where it was found
+    start: int | None = None  # of the value in that message, where its own text stands there; None if it was found in other words
     end: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRecord:
-    """A value of a bound call.
-
-    Args:
-        value: as bound, JSON; never an object or list with something in it.
-        start: where its parameter's text stands in the reply; None if that is not known.
-    """
+    """A value of a bound call."""
 
     path: str
-    value: Any
-    start: int | None = None
+    value: Any  # as bound, JSON; never an object or list with something in it
+    start: int | None = None  # where its parameter's text stands in the reply; None if that is not known
     end: int | None = None
     source: SourceRecord | None = None
     repairs: tuple[str, ...] = ()
@@ -116,24 +94,17 @@ class ValueRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """A call and its outcome.
-
-    Args:
-        name: of the tool, as bound, or as written where it is not bound.
-        dialect: the wire format that it was written in; `native` if the model server found it.
-        ran_with: the arguments that a person put in their place; None for none.
-        result_size: characters of the whole result, of which `result` may be a part.
-    """
+    """A call and its outcome."""
 
     id: str
     index: int
-    name: str
-    dialect: str = ""
+    name: str  # of the tool, as bound, or as written where it is not bound
+    dialect: str = ""  # the wire format that it was written in; `native` if the model server found it
     start: int | None = None
     end: int | None = None
     text: str = ""
     arguments: dict[str, Any] | None = None
-    ran_with: dict[str, Any] | None = None
+    ran_with: dict[str, Any] | None = None  # the arguments that a person put in their place; None for none
     values: tuple[ValueRecord, ...] = ()
     issues: tuple[MarkRecord, ...] = ()
     repairs: tuple[MarkRecord, ...] = ()
@@ -143,7 +114,7 @@ class CallRecord:
     by: str = ""
     reason: str = ""
     result: str | None = None
-    result_size: int = 0
+    result_size: int = 0  # characters of the whole result, of which `result` may be a part
     failure: str = ""
     seconds: float | None = None
 
@@ -159,27 +130,20 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyRecord:
-    """A reply of the model.
-
-    Args:
-        prompt: the messages that it answers, whole; empty if they were not kept.
-        raw: all that the model wrote as text; of a reply that was begun for it, with the beginning.
-        is_kept: whether it stays in the conversation; if not, the model was asked again.
-        cached_tokens: of these, from the model server's cache; None if it does not say.
-    """
+    """A reply of the model."""
 
     number: int
-    prompt: tuple[MessageRecord, ...] = ()
-    raw: str = ""
+    prompt: tuple[MessageRecord, ...] = ()  # the messages that it answers, whole; empty if they were not kept
+    raw: str = ""  # all that the model wrote as text; of a reply that was begun for it, with the beginning
     spans: tuple[SpanRecord, ...] = ()
     repairs: tuple[MarkRecord, ...] = ()
     calls: tuple[CallRecord, ...] = ()
     reasoning: str = ""
     finish_reason: str = ""
-    is_kept: bool = True
+    is_kept: bool = True  # whether it stays in the conversation; if not, the model was asked again
     refusal: str = ""
     prompt_tokens: int | None = None
-    cached_tokens: int | None = None
+    cached_tokens: int | None = None  # of these, from the model server's cache; None if it does not say
     completion_tokens: int | None = None
     first_token_seconds: float | None = None
     seconds: float | None = None

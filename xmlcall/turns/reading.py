@@ -57,20 +57,15 @@ UNDECIDED: Final = "undecided"
 
 @dataclass(slots=True)
 class ReadCall:
-    """A call while it is read.
-
-    Attributes:
-        call: as bound; None until its end has arrived.
-        is_left_out: whether the reply contained it before.
-    """
+    """A call while it is read."""
 
     index: int
     name: str
     dialect: str
     start: int
     end: int
-    call: ToolCall | InvalidCall | None = None
-    is_left_out: bool = False
+    call: ToolCall | InvalidCall | None = None  # as bound; None until its end has arrived
+    is_left_out: bool = False  # whether the reply contained it before
     values: tuple[ValueRecord, ...] | None = field(default=None, repr=False)  # made once
 
     @property
@@ -202,14 +197,15 @@ class Reading:
         return SpanRecord(start=start, end=end, kind=kind, about=about, call=call)
 
 
-def call_record(read: ReadCall, text: str, said: SaidBefore | None, **facts: Any) -> CallRecord:
-    """Return a call as it is shown."""
+def call_record(read: ReadCall, text: str, said: SaidBefore | None, *, is_over: bool = True, **facts: Any) -> CallRecord:
+    """Return a call as it is shown; of one whose end has not arrived, nothing runs once its reply is over."""
     call, place = read.call, read.place
     start, end = place or (None, None)
     written = call.raw.text if call is not None else text[read.start : read.end]
     named: dict[str, Any] = {"index": read.index, "dialect": read.dialect, "start": start, "end": end, "text": written}
     if call is None:
-        return CallRecord(**{"id": f"call_{read.index}", "name": read.name, "outcome": "writing"} | named | facts)
+        named |= {"id": f"call_{read.index}", "name": read.name, "outcome": "not started" if is_over else "writing"}
+        return CallRecord(**named | facts)
     named |= {"id": call.id, "name": call.name}
     made = call.repairs if isinstance(call, ToolCall) else call.raw.repairs
     if read.is_left_out:
@@ -260,11 +256,6 @@ def read_text(
 def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
     """Return the messages of a prompt as they are shown."""
     return tuple(MessageRecord(role=each.role, content=each.content, name=each.name or "") for each in messages)
-
-
-def _unbound(read: ReadCall) -> dict[str, str]:
-    """Return what a reply that is over says of a call that nobody runs."""
-    return {"id": f"call_{read.index}"} | ({"outcome": "not started"} if read.call is None else {})
 
 
 def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> tuple[Message, ...]:
@@ -323,7 +314,7 @@ def read_reply(
         raw=text,
         spans=read.reading.spans(len(text)),
         repairs=read.reading.marks(),
-        calls=tuple(call_record(each, text, said, **_unbound(each)) for each in read.reading.calls),
+        calls=tuple(replace(call_record(each, text, said), id=f"call_{each.index}") for each in read.reading.calls),
         finish_reason=read.reply.finish_reason,
         refusal=read.refusal,
     )

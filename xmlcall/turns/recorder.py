@@ -133,11 +133,7 @@ class Recorder:
         return kept.up_to_date() if kept else None
 
     async def watch(self) -> AsyncGenerator[set[str]]:
-        """Watch all turns, from the first `anext` on.
-
-        Yields:
-            The ids of turns that changed since the last time, at most 5 times a second, until the recorder is closed.
-        """
+        """Yield the ids of turns that changed since the last time, at most 5 times a second, until the recorder is closed."""
         watcher = _Watcher()
         self.watchers.append(watcher)
         try:
