@@ -10,7 +10,7 @@ server are in `turn.builtin_tools`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ from ..prompting.grades import free_name
 from ..prompting.results import resource_list
 from ..tools.catalog import Catalog
 from ..turn.builtin_tools import said, words_for
-from ..types.calls import Message, Tool, ToolResult
+from ..types.calls import Tool, ToolResult
 
 __all__ = ["OwnTool", "resource_tools"]
 
@@ -32,8 +32,8 @@ PATIENCE: Final = 3.0
 SHOWN: Final = 500
 """The most resources that are listed for a model; if the list is still too long, it is sent in part."""
 
-Answer = Callable[[Mapping[str, Any], Sequence[Message]], Awaitable[ToolResult]]
-"""Answers a call from its arguments and the conversation before it; fails with a `ToolHostError`."""
+Answer = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]
+"""Answers a call from its arguments; fails with a `ToolHostError`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,13 +63,13 @@ async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat)
             raise ToolHostError(f"{name}: the server is gone", host=name)
         return found
 
-    async def listed(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
+    async def listed(arguments: Mapping[str, Any]) -> ToolResult:
         server = served(arguments)
         resources, templates = await asyncio.gather(server.resources(), server.resource_templates())
         notices = (*resources.notices, *templates.notices)
         return said(resource_list(resources.items, templates.items, notices, format, limit=SHOWN))
 
-    async def read(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
+    async def read(arguments: Mapping[str, Any]) -> ToolResult:
         return await served(arguments).read_resource(arguments["uri"])
 
     server: dict[str, Any] = {"server": {"type": "string", "enum": names}} if len(names) > 1 else {}

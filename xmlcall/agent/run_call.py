@@ -150,7 +150,7 @@ class Calling:
         return replace(note, moment="ended", host=OURS, by="", result=event.result, seconds=0.0)
 
     async def _run(self, action: Run) -> AsyncGenerator[LoopEvent]:
-        call, conversation = action.call, action.conversation
+        call = action.call
         own = self.own.get(call.name)
         place = self.router.find(call.name)
         if own is None and (place is None or place != (self.origins or {call.name: place})[call.name]):
@@ -170,7 +170,7 @@ class Calling:
             yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format), by=decision.by)
             return
         yield CallStarted(call=call, host=host, host_tool=host_tool, by=decision.by, reason=decision.reason)
-        request = partial(own.answer, call.arguments, conversation) if own else None
+        request = partial(own.answer, call.arguments) if own else None
         async with aclosing(self._running(call, tool, request)) as events:
             async for event in events:
                 yield _with_note(event, note)

@@ -63,7 +63,7 @@ _PARSED: Final = frozenset(
 _RUNS: Final = frozenset({TextDelta, ToolArgumentDelta})
 
 
-# -- a reply while it comes, from the events of the parser and what is heard of its raw text ---------------------------
+# -- a reply, from the events of the parser and the pieces of its raw text ---------------------------------------------
 # Events wait until the record is read, or until there are enough to fold; none are left when the reply has ended. If the raw text
 # arrives through `wrote`, consecutive pieces of one text or value cost only one offset each.
 
@@ -83,9 +83,9 @@ class ReplyUnderWay:
         self.begun = ""  # the model's own words at the end of the prompt
         self.is_begun = False  # whether these words are the beginning of the reply, not words that a caller put there
         self.wrote: list[str] = []
-        self.is_heard = False  # whether the caller uses `wrote`
-        self.told: list[str] = []  # text put together from events
-        self.told_end = 0
+        self.has_raw = False  # whether the caller uses `wrote`
+        self.joined: list[str] = []  # text put together from events
+        self.joined_end = 0
         self.raw = ""  # set once the whole text is known
         self.known = ReplyRecord(number=number)  # its record, without what is read in the text
         self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
@@ -93,11 +93,11 @@ class ReplyUnderWay:
         self.record: ReplyRecord | None = None  # cached until something changes
 
     @property
-    def has_come(self) -> bool:
+    def has_arrived(self) -> bool:
         """Whether any of the reply has arrived."""
         return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
 
-    def goes_on_with(self, event: TextDelta | ToolArgumentDelta) -> bool:
+    def merges(self, event: TextDelta | ToolArgumentDelta) -> bool:
         """Merge an event into the last one if it only continues it; text from `wrote` makes the event's own redundant."""
         last = self.pending[-1] if self.pending else None
         if type(last) is not type(event) or event.span[0] != self.run_end:
@@ -118,30 +118,30 @@ class ReplyUnderWay:
         self.end_run()
         events, self.pending = self.pending, []
         self.reading.take(events)
-        if not self.is_heard and self.counting is None:
+        if not self.has_raw and self.counting is None:
             for event in events:
                 self._put_together(event)
 
     def _put_together(self, event: Event) -> None:
         start, end = event.raw.span if isinstance(event, ToolCallEnd) else event.span
-        if isinstance(event, ToolCallEnd) and start <= self.told_end < end and len(event.raw.text) == end - start:
-            text = event.raw.text[self.told_end - start :]
-        elif isinstance(event, TextDelta | ReasoningDelta | ToolArgumentDelta) and start == self.told_end:
+        if isinstance(event, ToolCallEnd) and start <= self.joined_end < end and len(event.raw.text) == end - start:
+            text = event.raw.text[self.joined_end - start :]
+        elif isinstance(event, TextDelta | ReasoningDelta | ToolArgumentDelta) and start == self.joined_end:
             text = event.text if len(event.text) == end - start else ""
         else:
             return
-        self.told.append(text)
-        self.told_end += len(text)
+        self.joined.append(text)
+        self.joined_end += len(text)
 
     def text(self) -> str:
         """Return the raw text as far as it is known."""
         if self.counting is not None:
             return self.raw
-        pieces = self.wrote if self.is_heard else self.told
+        pieces = self.wrote if self.has_raw else self.joined
         if len(pieces) > 1:
             pieces[:] = ["".join(pieces)]
         written = pieces[0] if pieces else ""
-        return self.begun + written if self.is_begun and self.is_heard else written
+        return self.begun + written if self.is_begun and self.has_raw else written
 
     def note_first(self, event: Event, now: float) -> None:
         """Record the first event. If the prompt began the reply for the model, it begins with the markup of a call."""
@@ -149,9 +149,9 @@ class ReplyUnderWay:
         if self.begun and isinstance(event, Markup | ToolCallStart) and event.span[1] <= len(self.begun):
             self.is_begun = not "".join(self.wrote).startswith(self.begun[: event.span[1]])
 
-    def goes_on(self, begun: str) -> bool:
+    def is_continued_by(self, begun: str) -> bool:
         """Whether a request asks for the rest of this reply."""
-        return self.has_come or bool(begun and self.wrote and begun in (self.text(), self.begun + self.text()))
+        return self.has_arrived or bool(begun and self.wrote and begun in (self.text(), self.begun + self.text()))
 
     def know(self, **facts: Any) -> None:
         """Record fields of the reply that are not read in its text."""
@@ -170,7 +170,7 @@ class ReplyUnderWay:
         self.know(finish_reason=event.reply.finish_reason, is_kept=event.message is not None, **tokens)
         if self.is_begun and self.raw.startswith(self.begun):
             self.prompt = self.prompt[:-1]
-        self.wrote, self.told, self.begun = [], [], ""
+        self.wrote, self.joined, self.begun = [], [], ""
 
 
 # -- a turn -------------------------------------------------------------------------------------------------------------
@@ -180,9 +180,9 @@ class ReplyUnderWay:
 class _Fact:
     """The outcome of a call."""
 
-    shown: dict[str, Any] = field(default_factory=dict)  # Fields of the call's record
-    call: ToolCall | InvalidCall | None = None  # The call as last reported, if it differs from the one bound in the reply
-    began: float | None = None  # Clock time at which the call started
+    shown: dict[str, Any] = field(default_factory=dict)  # fields of the call's record
+    call: ToolCall | InvalidCall | None = None  # the call as last reported, if it differs from the one bound in the reply
+    began: float | None = None  # clock time at which the call started
 
 
 class TurnBuilder:
@@ -203,7 +203,7 @@ class TurnBuilder:
         self._known = TurnRecord(**{"began": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts)
         self._tools, self._conversation = tools, tuple(conversation)
         self._catalog: Catalog | None = None
-        self._tools_told: tuple[Mapping[str, Any], ...] | None = None
+        self._tools_shown: tuple[Mapping[str, Any], ...] | None = None
         self._replies: list[ReplyUnderWay] = []
         self._reply: ReplyUnderWay | None = None  # under way
         self._prompt: tuple[Message, ...] = ()
@@ -225,7 +225,7 @@ class TurnBuilder:
     def know(self, **facts: Any) -> None:
         """Record facts as for the constructor; `first_token_seconds` and `seconds` replace the clock's times."""
         if "tools" in facts:
-            self._tools, self._catalog, self._tools_told = facts.pop("tools"), None, None
+            self._tools, self._catalog, self._tools_shown = facts.pop("tools"), None, None
         self._conversation = tuple(facts.pop("conversation", self._conversation))
         self._known = replace(self._known, **facts)
         self._changed_all()
@@ -237,7 +237,7 @@ class TurnBuilder:
         begun = sent[-1].content if sent and sent[-1].role == "assistant" else ""
         if reply is None:
             self._prompt = sent
-        elif not reply.goes_on(begun):
+        elif not reply.is_continued_by(begun):
             reply.prompt, reply.begun, reply.wrote, reply.record = sent, begun, [], None
             reply.asked_at = time.monotonic()
 
@@ -245,7 +245,7 @@ class TurnBuilder:
         """Record a piece of the raw reply, before the events that it produces."""
         reply = self._reply
         if reply is not None and text:
-            reply.is_heard = True
+            reply.has_raw = True
             reply.wrote.append(text)
 
     def note(self, event: LoopEvent) -> None:
@@ -258,7 +258,7 @@ class TurnBuilder:
             if reply.first_at is None:
                 self._note_first(reply, parsed)
             reply.record = None
-            if kind in _RUNS and reply.is_heard and reply.goes_on_with(parsed):
+            if kind in _RUNS and reply.has_raw and reply.merges(parsed):
                 return
             reply.end_run()
             reply.pending.append(parsed)
@@ -297,7 +297,7 @@ class TurnBuilder:
 
     def _begin(self, number: int) -> ReplyUnderWay:
         reply = ReplyUnderWay(number, time.monotonic())
-        if self._replies and not self._replies[-1].has_come and self._replies[-1].counting is None:
+        if self._replies and not self._replies[-1].has_arrived and self._replies[-1].counting is None:
             self._replies.pop()  # an attempt that produced nothing
         self._replies.append(reply)
         self._reply, reply.prompt, reply.conversation, self._prompt = reply, self._prompt, self._conversation, ()
@@ -382,9 +382,9 @@ class TurnBuilder:
     # -- showing -------------------------------------------------------------------------------------------------------------
 
     def _offered(self) -> tuple[Mapping[str, Any], ...]:
-        if self._tools_told is None:
-            self._tools_told = tools_told(self._tools)
-        return self._tools_told
+        if self._tools_shown is None:
+            self._tools_shown = tools_told(self._tools)
+        return self._tools_shown
 
     def _said_before(self, reply: ReplyUnderWay) -> SaidBefore:
         if reply.said is None:
