@@ -130,10 +130,10 @@ def _calls(messages: Sequence[Message]) -> Iterator[tuple[str, Mapping[str, Any]
             yield from ((call.name, call.arguments, result) for call, result in results if call.arguments is not None)
 
 
-def _results(calls: Sequence[WrittenCall], behind: Sequence[Message]) -> list[str | None]:
+def _results(calls: Sequence[WrittenCall], later: Sequence[Message]) -> list[str | None]:
     """Return the result of each call, from the next message; all are None if calls and results do not match."""
-    replies = replies_of(behind[0]) if behind and behind[0].role == "user" else ()
+    replies = replies_of(later[0]) if later and later[0].role == "user" else ()
     pairs = zip(replies, calls, strict=False)
     if len(replies) != len(calls) or any(not reply.is_ended or reply.name not in ("", call.name) for reply, call in pairs):
         return [None] * len(calls)
-    return [None if reply.is_error else reply.text_in(behind[0].content) for reply in replies]
+    return [None if reply.is_error else reply.text_in(later[0].content) for reply in replies]

@@ -28,9 +28,9 @@ _NAMES: Final = frozenset(
 )
 _ENDINGS: Final = ("apikey", "accesskey", "password", "passwd", "passphrase", "privatekey", "secret", "secretkey", "token")
 _SEPARATORS: Final = re.compile(r"[\W_]+")
-_SHORTEST: Final = 4  # characters of a value that is looked for in a text: a shorter one stands in many places
-_NEAR: Final = 60  # characters behind a name within which its mask is expected
-# A value behind a name: in quotes, bare (with the word that some headers have before it), and as the text of an element.
+_SHORTEST: Final = 4  # characters of a value that is searched for in a text; a shorter one occurs by chance
+_NEAR: Final = 60  # characters after a name within which its mask is expected
+# A value after a name: in quotes, bare (with the word that some headers have before it), and as the text of an element.
 _NAMED: Final = r"(?<![\w-])([\w-]{3,40}+)"
 _GIVEN: Final = tuple(
     map(
@@ -44,7 +44,7 @@ _GIVEN: Final = tuple(
         (re.IGNORECASE,) * 4,
     )
 )
-# A word where a name of a parameter stands: in quotes, as a tag, as a key or before an equals sign.
+# A word in the place of a parameter's name: in quotes, as a tag, as a key or before an equals sign.
 _KEY: Final = re.compile(r"""(?<![\w-])[\w-]++(?=["'>\\]*\s*[=:>])|(?<=["'=<>])[\w-]++(?=["'<>\s])""")
 
 

@@ -197,7 +197,7 @@ def _places(asked: Sequence[dict[str, Any]], messages: Sequence[Message]) -> lis
 
 
 _WHOLE: Final = frozenset({"answer", "kept", "recovered"})  # the turn has ended
-_MARKS: Final = _WHOLE | {"asked", "step"}  # behind these the messages are those that are kept
+_MARKS: Final = _WHOLE | {"asked", "step"}  # after these the stored messages are complete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ class InFlight:
     """A step that was cut off.
 
     Args:
-        reply: as it stands in the conversation; None if it was not complete, or not kept.
+        reply: as the conversation keeps it; None if it was not complete, or not kept.
         calls: of that reply, also those that could not be read: without arguments.
         ended: id of a call -> its result; None for one that had started and has none.
         tasks: id of such a call -> the task that its server has made of it.
@@ -270,7 +270,7 @@ OnTask = Callable[[TaskMoment, str, CallFinished | str], None]
 
 
 def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 async def recovered(

@@ -196,7 +196,7 @@ class _KeptTurn:
             finish_reason=_text(body, "finish_reason") or "stop",
             unsaid=unsaid,
         )
-        if self._mode != "xml" and not any(_stands_in(call, raw) for call in calls):
+        if self._mode != "xml" and not any(_is_in(call, raw) for call in calls):
             read = ReadText(reading=_as_text(raw), reply=read.reply, refusal="")
         _settle(read.reading, calls, self._catalog, self._held_of(body))
         return read
@@ -314,7 +314,7 @@ def _raw(kept: Mapping[str, Any]) -> RawCall:
         return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(told, "dialect"))
 
 
-def _stands_in(call: Mapping[str, Any], raw: str) -> bool:
+def _is_in(call: Mapping[str, Any], raw: str) -> bool:
     text = _raw(call).text
     return bool(text) and text in raw
 

@@ -45,7 +45,7 @@ CallOutcome = Literal[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpanRecord:
-    """A piece of a reply; those of one reply tile it."""
+    """A piece of a reply; the spans of a reply tile it."""
 
     start: int
     end: int
@@ -56,11 +56,11 @@ class SpanRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkRecord:
-    """A repair or conversion, or a mistake of a call."""
+    """A repair, a conversion, or an issue of a call."""
 
     code: str
-    why: str  # what that means, in a sentence; of an issue, what the model is told
-    start: int | None = None  # where it was noticed; None if at no place in the reply
+    why: str  # its meaning in a sentence; for an issue, the message to the model
+    start: int | None = None  # None if it has no place in the reply
     end: int | None = None
     path: str = ""
     expected: str = ""
@@ -73,10 +73,10 @@ class SourceRecord:
     """Where a value came from."""
 
     kind: str
-    call: int | None = None  # number in the conversation of the call in whose result it was found, from 1
+    call: int | None = None  # number of the call whose result contains it, from 1
     tool: str = ""
-    message: int | None = None  # index of the message of the reply's prompt where it was found
-    start: int | None = None  # of the value in that message, where its own text stands there; None if it was found in other words
+    message: int | None = None  # index of the message in the prompt that contains it
+    start: int | None = None  # place in that message; None if the message spells it otherwise
     end: int | None = None
 
 
@@ -85,8 +85,8 @@ class ValueRecord:
     """A value of a bound call."""
 
     path: str
-    value: Any  # as bound, JSON; never an object or list with something in it
-    start: int | None = None  # where its parameter's text stands in the reply; None if that is not known
+    value: Any  # as bound, JSON; an object or list only if it is empty
+    start: int | None = None  # place in the reply; None if unknown
     end: int | None = None
     source: SourceRecord | None = None
     repairs: tuple[str, ...] = ()
@@ -98,13 +98,13 @@ class CallRecord:
 
     id: str
     index: int
-    name: str  # of the tool, as bound, or as written where it is not bound
-    dialect: str = ""  # the wire format that it was written in; `native` if the model server found it
+    name: str  # of the tool, as bound; as written if the call is invalid
+    dialect: str = ""  # its wire format; `native` if the model server found the call
     start: int | None = None
     end: int | None = None
     text: str = ""
     arguments: dict[str, Any] | None = None
-    ran_with: dict[str, Any] | None = None  # the arguments that a person put in their place; None for none
+    ran_with: dict[str, Any] | None = None  # the arguments that a person replaced them with
     values: tuple[ValueRecord, ...] = ()
     issues: tuple[MarkRecord, ...] = ()
     repairs: tuple[MarkRecord, ...] = ()
@@ -114,7 +114,7 @@ class CallRecord:
     by: str = ""
     reason: str = ""
     result: str | None = None
-    result_size: int = 0  # characters of the whole result, of which `result` may be a part
+    result_size: int = 0  # characters of the whole result; `result` may be its beginning
     failure: str = ""
     seconds: float | None = None
 
@@ -133,17 +133,17 @@ class ReplyRecord:
     """A reply of the model."""
 
     number: int
-    prompt: tuple[MessageRecord, ...] = ()  # the messages that it answers, whole; empty if they were not kept
-    raw: str = ""  # all that the model wrote as text; of a reply that was begun for it, with the beginning
+    prompt: tuple[MessageRecord, ...] = ()  # the messages that it answers; empty if not kept
+    raw: str = ""  # full output of the model, including a beginning given to it
     spans: tuple[SpanRecord, ...] = ()
     repairs: tuple[MarkRecord, ...] = ()
     calls: tuple[CallRecord, ...] = ()
     reasoning: str = ""
     finish_reason: str = ""
-    is_kept: bool = True  # whether it stays in the conversation; if not, the model was asked again
+    is_kept: bool = True  # whether it stays in the conversation; else the model was asked again
     refusal: str = ""
     prompt_tokens: int | None = None
-    cached_tokens: int | None = None  # of these, from the model server's cache; None if it does not say
+    cached_tokens: int | None = None  # of these, from the server's cache; None if not reported
     completion_tokens: int | None = None
     first_token_seconds: float | None = None
     seconds: float | None = None
@@ -156,8 +156,8 @@ class TurnRecord:
     Args:
         way: `xml`, `native`, `plain` (no tools) or `relayed` (its bytes were passed on).
         dialect: the wire format that the model was asked to write calls in.
-        outcome: why it ended, as `Answer.stop_reason`, or `tool_calls`, `error`, `left` (the caller did); "" while it goes on.
-        verdict: of a measured run, what was wrong; "" if it is right or was not judged.
+        outcome: why it ended, as `Answer.stop_reason`, or `tool_calls`, `error`, `left` (the caller did); "" while it runs.
+        verdict: what was wrong, in a measured run; "" if right or not judged.
     """
 
     id: str
