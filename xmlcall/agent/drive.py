@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import replace
-from typing import Any, Final, Self, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from ..backends.base import Backend, Tries, chunks_of, tries_of
 from ..errors import BackendError, BackendStatusError
@@ -105,7 +105,8 @@ async def drive(
     """
     scores, events = scores or Scores(), machine.events()
     while True:
-        async for event in _Events(machine, hear(events)):
+        events = iter(hear(events))
+        while (event := await _next(machine, events)) is not _END:
             yield event
         match machine.action:
             case Score() as score:
@@ -115,7 +116,8 @@ async def drive(
                 while reply.is_due:
                     async with reply.opened() as chunks:
                         async for chunk in chunks:
-                            async for event in _Events(machine, reply.receive(chunk)):
+                            events = reply.receive(chunk)
+                            while (event := await _next(machine, events)) is not _END:
                                 yield event
                             if machine.has_enough:
                                 break
@@ -133,20 +135,9 @@ async def drive(
         raise machine.error
 
 
-class _Events:
-    """The events that follow from an input; demanding work between them is done in a thread."""
-
-    def __init__(self, machine: Machine[Any], events: Iterable[Any]) -> None:
-        self._machine, self._events = machine, iter(events)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        event = await _in_thread(self._events) if self._machine.is_demanding else next(self._events, _END)
-        if event is _END:
-            raise StopAsyncIteration
-        return event
+async def _next(machine: Machine[Any], events: Iterator[Any]) -> Any:
+    """Return the next event, _END after the last; demanding work before it is done in a thread."""
+    return await _in_thread(events) if machine.is_demanding else next(events, _END)
 
 
 async def _in_thread(events: Iterator[Any]) -> Any:
