@@ -1,10 +1,11 @@
 """A proxy with scripted replies, asked in this process, and what it tells of itself."""
 
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import Any
 
 import httpx
+from prometheus_client.parser import text_string_to_metric_families
 from proxy_harness import ADD
 
 from xmlcall.backends.base import Backend
@@ -14,10 +15,10 @@ from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.http.access import Guard
 from xmlcall.proxy.http.callers import serving
-from xmlcall.proxy.observed.metrics import samples
+from xmlcall.proxy.observed.metrics import Metrics
 from xmlcall.proxy.observed.observer import Observer
 
-__all__ = ["CHAT", "ask", "counts", "observed", "series"]
+__all__ = ["CHAT", "ask", "counts", "observed", "samples", "series"]
 
 CHAT = "/v1/chat/completions"
 
@@ -43,6 +44,13 @@ async def ask(client: httpx.AsyncClient, text: str = "1 + 2?", tools: Iterable[A
     """Ask for a chat completion."""
     body = {"model": "any", "messages": [{"role": "user", "content": text}], "tools": list(tools), **fields}
     return await client.post(CHAT, json=body)
+
+
+def samples(metrics: Metrics) -> Iterator[tuple[str, dict[str, str], float]]:
+    """Give name, labels and value of each series, as they are written."""
+    for family in text_string_to_metric_families(metrics.exposition()[0].decode()):
+        for sample in family.samples:
+            yield sample.name, sample.labels, sample.value
 
 
 def series(observer: Observer, name: str) -> dict[tuple[str, ...], float]:

@@ -19,8 +19,7 @@ from starlette.requests import Request
 
 from xmlcall.backends.base import Backend, Relayed
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy.observed.model_request import relaying
-from xmlcall.proxy.observed.observer import Observer
+from xmlcall.proxy.observed.observer import Observer, relaying
 from xmlcall.proxy.observed.traces import Traces
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 

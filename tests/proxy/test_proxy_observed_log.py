@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from xmlcall.proxy.observed.metrics import Metrics
-from xmlcall.proxy.observed.observer import NoSpans, Observing
+from xmlcall.proxy.observed.observer import Observing, trace_id_in
 from xmlcall.proxy.observed.probes import JsonFormatter
 
 TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
@@ -54,13 +54,13 @@ def test_facts_stand_beside_the_message() -> None:
     ],
 )
 def test_a_trace_is_named_only_if_it_is_one(header: str, trace: str | None) -> None:
-    observing = Observing(Metrics(), NoSpans({"traceparent": header}), endpoint="/", method="GET")
+    observing = Observing(Metrics(), endpoint="/", method="GET", trace_id=trace_id_in({"traceparent": header}))
     assert observing.over(status=200, error=None, has_left=False).get("trace_id") == trace
 
 
 def test_the_name_of_a_key_is_told() -> None:
     metrics = Metrics()
-    observing = Observing(metrics, NoSpans({}), endpoint="/", method="GET")
+    observing = Observing(metrics, endpoint="/", method="GET")
     observing.admitted("team-a")
     assert observing.over(status=200, error=None, has_left=False)["key"] == "team-a"
     assert 'key="team-a"' in metrics.exposition()[0].decode()

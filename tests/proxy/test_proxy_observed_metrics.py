@@ -7,7 +7,7 @@ from typing import Any
 
 import httpx
 import pytest
-from observed_harness import CHAT, ask, counts, observed, series
+from observed_harness import CHAT, ask, counts, observed, samples, series
 from proxy_harness import ADD, add, block, body
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, chunk, final, reply
@@ -273,7 +273,7 @@ def test_series_have_a_bound() -> None:
     found = Metrics(most_values=3)
     for number in range(1000):
         found.add(metrics.REFUSALS, f"model-{number}", "code")
-    told = [labels["model"] for name, labels, _ in metrics.samples(found) if name == "xmlcall_refusals_total"]
+    told = [labels["model"] for name, labels, _ in samples(found) if name == "xmlcall_refusals_total"]
     assert sorted(told) == ["model-0", "model-1", "model-2", "other"]
     assert len(found._series) == 3
 
@@ -281,7 +281,7 @@ def test_series_have_a_bound() -> None:
 def test_apps_do_not_add_up() -> None:
     first, second = Metrics(), Metrics()
     first.add(metrics.OPEN_REQUESTS)
-    values = [value for each in (first, second) for name, _, value in metrics.samples(each) if name == "xmlcall_open_requests"]
+    values = [value for each in (first, second) for name, _, value in samples(each) if name == "xmlcall_open_requests"]
     assert values == [1, 0]
 
 

@@ -5,12 +5,11 @@ parses what arrived since the last one and then frees the bytes; no answer waits
 the caller received them byte for byte anyway.
 """
 
-import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 from ...errors import BackendProtocolError
 from ...turns.builder import TurnBuilder
@@ -19,11 +18,9 @@ from ...types.completion import Chunk, Usage
 from ...wire.ollama import stream_chunk
 from ...wire.openai import StreamReader, mapping, mappings, read_error, read_json, text_of
 from ...wire.sse import EventDecoder
+from ..observed.observer import FIRST_TOKEN
 
 __all__ = ["RelayedTurn", "messages_in"]
-
-# A piece of text or thinking that is not empty, in any of the formats; the first such piece is the first token.
-_FIRST: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|thinking|response|text)" ?: ?"[^"]')
 
 
 def messages_in(data: Mapping[str, Any]) -> tuple[MessageRecord, ...]:
@@ -74,7 +71,7 @@ class RelayedTurn(TurnBuilder):
         """Move the pieces that arrived since the last call to the unread bytes; return their number of bytes."""
         piece = self.pieces[0] if len(self.pieces) == 1 else b"".join(self.pieces)
         self.pieces.clear()
-        if self.token_at is None and _FIRST.search(piece):
+        if self.token_at is None and FIRST_TOKEN.search(piece):
             self.token_at = time.monotonic()
         if self.is_cut:
             return 0

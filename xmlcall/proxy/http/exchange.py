@@ -30,7 +30,7 @@ from starlette.types import Message, Receive, Send
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
 from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
-from ..observed.observer import Observing, unobserved
+from ..observed.observer import Observing
 
 if TYPE_CHECKING:
     from ..engine.recording import Recording
@@ -207,7 +207,7 @@ class Exchange:
         self.error: ApiError | None = None  # the error that the caller received, or would have received
         self.has_left = False  # the caller disconnected before its answer was complete
         self.recording: Recording | None = None
-        self.observing = observing or unobserved()
+        self.observing = observing
 
     async def stream(self, events: AsyncGenerator[ResponseEvent], asked: Asked) -> None:
         """Write events as they arrive, until the last one, an error, or the caller's disconnect."""
@@ -332,7 +332,7 @@ class Exchange:
 
     async def _start(self, status: int, media_type: str, headers: Headers = ()) -> None:
         self.status = status
-        if media_type.startswith((_EVENTS, _LINES)):
+        if self.observing is not None and media_type.startswith((_EVENTS, _LINES)):
             self.observing.stream_began()
         own = ((b"content-type", media_type.encode("latin-1", "replace")), _NO_SNIFFING, *headers, *self._headers)
         await self._say({"type": "http.response.start", "status": status, "headers": list(own)})

@@ -35,8 +35,7 @@ from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, OllamaChatBody, Ollam
 from ..formats.openai_chat import CHAT, ChatBody
 from ..formats.openai_responses import RESPONSES, ResponsesBody
 from ..formats.tolerance import mended
-from ..observed.model_request import relaying
-from ..observed.observer import Hearing, Observing
+from ..observed.observer import Hearing, Observing, relaying
 from .access import Guard
 from .callers import Caller, ServedModels
 from .exchange import Ending, Exchange, api_error
@@ -152,6 +151,7 @@ def asking(question: QuestionPath) -> Responder:
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
+        assert exchange.observing is not None
         observing = exchange.observing
         data, left_out = data_and_left_out(await content_of(request))
         model = caller.model(data.get("model"))
@@ -169,24 +169,24 @@ def asking(question: QuestionPath) -> Responder:
             passed = relaying(opened, observing, engine.backend.capabilities.server)
             await exchange.relay(_told_in_our_words(passed, question, data))
         elif question.is_answered:
-            await _answered(engine, question, data, exchange)
+            await _answered(engine, question.form, data, exchange, observing)
         else:
             raise _missing(question.path)
 
     return answer
 
 
-def _answered(engine: Engine, question: QuestionPath, data: Mapping[str, Any], exchange: Exchange) -> Awaitable[None]:
+def _answered(engine: Engine, form: Format, data: Mapping[str, Any], exchange: Exchange, observing: Observing) -> Awaitable[None]:
     """Read a request for the engine, and return the awaitable that answers it."""
     refuse_many(data)
-    body = _mended(engine, data, question.form)
-    asked = question.form.read(body)
+    body = _mended(engine, data, form)
+    asked = form.read(body)
     chat = replace(asked.request, whole=body)
     if asked.shape.get("load"):
         return exchange.json(loaded(asked))
     if exchange.recording is not None:
         exchange.recording.asked(chat)
-    heard = Hearing(exchange.observing, exchange.recording)
+    heard = Hearing(observing, exchange.recording)
     events = engine.respond(chat, is_streamed=asked.stream, recording=heard)
     return (exchange.stream if asked.stream else exchange.whole)(events, asked)
 

@@ -11,7 +11,7 @@ caller: endpoints are route templates, models and key names come from the config
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -24,7 +24,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-__all__ = ["METRICS", "Bounded", "Metrics", "Row", "metrics_of_process", "samples", "shared_folder"]
+__all__ = ["METRICS", "Bounded", "Metrics", "Row", "metrics_of_process", "shared_folder"]
 
 OTHER: Final = "other"
 MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
@@ -35,107 +35,67 @@ FIRST_TOKEN_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.
 SECONDS_BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 640.0)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """A metric."""
 
-    name: str
     kind: Literal["counter", "gauge", "histogram"]
-    labels: tuple[str, ...] = ()
+    name: str
+    labels: tuple[str, ...]
     help: str
     buckets: tuple[float, ...] = ()
 
 
-REQUESTS: Final = Row(
-    name="xmlcall_requests_total",
-    kind="counter",
-    labels=("endpoint", "method", "status", "model", "key"),
-    help="Requests that ended, by the status that the caller got; 499 if it left before it got one.",
+def _counter(name: str, labels: str, help: str) -> Row:
+    return Row("counter", f"xmlcall_{name}_total", tuple(labels.split()), help)
+
+
+def _seconds(name: str, labels: str, help: str, buckets: tuple[float, ...]) -> Row:
+    return Row("histogram", f"xmlcall_{name}_seconds", tuple(labels.split()), help, buckets)
+
+
+REQUESTS: Final = _counter(
+    "requests",
+    "endpoint method status model key",
+    "Requests that ended, by the status that the caller got; 499 if it left before it got one.",
 )
-REQUEST_SECONDS: Final = Row(
-    name="xmlcall_request_seconds",
-    kind="histogram",
-    labels=("endpoint", "model"),
-    help="Seconds from a request to the end of its answer.",
-    buckets=SECONDS_BUCKETS,
+REQUEST_SECONDS: Final = _seconds(
+    "request", "endpoint model", "Seconds from a request to the end of its answer.", SECONDS_BUCKETS
 )
-FIRST_TOKEN_SECONDS: Final = Row(
-    name="xmlcall_first_token_seconds",
-    kind="histogram",
-    labels=("model",),
-    help="Seconds from a request to the first token that the model wrote for it.",
-    buckets=FIRST_TOKEN_BUCKETS,
+FIRST_TOKEN_SECONDS: Final = _seconds(
+    "first_token", "model", "Seconds from a request to the first token that the model wrote for it.", FIRST_TOKEN_BUCKETS
 )
-OPEN_REQUESTS: Final = Row(name="xmlcall_open_requests", kind="gauge", help="Requests under way.")
-OPEN_STREAMS: Final = Row(name="xmlcall_open_streams", kind="gauge", help="Streamed answers under way.")
-PROMPT_TOKENS: Final = Row(
-    name="xmlcall_prompt_tokens_total",
-    kind="counter",
-    labels=("model", "key"),
-    help="Tokens of prompts, the cached part included, as the model server counts them.",
+OPEN_REQUESTS: Final = Row("gauge", "xmlcall_open_requests", (), "Requests under way.")
+OPEN_STREAMS: Final = Row("gauge", "xmlcall_open_streams", (), "Streamed answers under way.")
+PROMPT_TOKENS: Final = _counter(
+    "prompt_tokens", "model key", "Tokens of prompts, the cached part included, as the model server counts them."
 )
-CACHED_TOKENS: Final = Row(
-    name="xmlcall_cached_tokens_total",
-    kind="counter",
-    labels=("model", "key"),
-    help="Tokens of prompts that came from the model server's cache, where it tells.",
+CACHED_TOKENS: Final = _counter(
+    "cached_tokens", "model key", "Tokens of prompts that came from the model server's cache, where it tells."
 )
-COMPLETION_TOKENS: Final = Row(
-    name="xmlcall_completion_tokens_total",
-    kind="counter",
-    labels=("model", "key"),
-    help="Tokens that models wrote; pieces of text where the model server does not count.",
+COMPLETION_TOKENS: Final = _counter(
+    "completion_tokens", "model key", "Tokens that models wrote; pieces of text where the model server does not count."
 )
-CALLS: Final = Row(
-    name="xmlcall_calls_total",
-    kind="counter",
-    labels=("model", "outcome"),
-    help="Calls that models wrote: bound as written, bound after repairs (repaired), or such that cannot run (invalid).",
+CALLS: Final = _counter(
+    "calls",
+    "model outcome",
+    "Calls that models wrote: bound as written, bound after repairs (repaired), or such that cannot run (invalid).",
 )
-REPAIRS: Final = Row(
-    name="xmlcall_repairs_total", kind="counter", labels=("model", "code"), help="Repairs of replies, by their code."
+REPAIRS: Final = _counter("repairs", "model code", "Repairs of replies, by their code.")
+ISSUES: Final = _counter("issues", "model code", "Mistakes in calls that cannot run, by their code.")
+REFUSALS: Final = _counter(
+    "refusals", "model code", "Errors that callers were told in place of an answer, or in the middle of one, by their code."
 )
-ISSUES: Final = Row(
-    name="xmlcall_issues_total",
-    kind="counter",
-    labels=("model", "code"),
-    help="Mistakes in calls that cannot run, by their code.",
+TOOL_RUNS: Final = _counter(
+    "tool_runs",
+    "model result",
+    "Calls of the proxy's own tools: ok, error (the tool says so), failed (its server), denied (a rule).",
 )
-REFUSALS: Final = Row(
-    name="xmlcall_refusals_total",
-    kind="counter",
-    labels=("model", "code"),
-    help="Errors that callers were told in place of an answer, or in the middle of one, by their code.",
-)
-TOOL_RUNS: Final = Row(
-    name="xmlcall_tool_runs_total",
-    kind="counter",
-    labels=("model", "result"),
-    help="Calls of the proxy's own tools: ok, error (the tool says so), failed (its server), denied (a rule).",
-)
-MODEL_REQUESTS: Final = Row(
-    name="xmlcall_model_requests_total",
-    kind="counter",
-    labels=("model", "result"),
-    help="Requests to model servers: ok, closed (by us or by the caller), or how they failed.",
+MODEL_REQUESTS: Final = _counter(
+    "model_requests", "model result", "Requests to model servers: ok, closed (by us or by the caller), or how they failed."
 )
 
-METRICS: Final = (
-    REQUESTS,
-    REQUEST_SECONDS,
-    FIRST_TOKEN_SECONDS,
-    OPEN_REQUESTS,
-    OPEN_STREAMS,
-    PROMPT_TOKENS,
-    CACHED_TOKENS,
-    COMPLETION_TOKENS,
-    CALLS,
-    REPAIRS,
-    ISSUES,
-    REFUSALS,
-    TOOL_RUNS,
-    MODEL_REQUESTS,
-)
+METRICS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Row))  # all of the above
 
 
 class Bounded:
@@ -232,12 +192,3 @@ def _of_this_process() -> Metrics:
 def metrics_of_process() -> Metrics:
     """Return the metrics for an app: its own, or the process's if several processes share a folder."""
     return _of_this_process() if shared_folder() is not None else Metrics()
-
-
-def samples(metrics: Metrics) -> Iterator[tuple[str, dict[str, str], float]]:
-    """Return name, labels and value of each series, as they are written."""
-    from prometheus_client.parser import text_string_to_metric_families
-
-    for family in text_string_to_metric_families(metrics.exposition()[0].decode()):
-        for sample in family.samples:
-            yield sample.name, sample.labels, sample.value

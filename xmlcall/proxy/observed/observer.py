@@ -9,45 +9,42 @@ The work per token has to cost almost nothing, so an event that is not counted c
 *Traces*: spans are made only if tracing is on, in `traces.py`, which needs OpenTelemetry. Even without spans, the log contains
 the id of the caller's trace, from the header `traceparent` (W3C Trace Context).
 
+*Requests to the model server*: a request through the engine is a stream of chunks. A request that is passed on is a stream of
+bytes. These are searched for the first token while they pass, and the last of them are kept, because they hold the token counts.
+
 *Listeners of the engine*: the request's metrics and trace always listen, and its recording if there is one. The engine knows only
 one listener, `Hearing`, so its code does not depend on who listens.
 """
 
+import json
 import re
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from asyncio import CancelledError
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
 
-from ...backends.base import Backend
+from ...backends.base import Around, Backend, KeptOpen, Relayed, Tries, tries_of
+from ...backends.http import TRACEPARENT
+from ...errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow
 from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
 from ...turn.events import CallDenied, CallFinished, CallStarted, LoopEvent, ReplyEnded
 from ...types.calls import InvalidCall
-from ...types.completion import Usage
+from ...types.completion import Chunk, CompletionRequest, Usage
+from ...wire.openai import count, mapping, usage_of
 from . import metrics as counted
-from .metrics import Metrics, Row, metrics_of_process
-from .model_request import ModelRequest, ObservedBackend
+from .metrics import Metrics, metrics_of_process
 
 if TYPE_CHECKING:
     from starlette.requests import Request
 
-    from ...backends.base import Backend
     from ..engine.recording import Recording
     from ..formats.contract import ApiError
+    from .traces import ModelSpan, RequestSpans, Traces
 
-__all__ = [
-    "LEFT",
-    "NO_MODEL_SPAN",
-    "Hearing",
-    "ModelSpan",
-    "NoSpans",
-    "Observer",
-    "Observing",
-    "RequestSpans",
-    "Tracing",
-    "no_tracing",
-    "unobserved",
-]
+__all__ = ["FIRST_TOKEN", "LEFT", "Hearing", "ModelRequest", "Observer", "Observing", "relaying", "trace_id_in"]
 
 LEFT_STATUS: Final = 499  # nginx's status for a caller that disconnected before it received a status
 PASSED_ON: Final = "passed_on"
@@ -64,90 +61,16 @@ _OPERATIONS: Final = {
 }
 
 
-# -- traces ---------------------------------------------------------------------------------------------------------------
-
 LEFT: Final = "left"
 """The failure of a request whose caller disconnected before the end; it does not count as the proxy's error."""
 
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-class ModelSpan(Protocol):
-    """A request to the model server."""
-
-    @property
-    def traceparent(self) -> str:
-        """The header that goes with it; "" for none."""
-
-    def first_chunk(self, seconds: float) -> None:
-        """Note the first chunk."""
-
-    def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None:
-        """Note the end."""
-
-
-class RequestSpans(Protocol):
-    """The spans of one request."""
-
-    @property
-    def trace_id(self) -> str:
-        """The id of the trace, in hexadecimal; "" for none."""
-
-    def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
-        """Begin a request to the model server."""
-
-    def tool_began(self, call: str, tool: str) -> None:
-        """Begin a call of the proxy's own tools."""
-
-    def tool_over(self, call: str, failure: str) -> None:
-        """End a call."""
-
-    def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
-        """End the request."""
-
-
-class Tracing(Protocol):
-    """Begins the spans of requests."""
-
-    def __call__(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
-        """Begin the span of a request."""
-
-
-class _NoModelSpan:
-    traceparent = ""
-
-    def first_chunk(self, seconds: float) -> None: ...
-
-    def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None: ...
-
-
-NO_MODEL_SPAN: Final = _NoModelSpan()
-
-
-class NoSpans:
-    """A request without spans."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        match = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
-        self.trace_id = match[1] if match else ""
-
-    def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
-        """Begin nothing."""
-        return NO_MODEL_SPAN
-
-    def tool_began(self, call: str, tool: str) -> None:
-        """Begin nothing."""
-
-    def tool_over(self, call: str, failure: str) -> None:
-        """End nothing."""
-
-    def over(self, *, model: str, operation: str, status: int, usage: Usage, finish_reason: str, failure: str) -> None:
-        """End nothing."""
-
-
-def no_tracing(headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
-    """Begin a request without spans (see `Tracing`)."""
-    return NoSpans(headers)
+def trace_id_in(headers: Mapping[str, str]) -> str:
+    """Return the id of the caller's trace, in hexadecimal; "" if it names none."""
+    match = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
+    return match[1] if match else ""
 
 
 # -- one request ---------------------------------------------------------------------------------------------------------
@@ -162,9 +85,12 @@ class Observing:
         usage: the sum over all requests to the model.
     """
 
-    def __init__(self, metrics: Metrics, spans: RequestSpans, *, endpoint: str, method: str) -> None:
+    def __init__(
+        self, metrics: Metrics, *, endpoint: str, method: str, trace_id: str = "", spans: "RequestSpans | None" = None
+    ) -> None:
         self.key, self.model, self.usage = "", "", Usage()
         self._metrics, self._spans, self._endpoint, self._method = metrics, spans, endpoint, method
+        self._trace_id = trace_id
         self._operation = _OPERATIONS.get(endpoint, "chat")
         self._started = time.monotonic()
         self._finish_reason = ""
@@ -187,13 +113,14 @@ class Observing:
             self._is_stream = True
             self._metrics.add(counted.OPEN_STREAMS)
 
-    def model_asked(self, provider: str) -> ModelRequest:
+    def model_asked(self, provider: str) -> "ModelRequest":
         """Begin a request to the model server."""
-        return ModelRequest(self, self._spans.model_asked(self.model, provider, operation=self._operation))
+        span = self._spans.model_asked(self.model, provider, operation=self._operation) if self._spans else None
+        return ModelRequest(self, span)
 
-    def around(self, backend: "Backend") -> "Backend":
+    def around(self, backend: Backend) -> Backend:
         """Return a backend whose requests are observed."""
-        return ObservedBackend(backend, self)
+        return _ObservedBackend(backend, self)
 
     def token(self) -> None:
         """Note that the model has written something; only the first call counts."""
@@ -233,12 +160,14 @@ class Observing:
             metrics.add(counted.REPAIRS, model, repair.code)
 
     def _tool_began(self, event: CallStarted) -> None:
-        self._spans.tool_began(event.call.id, event.call.name)
+        if self._spans:
+            self._spans.tool_began(event.call.id, event.call.name)
 
     def _tool_over(self, event: CallFinished) -> None:
         result = "failed" if event.failure else "error" if event.result.is_error else "ok"
         self._metrics.add(counted.TOOL_RUNS, self.model, result)
-        self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
+        if self._spans:
+            self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
 
     def _tool_denied(self, event: CallDenied) -> None:
         self._metrics.add(counted.TOOL_RUNS, self.model, "denied")
@@ -258,14 +187,15 @@ class Observing:
         if code:
             metrics.add(counted.REFUSALS, self.model, code)
         failure = code or (LEFT if has_left else "")
-        self._spans.over(
-            model=self.model,
-            operation=self._operation if self.model else "",
-            status=shown,
-            usage=self.usage,
-            finish_reason=self._finish_reason,
-            failure=failure,
-        )
+        if self._spans:
+            self._spans.over(
+                model=self.model,
+                operation=self._operation if self.model else "",
+                status=shown,
+                usage=self.usage,
+                finish_reason=self._finish_reason,
+                failure=failure,
+            )
         return self._facts(shown, seconds, failure)
 
     def _facts(self, status: int, seconds: float, failure: str) -> dict[str, Any]:
@@ -280,7 +210,7 @@ class Observing:
             "model": self.model,
             "key": self.key,
             "tokens": {name: count for name, count in tokens.items() if count is not None},
-            "trace_id": self._spans.trace_id,
+            "trace_id": self._trace_id,
             "error": failure,
         }
         return {name: value for name, value in facts.items() if value not in ("", {})}
@@ -301,44 +231,237 @@ class Observer:
         is_stopping: whether the app is about to end, so that no more requests should be sent to it.
     """
 
-    def __init__(self, metrics: Metrics | None = None, tracing: Tracing = no_tracing, *, open_metrics: bool = False) -> None:
-        self.metrics = metrics or metrics_of_process()
+    def __init__(self, *, tracing: "Traces | None" = None, open_metrics: bool = False) -> None:
+        self.metrics = metrics_of_process()
         self.open_metrics = open_metrics
         self.is_stopping = False
         self._tracing = tracing
 
     def begin(self, request: "Request", endpoint: str) -> Observing:
         """Begin a request."""
-        method = request.method if request.method in _METHODS else counted.OTHER
-        spans = self._tracing(request.headers, method=method, endpoint=endpoint)
-        return Observing(self.metrics, spans, endpoint=endpoint, method=method)
+        method, spans = _method(request), None
+        if self._tracing is not None:
+            spans = self._tracing.begin(request.headers, method=method, endpoint=endpoint)
+        trace_id = spans.trace_id if spans else trace_id_in(request.headers)
+        return Observing(self.metrics, endpoint=endpoint, method=method, trace_id=trace_id, spans=spans)
 
     def missed(self, request: "Request", status: int) -> None:
         """Note a request for an unknown path, or with an unsupported method."""
-        method = request.method if request.method in _METHODS else counted.OTHER
-        self.metrics.add(counted.REQUESTS, counted.OTHER, method, str(status), "", "")
+        self.metrics.add(counted.REQUESTS, counted.OTHER, _method(request), str(status), "", "")
 
     def stop(self) -> None:
         """Report the app as not ready from now on."""
         self.is_stopping = True
 
 
-class _Nowhere(Metrics):
-    """Metrics that count nothing."""
-
-    def __init__(self) -> None: ...
-
-    def add(self, row: Row, *values: str, amount: float = 1) -> None: ...
-
-    def observe(self, row: Row, seconds: float, *values: str) -> None: ...
+def _method(request: "Request") -> str:
+    return request.method if request.method in _METHODS else counted.OTHER
 
 
-_NOWHERE: Final = _Nowhere()
+# -- a request to the model server ---------------------------------------------------------------------------------------
+
+TAIL: Final = 65_536  # bytes that are kept of a passed-on answer: the counts are in the last event, or at the end of the object
+_STREAMS: Final = ("text/event-stream", "application/x-ndjson")
+# A piece of text or thinking that is not empty, in any of the formats.
+FIRST_TOKEN: Final = re.compile(rb'"(?:content|reasoning_content|reasoning|thinking|response|text)" ?: ?"[^"]')
+_COUNTS: Final = re.compile(rb'"(?:usage|timings|prompt_eval_count)"')
+
+_RESULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (ContextOverflow, "context_overflow"),
+    (BackendUnavailable, "unavailable"),
+    (BackendStatusError, "refused"),
+    (BackendProtocolError, "protocol_error"),
+    (GeneratorExit, "closed"),
+    (CancelledError, "closed"),
+)
 
 
-def unobserved() -> Observing:
-    """Return an observation that records nothing."""
-    return Observing(_NOWHERE, NoSpans({}), endpoint="", method="")
+def _result_of(error: BaseException) -> str:
+    """Return how a request failed, as a word for a label."""
+    return next((word for kind, word in _RESULTS if isinstance(error, kind)), "failed")
+
+
+class ModelRequest:
+    """A request to the model server, from its beginning to its end."""
+
+    def __init__(self, observing: Observing, span: "ModelSpan | None") -> None:
+        self._observing, self._span = observing, span
+        self._started = time.monotonic()
+        self._has_begun = False
+        self.usage: Usage | None = None
+        self.finish_reason = ""
+        self._pieces = 0
+        if span and span.traceparent:
+            TRACEPARENT.set(span.traceparent)
+
+    def begun(self, *, is_reply: bool = True) -> None:
+        """Note the first piece that the model writes; later calls have no effect.
+
+        Args:
+            is_reply: whether the piece belongs to the answer, not to a preliminary decision about it.
+        """
+        if self._has_begun:
+            return
+        self._has_begun = True
+        if self._span:
+            self._span.first_chunk(time.monotonic() - self._started)
+        if is_reply:
+            self._observing.token()
+
+    def take(self, chunk: Chunk) -> None:
+        """Note a chunk of a reply."""
+        if chunk.text or chunk.reasoning:
+            self._pieces += 1
+        self.usage = chunk.usage or self.usage
+        self.finish_reason = chunk.finish_reason or self.finish_reason
+
+    def over(self, result: str = "ok") -> None:
+        """Note the end."""
+        usage = self.usage
+        if self._pieces and (usage is None or usage.completion_tokens is None):  # most servers send one token per piece
+            usage = replace(usage or Usage(), completion_tokens=self._pieces, is_estimated=True)
+        self._observing.model_answered(result, usage)
+        if self._span:
+            failure = "" if result in ("ok", "closed") else result
+            self._span.over(usage=usage, finish_reason=self.finish_reason, failure=failure)
+            if self._span.traceparent:
+                TRACEPARENT.set("")
+
+
+class _ObservedBackend(Around, KeptOpen):
+    """A backend whose requests are observed."""
+
+    def __init__(self, backend: Backend, observing: Observing) -> None:
+        super().__init__(backend)
+        self._observing = observing
+
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return the attempts at a request."""
+        return _Observed(self._backend, request, self._observing)
+
+
+class _Observed(Tries):
+    """An observed request; all its attempts count as one."""
+
+    def __init__(self, backend: Backend, request: CompletionRequest, observing: Observing) -> None:
+        super().__init__(backend, request)
+        self._tries, self._observing = tries_of(backend, request), observing
+        self._asked: ModelRequest | None = None
+        self._has_begun = False
+        self._result = "closed"  # unless it is read to its end
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
+        """Note the request's beginning, and its end unless another attempt may follow."""
+        asked = self._asked = self._asked or self._observing.model_asked(self._backend.capabilities.server)
+        try:
+            async with self._tries.opened() as chunks:
+                self.hears = (*self._tries.hears, self._hear)
+                yield chunks
+        except BackendError:
+            raise
+        except BaseException as error:
+            asked.over(_result_of(error))
+            raise
+        asked.over(self._result)
+
+    def _hear(self, chunk: Chunk) -> None:
+        if chunk.progress is None and self._asked is not None:
+            if not self._has_begun:
+                self._has_begun = True
+                self._asked.begun(is_reply=not self._request.top_logprobs)
+            self._asked.take(chunk)
+
+    def ended(self) -> None:
+        """Note that the reply was read to its end."""
+        self._result = "ok"
+        self._tries.ended()
+
+    async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
+        """Note the request's end, if no attempt follows."""
+        failed: BaseException | None = error
+        try:
+            failed = final = await self._tries.again(error, begun=begun)
+        except BaseException as left:
+            failed = left
+            raise
+        finally:
+            if failed is not None and self._asked is not None:
+                self._asked.over(_result_of(failed))
+        return final
+
+
+# -- answers that are passed on ----------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def relaying(opened: AbstractAsyncContextManager[Relayed], observing: Observing, provider: str) -> AsyncIterator[Relayed]:
+    """Observe a request to the model server whose answer is passed on byte for byte."""
+    asked, result = observing.model_asked(provider), "ok"
+    tail = _Tail()
+    try:
+        async with opened as relayed:
+            result = "refused" if relayed.status >= 400 else "ok"
+            tail.is_stream = relayed.media_type.startswith(_STREAMS)
+            yield replace(relayed, chunks=_watched(relayed.chunks, tail, asked))
+    except BaseException as error:
+        result = result if result == "refused" else _result_of(error)
+        raise
+    finally:
+        if result != "refused":
+            asked.usage = tail.usage()
+        asked.over(result)
+
+
+async def _watched(chunks: AsyncIterator[bytes], tail: "_Tail", asked: ModelRequest) -> AsyncIterator[bytes]:
+    is_awaited = tail.is_stream
+    async for chunk in chunks:
+        if is_awaited and FIRST_TOKEN.search(chunk):
+            asked.begun()
+            is_awaited = False
+        tail.keep(chunk)
+        yield chunk
+
+
+class _Tail:
+    """The last bytes of an answer.
+
+    Attributes:
+        is_stream: whether the answer arrives as several JSON objects instead of one.
+    """
+
+    def __init__(self) -> None:
+        self.is_stream = False
+        self._pieces: list[bytes] = []
+        self._size = 0
+        self._is_whole = True
+
+    def keep(self, piece: bytes) -> None:
+        """Keep a piece, and drop bytes that are too far from the end."""
+        self._pieces.append(piece)
+        self._size += len(piece)
+        if self._size > 2 * TAIL:  # seldom, so that each byte is copied once or twice
+            kept = b"".join(self._pieces)[-TAIL:]
+            self._pieces, self._size, self._is_whole = [kept], len(kept), False
+
+    def usage(self) -> Usage | None:
+        """Read the token counts; None if the server reported none, or reported them too far from the end."""
+        data = b"".join(self._pieces)
+        if not self.is_stream:
+            return _counts(data) if self._is_whole else None
+        lines = (line for line in reversed(data.splitlines()) if _COUNTS.search(line))
+        return next((usage for line in lines if (usage := _counts(line.removeprefix(b"data:"))) is not None), None)
+
+
+def _counts(text: bytes) -> Usage | None:
+    try:
+        data: Mapping[str, Any] = mapping(json.loads(text))
+    except (ValueError, RecursionError):  # the answer is passed on even if it is not JSON
+        return None
+    if usage := usage_of(data):
+        return usage
+    prompt, completion = count(data.get("prompt_eval_count")), count(data.get("eval_count"))
+    return None if prompt is None and completion is None else Usage(prompt_tokens=prompt, completion_tokens=completion)
 
 
 # -- the listener of the engine -------------------------------------------------------------------------------------------

@@ -26,13 +26,13 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from ...types.completion import Usage
-from .observer import LEFT, ModelSpan, RequestSpans
+from .observer import LEFT
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
     from opentelemetry.trace import TracerProvider as AnyProvider
 
-__all__ = ["Traces", "otlp_provider"]
+__all__ = ["ModelSpan", "RequestSpans", "Traces", "otlp_provider"]
 
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _OWN_FAILURE: Final = 500  # the lowest HTTP status that marks a server span as failed; a caller's error does not
@@ -48,37 +48,33 @@ def otlp_provider() -> TracerProvider:
 
 
 class Traces:
-    """Begins the spans of requests (see `Tracing`)."""
+    """Begins the spans of requests."""
 
     def __init__(self, provider: "AnyProvider") -> None:
         self._tracer = provider.get_tracer("xmlcall", version("xmlcall"))
 
-    def __call__(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> RequestSpans:
+    def begin(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> "RequestSpans":
         """Begin the span of a request."""
         caller = _PROPAGATOR.extract({"traceparent": headers.get("traceparent", "")}, Context())
         attributes = {"http.request.method": method, "http.route": endpoint, "url.scheme": "http"}
         span = self._tracer.start_span(f"{method} {endpoint}", caller, SpanKind.SERVER, attributes)
-        return _RequestSpans(self._tracer, span)
+        return RequestSpans(self._tracer, span)
 
 
-class _RequestSpans:
+class RequestSpans:
     """The spans of one request."""
 
     def __init__(self, tracer: "Tracer", span: Span) -> None:
         self._tracer, self._span = tracer, span
         self._inside = trace.set_span_in_context(span, Context())
         self._tools: dict[str, Span] = {}
+        self.trace_id = trace.format_trace_id(span.get_span_context().trace_id)
 
-    @property
-    def trace_id(self) -> str:
-        """The id of the trace."""
-        return trace.format_trace_id(self._span.get_span_context().trace_id)
-
-    def model_asked(self, model: str, provider: str, *, operation: str) -> ModelSpan:
+    def model_asked(self, model: str, provider: str, *, operation: str) -> "ModelSpan":
         """Begin a request to the model server."""
         attributes = _question(model, operation) | {"gen_ai.provider.name": provider}
         span = self._tracer.start_span(f"{operation} {model}".strip(), self._inside, SpanKind.CLIENT, attributes)
-        return _ModelSpan(span)
+        return ModelSpan(span)
 
     def tool_began(self, call: str, tool: str) -> None:
         """Begin a call of the proxy's own tools."""
@@ -106,7 +102,7 @@ class _RequestSpans:
         _end(self._span, failure, is_failure=is_failure)
 
 
-class _ModelSpan:
+class ModelSpan:
     """A request to the model server."""
 
     def __init__(self, span: Span) -> None:
