@@ -19,7 +19,7 @@ from .openai_chat import OPTIONS, chosen, error_body
 from .openai_responses_stream import EventWriter, begun, call_item, call_text, ended, filled, new_item, status_of
 from .openai_responses_tools import CUSTOM_INPUT, Offered, offered, offered_name
 
-__all__ = ["RESPONSES", "ResponsesBody"]
+__all__ = ["KNOWN_ITEMS", "RESPONSES", "ResponsesBody"]
 
 NAME: Final = "openai-responses"
 
@@ -316,6 +316,8 @@ _HOSTED: Final = frozenset(
     }
 )
 """Items that OpenAI's own tools and servers leave in a history; they mean nothing without these tools."""
+
+KNOWN_ITEMS: Final = frozenset({*_ITEMS, *_HOSTED, "item_reference"})
 
 
 def _joined(messages: Iterable[Message]) -> Iterable[Message]:

@@ -1,13 +1,14 @@
 """Correct harmless deviations from a wire format before a body is read, unless `--strict` is given.
 
-A repair is a row: the wire formats whose clients need it, and a function that takes a body and returns a note of what it changed,
-"" if nothing. All deviations were reported for real clients (2026-11-22). Everything else is read strictly, so that mistakes are
-reported instead of guessed at. This module repairs fields and tools; `tolerance_history` repairs the history.
-
-The original body is not changed, because each repaired part is copied first.
+A repair is a row of the table below: the wire formats whose clients need it, and a function that changes a body and notes what it
+changed. All deviations were reported for real clients (2026-11-22). Everything else is read strictly, so that mistakes are
+reported instead of guessed at. The original body is not changed, because each repaired part is copied first.
 
 *Files, audio and video*: text is read, and a note replaces anything else. A client sends its attachments again with every
 question, so a refusal would block the conversation permanently.
+
+*The history*: a conversation that is refused once is refused permanently, too. So a history is read more tolerantly than the rest
+of a request: a value becomes its JSON text, and what is not for the model is left out.
 """
 
 import base64
@@ -17,21 +18,252 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from .tolerance_history import (
-    Body,
-    blocks,
-    calls,
-    contents,
-    developer,
-    items,
-    kind_of,
-    nothing_said,
-    over,
-    text_part,
-    texts_alone,
-)
+from ...loosejson import reader as loosejson
+from .openai_responses import KNOWN_ITEMS
 
-__all__ = ["files", "mended"]
+__all__ = ["mended"]
+
+Body = dict[str, Any]
+Mend = Callable[[Body, set[str]], None]
+
+CHAT: Final = "openai"
+RESPONSES: Final = "openai-responses"
+MESSAGES: Final = "anthropic"
+OLLAMA: Final = "ollama"
+
+_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+_NUMBERS: Final = (
+    *_LIMITS,
+    "frequency_penalty",
+    "min_p",
+    "n",
+    "num_predict",
+    "presence_penalty",
+    "repeat_penalty",
+    "seed",
+    "temperature",
+    "top_k",
+    "top_p",
+)
+_SWITCHES: Final = ("parallel_tool_calls", "store", "stream")
+_WORDS: Final = {"true": True, "false": False}
+_MODES: Final = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
+_HOSTED: Final = (
+    "bash_",
+    "code_execution",
+    "code_interpreter",
+    "computer",
+    "file_search",
+    "image_generation",
+    "local_shell",
+    "mcp",
+    "text_editor_",
+    "tool_search",
+    "web_fetch",
+    "web_search",
+)
+"""Prefixes of the types of tools that only the format's vendor can run, or whose parameters only its own models know."""
+
+
+def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
+    """Repair a body.
+
+    Returns:
+        A copy with the deviations corrected or left out, and notes on what was done, for the log.
+    """
+    body, found = dict(data), list[str]()
+    for mend in (mend for wires, mend in _MENDS if wire in wires):
+        notes = set[str]()
+        mend(body, notes)
+        found += ["; ".join(sorted(notes))] if notes else []
+    return body, found
+
+
+def over(body: Body, field: str, change: Callable[[Body], None]) -> None:
+    """Replace the objects in a list with copies, and change the copies."""
+    if not isinstance(items := body.get(field), list):
+        return
+    body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
+    for item in copies:
+        if isinstance(item, dict):
+            change(item)
+
+
+def kind_of(value: Any) -> str:
+    """Return the `type` of an object, "" if it has none."""
+    kind = value.get("type") if isinstance(value, dict) else None
+    return kind if isinstance(kind, str) else ""
+
+
+def text_part(value: Any) -> Body:
+    """Make a content part from a text, or from the JSON of another value."""
+    return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
+
+
+# -- numbers, and how to choose ----------------------------------------------------------------------------------------
+
+
+def _without_model(body: Body, notes: set[str]) -> None:
+    if "model" not in body or body["model"] is not None:
+        return
+    del body["model"]
+    notes.add("model: null means the one that is served")
+
+
+def _scalars(body: Body, notes: set[str]) -> None:
+    """Read numbers and switches that are written as text; Ollama's format has its numbers in `options`."""
+    for name in _NUMBERS:
+        if (number := _number(body.get(name))) is not None:
+            body[name] = number
+            notes.add(f"{name}: read a number")
+    for name in _SWITCHES:
+        if isinstance(word := body.get(name), str) and word.lower() in _WORDS:
+            body[name] = _WORDS[word.lower()]
+            notes.add(f"{name}: read true or false")
+
+
+def _number(value: Any) -> int | float | None:
+    """Read a number written as text; None if the text is not a number."""
+    if not isinstance(value, str) or not 0 < len(value) <= 40 or not value.isascii():
+        return None
+    for read in (int, float):
+        try:
+            number = read(value)
+        except ValueError:
+            continue
+        return number if math.isfinite(number) else None
+    return None
+
+
+def _limits(body: Body, notes: set[str]) -> None:
+    """Read 1000.0 as 1000, and 0 and -1 as no limit."""
+    for name in _LIMITS:
+        value = body.get(name)
+        if isinstance(value, float) and value.is_integer():
+            value = body[name] = int(value)
+            notes.add(f"{name}: read a whole number")
+        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
+            del body[name]
+            notes.add(f"{name}: left out, as it was below 1")
+
+
+def _temperature(body: Body, notes: set[str]) -> None:
+    """Leave out -1, which some clients send for the model's default; Ollama's format has it in `options`."""
+    options = body.get("options")
+    if _is_negative(body.get("temperature")):
+        del body["temperature"]
+    elif isinstance(options, dict) and _is_negative(options.get("temperature")):
+        body["options"] = {name: each for name, each in options.items() if name != "temperature"}
+    else:
+        return
+    notes.add("temperature: left out, as it was below 0")
+
+
+def _is_negative(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
+
+
+def _stops(body: Body, notes: set[str]) -> None:
+    """Leave out empty stop strings, which would end every reply or none."""
+    name = "stop_sequences" if "stop_sequences" in body else "stop"
+    given = body.get(name)
+    listed = given if isinstance(given, list) else [given]
+    kept = [each for each in listed if each not in ("", None)]
+    if given is None or (len(kept) == len(listed) and (name == "stop" or isinstance(given, list))):
+        return
+    body[name] = kept
+    if not kept:
+        del body[name]
+    notes.add(f"{name}: left out what was empty, or made a list")
+
+
+def _options(body: Body, notes: set[str]) -> None:
+    """Apply `_scalars` and `_stops` to Ollama's options."""
+    if not isinstance(body.get("options"), dict):
+        return
+    body["options"] = options = dict(body["options"])
+    _scalars(options, notes)
+    _stops(options, notes)
+
+
+def _no_choice(body: Body, notes: set[str]) -> None:
+    """Treat an empty text, an empty object or false as no choice."""
+    if "tool_choice" not in body or body["tool_choice"] not in ("", {}, False):
+        return
+    del body["tool_choice"]
+    notes.add("tool_choice: left out, as it was empty")
+
+
+def _choice(body: Body, notes: set[str]) -> None:
+    """Read `any`, which is Anthropic's word, and a mode in an object."""
+    choice = body.get("tool_choice")
+    mode = choice.get("type") if isinstance(choice, dict) else choice
+    if not isinstance(mode, str) or mode not in _MODES or choice == _MODES[mode]:
+        return
+    body["tool_choice"] = _MODES[mode]
+    notes.add(f'tool_choice: read "{_MODES[mode]}"')
+
+
+def _anthropic_choice(body: Body, notes: set[str]) -> None:
+    """Accept OpenAI's choices in place of Anthropic's."""
+    given = body.get("tool_choice")
+    choice = {"type": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
+    function = choice.pop("function", None)
+    if choice.get("type") == "required":
+        choice["type"] = "any"
+    if choice.get("type") == "function" and isinstance(function, dict):
+        choice |= {"type": "tool", "name": function.get("name")}
+    if choice.get("name", "") is None:
+        del choice["name"]
+    if not choice or choice == given:
+        return
+    body["tool_choice"] = choice
+    notes.add("tool_choice: read in OpenAI's form")
+
+
+# -- tools -------------------------------------------------------------------------------------------------------------
+
+
+def _without_hosted_tools(body: Body, notes: set[str]) -> None:
+    tools = body.get("tools")
+    hosted = [tool for tool in tools if kind_of(tool).startswith(_HOSTED)] if isinstance(tools, list) else []
+    if not hosted:
+        return
+    body["tools"] = [tool for tool in body["tools"] if tool not in hosted]
+    notes.add(f"tools: left out, as nobody here runs them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}")
+
+
+def _without_null_types(body: Body, notes: set[str]) -> None:
+    """Treat a tool whose type is null as a tool without a type."""
+
+    def tool(given: Body) -> None:
+        if "type" in given and given["type"] is None:
+            del given["type"]
+            notes.add("tools: left out a type that was null")
+
+    over(body, "tools", tool)
+
+
+def _without_hosted_items(body: Body, notes: set[str]) -> None:
+    """Leave out hosted tools that are listed among the items of Responses."""
+
+    def item(given: Body) -> None:
+        if kind_of(given) == "additional_tools":
+            _without_hosted_tools(given, notes)
+
+    over(body, "input", item)
+
+
+def _without_twins(body: Body, notes: set[str]) -> None:
+    """Leave out exact duplicates of a tool."""
+    if not isinstance(tools := body.get("tools"), list):
+        return
+    seen = {json.dumps(tool, sort_keys=True): tool for tool in tools}
+    if len(seen) == len(tools):
+        return
+    body["tools"] = list(seen.values())
+    notes.add("tools: left out what was listed twice")
+
 
 # -- files ----------------------------------------------------------------------------------------------------------------
 
@@ -41,9 +273,8 @@ _TEXTS: Final = ("text/", "application/json", "application/xml", "application/ya
 _READ_SOURCES: Final = {"document": ("text",), "image": ("base64", "url")}
 
 
-def files(body: Body) -> str:
+def _files(body: Body, notes: set[str]) -> None:
     """Replace each file among the parts of messages, items and results with its text or a note."""
-    notes: set[str] = set()
 
     def holder(given: Body, *, is_result: bool = False) -> None:
         for field in ("content", "output"):
@@ -54,7 +285,6 @@ def files(body: Body) -> str:
 
     over(body, "messages", holder)
     over(body, "input", holder)
-    return "; ".join(sorted(notes))
 
 
 def _replaced(part: Any, notes: set[str]) -> list[Any]:
@@ -130,227 +360,214 @@ _READERS: Final[dict[str, Callable[[Body], list[Any] | None]]] = {
 }
 
 
-Mend = Callable[[Body], str]
+# -- the history ---------------------------------------------------------------------------------------------------------
 
-CHAT: Final = "openai"
-RESPONSES: Final = "openai-responses"
-MESSAGES: Final = "anthropic"
-OLLAMA: Final = "ollama"
+_BLOCKS: Final = ("compaction", "container_upload")
+_OF_SERVERS: Final = ("_tool_result", "_tool_use")  # how blocks of tools end that run on Anthropic's own servers
+_READ: Final = frozenset({"", "text", "image", "document", "thinking", "redacted_thinking", "tool_use", "tool_result"})
+"""Blocks that are read, or refused for a reason of their own."""
 
-_LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_NUMBERS: Final = (
-    *_LIMITS,
-    "frequency_penalty",
-    "min_p",
-    "n",
-    "num_predict",
-    "presence_penalty",
-    "repeat_penalty",
-    "seed",
-    "temperature",
-    "top_k",
-    "top_p",
-)
-_SWITCHES: Final = ("parallel_tool_calls", "store", "stream")
-_WORDS: Final = {"true": True, "false": False}
-_MODES: Final = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
-_HOSTED: Final = (
-    "bash_",
-    "code_execution",
-    "code_interpreter",
-    "computer",
-    "file_search",
-    "image_generation",
-    "local_shell",
-    "mcp",
-    "text_editor_",
-    "tool_search",
-    "web_fetch",
-    "web_search",
-)
-"""Prefixes of the types of tools that only the format's vendor can run, or whose parameters only its own models know."""
+_SHOWN_PARTS: Final = frozenset({"text", "input_text", "output_text", "refusal", "image_url", "input_image", "image", "document"})
+_THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
+_RESULTS: Final = ("tool", "function")
 
 
-def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
-    """Repair a body.
+def _null_contents(body: Body, notes: set[str]) -> None:
+    """Read null as an empty content, as OpenAI's Chat Completions do."""
 
-    Returns:
-        A copy with the deviations corrected or left out, and notes on what was done, for the log.
-    """
-    body = dict(data)
-    return body, [note for wires, mend in _MENDS if wire in wires and (note := mend(body))]
+    def message(given: Body) -> None:
+        if "role" in given and "content" in given and given["content"] is None:
+            given["content"] = ""
+            notes.add("content: read null as no text")
 
-
-# -- numbers, and how to choose ----------------------------------------------------------------------------------------
-
-
-def _without_model(body: Body) -> str:
-    if "model" not in body or body["model"] is not None:
-        return ""
-    del body["model"]
-    return "model: null means the one that is served"
+    over(body, "messages", message)
+    over(body, "input", message)
 
 
-def _scalars(body: Body) -> str:
-    """Read numbers and switches that are written as text; Ollama's format has its numbers in `options`."""
-    notes = []
-    for name in _NUMBERS:
-        if (number := _number(body.get(name))) is not None:
-            body[name] = number
-            notes.append(f"{name}: read a number")
-    for name in _SWITCHES:
-        if isinstance(word := body.get(name), str) and word.lower() in _WORDS:
-            body[name] = _WORDS[word.lower()]
-            notes.append(f"{name}: read true or false")
-    return "; ".join(notes)
+def _bare_texts(body: Body, notes: set[str]) -> None:
+    """Read a bare text among the parts of a content as a part; Ollama's contents have no parts, so `_developer` joins them."""
+
+    def message(given: Body) -> None:
+        content = given.get("content")
+        if not isinstance(content, list) or not any(isinstance(part, str) for part in content):
+            return
+        given["content"] = [text_part(part) if isinstance(part, str) else part for part in content]
+        notes.add("content: read a text as a part")
+
+    over(body, "messages", message)
+    over(body, "input", message)
 
 
-def _number(value: Any) -> int | float | None:
-    """Read a number written as text; None if the text is not a number."""
-    if not isinstance(value, str) or not 0 < len(value) <= 40 or not value.isascii():
+# -- OpenAI's chats ----------------------------------------------------------------------------------------------------
+
+
+def _calls(body: Body, notes: set[str]) -> None:
+    """Give the calls in a chat's history their proper form, so that the conversation does not get stuck."""
+
+    def call(given: Body) -> None:
+        for name in ("id", "type"):
+            if name in given and given[name] is None:
+                del given[name]
+        if isinstance(function := given.get("function"), dict):
+            given["function"] = dict(function)
+            _write_arguments(given["function"], notes)
+
+    over(body, "messages", lambda message: over(message, "tool_calls", call))
+
+
+def _write_arguments(call: Body, notes: set[str]) -> None:
+    """Write a call's arguments as the text of an object; broken JSON is repaired, other text becomes an argument of its own."""
+    given = call.get("arguments")
+    if given is None or (isinstance(given, str) and not given.strip()):
+        call["arguments"] = "{}"
+    if isinstance(given, str) and given.strip() and not isinstance(_parsed(given), dict):
+        given = _mended(given)
+    if isinstance(given, dict):
+        call["arguments"] = json.dumps(given, ensure_ascii=False)
+        notes.add("arguments of a call in the history: put into the text of an object")
+
+
+def _mended(text: str | None) -> Any:
+    """Return the only possible reading of broken arguments; a model wrote them, so the client cannot correct them."""
+    read = loosejson.read(text or "", kinds={"object"}, complete=True)
+    value = read.value if isinstance(read, loosejson.JsonReading) else None
+    return value if isinstance(value, dict) else {"arguments": text}
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
         return None
-    for read in (int, float):
-        try:
-            number = read(value)
-        except ValueError:
-            continue
-        return number if math.isfinite(number) else None
-    return None
 
 
-def _limits(body: Body) -> str:
-    """Read 1000.0 as 1000, and 0 and -1 as no limit."""
-    notes = []
-    for name in _LIMITS:
-        value = body.get(name)
-        if isinstance(value, float) and value.is_integer():
-            value = body[name] = int(value)
-            notes.append(f"{name}: read a whole number")
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            del body[name]
-            notes.append(f"{name}: left out, as it was below 1")
-    return "; ".join(notes)
+def _contents(body: Body, notes: set[str]) -> None:
+    """Leave reasoning out of a chat's history, and write any tool result as text."""
+
+    def message(given: Body) -> None:
+        content, is_result = given.get("content"), given.get("role") in _RESULTS
+        if isinstance(content, list):
+            said = [each for each in content if kind_of(each) not in _THOUGHTS]
+            notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
+            given["content"] = _shown(said, notes) if is_result else said
+        elif is_result and content is not None and not isinstance(content, str):
+            notes.add("content: wrote a value as text")
+            given["content"] = json.dumps(content, ensure_ascii=False)
+
+    over(body, "messages", message)
 
 
-def _temperature(body: Body) -> str:
-    """Leave out -1, which some clients send for the model's default; Ollama's format has it in `options`."""
-    options = body.get("options")
-    if _is_negative(body.get("temperature")):
-        del body["temperature"]
-    elif isinstance(options, dict) and _is_negative(options.get("temperature")):
-        body["options"] = {name: each for name, each in options.items() if name != "temperature"}
-    else:
-        return ""
-    return "temperature: left out, as it was below 0"
+def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
+    """Write anything that is not a content part as a text part."""
+    if all(kind_of(part) in _SHOWN_PARTS for part in parts):
+        return parts
+    notes.add("content: wrote a part of another kind as text")
+    return [part if kind_of(part) in _SHOWN_PARTS else text_part(part) for part in parts]
 
 
-def _is_negative(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
+# -- OpenAI's responses ------------------------------------------------------------------------------------------------
 
 
-def _stops(body: Body) -> str:
-    """Leave out empty stop strings, which would end every reply or none."""
-    name = "stop_sequences" if "stop_sequences" in body else "stop"
-    given = body.get(name)
-    listed = given if isinstance(given, list) else [given]
-    kept = [each for each in listed if each not in ("", None)]
-    if given is None or (len(kept) == len(listed) and (name == "stop" or isinstance(given, list))):
-        return ""
-    body[name] = kept
-    if not kept:
-        del body[name]
-    return f"{name}: left out what was empty, or made a list"
+def _items(body: Body, notes: set[str]) -> None:
+    """Give the items in a history of Responses their proper form: calls, their outputs, a single item."""
+    if isinstance(body.get("input"), dict):
+        body["input"] = [body["input"]]
+        notes.add("input: made a list of an item")
 
-
-def _options(body: Body) -> str:
-    """Apply `_scalars` and `_stops` to Ollama's options."""
-    if not isinstance(body.get("options"), dict):
-        return ""
-    body["options"] = options = dict(body["options"])
-    return "; ".join(note for mend in (_scalars, _stops) if (note := mend(options)))
-
-
-def _no_choice(body: Body) -> str:
-    """Treat an empty text, an empty object or false as no choice."""
-    if "tool_choice" not in body or body["tool_choice"] not in ("", {}, False):
-        return ""
-    del body["tool_choice"]
-    return "tool_choice: left out, as it was empty"
-
-
-def _choice(body: Body) -> str:
-    """Read `any`, which is Anthropic's word, and a mode in an object."""
-    choice = body.get("tool_choice")
-    mode = choice.get("type") if isinstance(choice, dict) else choice
-    if not isinstance(mode, str) or mode not in _MODES or choice == _MODES[mode]:
-        return ""
-    body["tool_choice"] = _MODES[mode]
-    return f'tool_choice: read "{_MODES[mode]}"'
-
-
-def _anthropic_choice(body: Body) -> str:
-    """Accept OpenAI's choices in place of Anthropic's."""
-    given = body.get("tool_choice")
-    choice = {"type": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
-    function = choice.pop("function", None)
-    if choice.get("type") == "required":
-        choice["type"] = "any"
-    if choice.get("type") == "function" and isinstance(function, dict):
-        choice |= {"type": "tool", "name": function.get("name")}
-    if choice.get("name", "") is None:
-        del choice["name"]
-    if not choice or choice == given:
-        return ""
-    body["tool_choice"] = choice
-    return "tool_choice: read in OpenAI's form"
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
-def _without_hosted_tools(body: Body) -> str:
-    tools = body.get("tools")
-    hosted = [tool for tool in tools if kind_of(tool).startswith(_HOSTED)] if isinstance(tools, list) else []
-    if not hosted:
-        return ""
-    body["tools"] = [tool for tool in body["tools"] if tool not in hosted]
-    return f"tools: left out, as nobody here runs them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}"
-
-
-def _without_null_types(body: Body) -> str:
-    """Treat a tool whose type is null as a tool without a type."""
-    notes: set[str] = set()
-
-    def tool(given: Body) -> None:
-        if "type" in given and given["type"] is None:
-            del given["type"]
-            notes.add("tools: left out a type that was null")
-
-    over(body, "tools", tool)
-    return "; ".join(notes)
-
-
-def _without_hosted_items(body: Body) -> str:
-    """Leave out hosted tools that are listed among the items of Responses."""
-    notes: set[str] = set()
+    if isinstance(listed := body.get("input"), list):
+        foreign = {kind_of(each) for each in listed if isinstance(each, dict) and "role" not in each} - KNOWN_ITEMS - {""}
+        notes.update(f"input: left out {kind[:60]}" for kind in foreign)
+        body["input"] = [each for each in listed if kind_of(each) not in foreign or "role" in each]
 
     def item(given: Body) -> None:
-        if kind_of(given) == "additional_tools":
-            notes.update(filter(None, [_without_hosted_tools(given)]))
+        kind = kind_of(given)
+        if kind == "function_call":
+            _write_arguments(given, notes)
+        if kind.endswith("_call") and given.get("call_id", "") is None:
+            given["call_id"] = given.get("id") or ""
+            notes.add("call_id: took the id in its place")
+        if kind.endswith("_call_output") and isinstance(output := given.get("output", ""), dict | int | float | None):
+            given["output"] = "" if output is None else json.dumps(output, ensure_ascii=False)
+            notes.add("output: wrote a value as text")
 
     over(body, "input", item)
-    return "; ".join(sorted(notes))
 
 
-def _without_twins(body: Body) -> str:
-    """Leave out exact duplicates of a tool."""
-    if not isinstance(tools := body.get("tools"), list):
-        return ""
-    seen = {json.dumps(tool, sort_keys=True): tool for tool in tools}
-    if len(seen) == len(tools):
-        return ""
-    body["tools"] = list(seen.values())
-    return "tools: left out what was listed twice"
+# -- Anthropic's messages ----------------------------------------------------------------------------------------------
+
+
+def _blocks(body: Body, notes: set[str]) -> None:
+    """Leave out blocks of Anthropic's own servers; write inputs as objects, and results and references as text."""
+
+    def holder(given: Body) -> None:
+        if isinstance(content := given.get("content"), list):
+            foreign = [kind_of(each) for each in content if _is_foreign(kind_of(each), given.get("role"))]
+            notes.update(f"content: left out {kind[:60]}" for kind in foreign)
+            given["content"] = [_summary(each) for each in content if kind_of(each) not in foreign or _summary(each) is not each]
+        over(given, "content", block)
+
+    def block(given: Body) -> None:
+        match kind_of(given):
+            case "tool_reference":
+                notes.add("content: wrote tool_reference as text")
+                name = given.get("tool_name", "")
+                given.clear()
+                given.update(text_part(f"Tool: {name}"))
+            case "tool_use":
+                _write_input(given, notes)
+            case "tool_result":
+                holder(given)
+                _write_result(given, notes)
+
+    over(body, "messages", holder)
+
+
+def _is_foreign(kind: str, role: Any) -> bool:
+    """Return whether a block means nothing to a local model; in an answer, any unknown block, because only a server makes it."""
+    return kind in _BLOCKS or (kind not in _READ and (role == "assistant" or kind.endswith(_OF_SERVERS)))
+
+
+def _summary(block: Any) -> Any:
+    """Read a server's summary of older messages as a text."""
+    if kind_of(block) != "compaction" or not isinstance(block.get("content"), str) or not block["content"]:
+        return block
+    return text_part(f"{block['content']}\n")  # the texts of an answer are joined without a separator
+
+
+def _write_input(call: Body, notes: set[str]) -> None:
+    """Write a call's input as an object; broken JSON is repaired, other text becomes an argument of its own."""
+    given = call.get("input")
+    if given is None or isinstance(given, str):
+        parsed = _parsed(given) if given else {}
+        call["input"] = parsed if isinstance(parsed, dict) else _mended(given)
+        notes.add("input of a call in the history: made an object of it")
+
+
+def _write_result(result: Body, notes: set[str]) -> None:
+    content = result.get("content")
+    if isinstance(content, list):
+        result["content"] = _shown(content, notes)
+    elif content is not None and not isinstance(content, str):
+        result["content"] = json.dumps(content, ensure_ascii=False)
+        notes.add("content: wrote a value as text")
+
+
+# -- Ollama ------------------------------------------------------------------------------------------------------------
+
+
+def _developer(body: Body, notes: set[str]) -> None:
+    """Accept OpenAI's role `developer` and OpenAI's contents made of text parts in Ollama's messages."""
+
+    def message(given: Body) -> None:
+        if given.get("role") == "developer":
+            given["role"] = "system"
+            notes.add("role: read developer as system")
+        content = given.get("content")
+        if isinstance(content, list) and all(kind_of(part) == "text" and isinstance(part.get("text"), str) for part in content):
+            given["content"] = "\n".join(part["text"] for part in content)
+            notes.add("content: joined parts")
+
+    over(body, "messages", message)
 
 
 _ALL: Final = frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA})
@@ -368,12 +585,12 @@ _MENDS: Final[tuple[tuple[frozenset[str], Mend], ...]] = (
     (_ALL, _without_hosted_tools),
     (frozenset({RESPONSES}), _without_hosted_items),
     (_ALL, _without_twins),
-    (frozenset({MESSAGES, RESPONSES}), nothing_said),
-    (_ALL, texts_alone),
-    (_ALL, files),
-    (frozenset({CHAT}), calls),
-    (frozenset({CHAT}), contents),
-    (frozenset({RESPONSES}), items),
-    (frozenset({MESSAGES}), blocks),
-    (frozenset({OLLAMA}), developer),
+    (frozenset({MESSAGES, RESPONSES}), _null_contents),
+    (_ALL, _bare_texts),
+    (_ALL, _files),
+    (frozenset({CHAT}), _calls),
+    (frozenset({CHAT}), _contents),
+    (frozenset({RESPONSES}), _items),
+    (frozenset({MESSAGES}), _blocks),
+    (frozenset({OLLAMA}), _developer),
 )
