@@ -16,7 +16,7 @@ from soup import TOOLS as SOUP_TOOLS
 from xmlcall import Catalog, Markup, Parser, ToolArgumentDelta, ToolCall, ToolCallEnd, ToolCallStart, bind
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
-from xmlcall.proxy.engine.call_stream import Sender
+from xmlcall.proxy.engine.answers import Sender
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
 from xmlcall.proxy.formats.openai_chat import CHAT

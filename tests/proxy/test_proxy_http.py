@@ -33,6 +33,7 @@ from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
 from xmlcall.proxy.http import exchange
+from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
 
@@ -1098,7 +1099,7 @@ PAGE = "http://localhost:3000"
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[str]:
     hello = (Chunk(text="Hello."), Chunk(finish_reason="stop", usage=Usage()))
-    app = create_app(ScriptedBackend([hello] * 99), mode="xml", api_key=KEY, origins=[f"{PAGE}/"])
+    app = create_app(ScriptedBackend([hello] * 99), mode="xml", guard=Guard(keys=(key_of(KEY),), origins=(f"{PAGE}/",)))
     with run_server(app, lifespan="on") as url:
         yield url
 

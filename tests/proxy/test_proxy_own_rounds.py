@@ -12,7 +12,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.prompting.writer import OwnRounds, said
 from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.engine.own_tools import SECONDS, RoundsKept
+from xmlcall.proxy.engine.own_tools import SECONDS, OwnTools, RoundsKept
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, ToolResult
 
@@ -39,7 +39,9 @@ ROUNDS = OwnRounds(
 
 
 def engine_of(model: ScriptedBackend, rounds: RoundsKept) -> Engine:
-    return Engine(model, [LocalHost([double], name="own")], mode="xml", allowed=["*"], rounds=rounds)
+    own = OwnTools([LocalHost([double], name="own")], ["*"])
+    own.rounds = rounds
+    return Engine(model, own, mode="xml")
 
 
 async def second_prompt(rounds: RoundsKept, between: Callable[[str], None] | None = None) -> list[tuple[str, str]]:

@@ -19,6 +19,7 @@ from servers.run_server import run_server
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendProtocolError
 from xmlcall.proxy import create_app
+from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
 SECONDS = 10.0
@@ -342,7 +343,7 @@ WRONG: list[tuple[type[Exception], str, Callable[[Any], Any], str]] = [
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[str]:
-    with run_server(create_app(SayingModel(), mode="xml", api_key="secret"), lifespan="on") as url:
+    with run_server(create_app(SayingModel(), mode="xml", guard=Guard(keys=(key_of("secret"),))), lifespan="on") as url:
         yield url
 
 

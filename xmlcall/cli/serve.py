@@ -261,7 +261,6 @@ def _check(options: argparse.Namespace, serving: _Serving) -> None:
 async def _serve(options: argparse.Namespace, serving: _Serving, listener: socket.socket) -> int:
     """Open the models and serve them."""
     from ..proxy.app import app_of
-    from ..proxy.engine.own_tools import RoundsKept
     from ..proxy.http.exchange import Ending
 
     async with contextlib.AsyncExitStack() as stack:
@@ -278,7 +277,6 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
             "tool_tokens": options.tool_tokens,
             "repair": RepairPolicy(asks_for_unsaid=True),
             "recorder": recorder,
-            "rounds": RoundsKept(),
         }
         opening = _many(serving, own, more) if serving.models else _one(options, own, more, wait=serving.wait)
         served = await stack.enter_async_context(opening)

@@ -86,11 +86,7 @@ class TaskHost(Protocol):
         progress: OnProgress | None = None,
         on_task: OnTask | None = None,
     ) -> ToolResult:
-        """Run one tool (see `Host`).
-
-        Args:
-            progress: called while the tool runs, if it tells how far it is.
-        """
+        """Run one tool (see `Host`)."""
 
     async def task_result(
         self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
@@ -159,11 +155,7 @@ class ServingHost(Protocol):
 
 
 async def from_all(servers: Mapping[str, Served], request: Callable[[Served], Awaitable[Listing[T]]]) -> Listing[tuple[str, T]]:
-    """Request a list from several servers concurrently; a failing server becomes a notice.
-
-    Returns:
-        Each item with the name of its server, in the order of the servers.
-    """
+    """Request a list from several servers at once: items with their servers, in order; a failing server becomes a notice."""
 
     async def asked(name: str, served: Served) -> Listing[tuple[str, T]]:
         try:

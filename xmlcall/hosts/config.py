@@ -146,11 +146,7 @@ _SPACE: Final = re.compile(r"\s")
 
 
 class EntryReader:
-    """Reads one server's entry.
-
-    Attributes:
-        notes: the parts of the entry that are ignored, one sentence each.
-    """
+    """Reads one server's entry; `notes` gets a sentence for each part of it that is ignored."""
 
     def __init__(self, name: str, entry: Any, variables: Variables, source: str) -> None:
         self.name, self.notes, self._variables, self._source = name, list[str](), variables, source
@@ -396,11 +392,7 @@ _GRANTS: Final = ("authorization_code", "client_credentials")
 
 
 def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: list[str]) -> OAuth | None:
-    """Read the object.
-
-    Args:
-        value: as it stands in the file; null or "" in it say that nothing is given, keys that are not known are passed over.
-    """
+    """Read the object; null and "" in it mean that nothing is given, and unknown keys are noted."""
     enabled = value.get("enabled")
     if enabled is not None and not isinstance(enabled, bool):
         raise _wrong_oauth(f"{where}.enabled", "true or false", enabled)

@@ -215,11 +215,7 @@ _PROJECT_FOLDERS: Final = frozenset(
 
 
 class Variables:
-    """What can be written in a configuration for something else.
-
-    Args:
-        source: path of the file; a name that is no path counts as one in the working directory.
-    """
+    """The variables of a configuration; a `source` that is no path counts as one in the working directory."""
 
     def __init__(self, environ: Mapping[str, str], source: str) -> None:
         self._environ, self._file = environ, Path(source)

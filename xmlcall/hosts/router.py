@@ -155,11 +155,7 @@ HostStateKind = Literal["answers", "starting", "failed", "off"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """How a host is doing.
-
-    Args:
-        problem: why the last attempt failed; "" if it did not.
-    """
+    """How a host is doing; `problem` says why the last attempt failed, "" if it did not."""
 
     name: str
     kind: HostStateKind
@@ -334,11 +330,7 @@ class Router:
         progress: OnProgress | None = None,
         on_task: OnTask | None = None,
     ) -> ToolResult:
-        """Run a tool at its host.
-
-        Args:
-            progress: called while the tool runs, if it tells how far it is.
-        """
+        """Run a tool at its host (see `Host`)."""
         host, own_name = self.origin(name)
         if on_task is not None and isinstance(host, TaskHost):
             return await host.call(own_name, arguments, timeout, progress=progress, on_task=on_task)

@@ -34,7 +34,7 @@ from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
 from ..prompting.grades import Budget
 from ..prompting.writer import PromptWriter, callers_in_text, with_words
-from ..proxy.engine.call_stream import Sender
+from ..proxy.engine.answers import Sender
 from ..proxy.engine.catalogs import Catalogs, OfferedTools, key_of
 from ..proxy.engine.filters import offered_names, renamed
 from ..proxy.engine.fitting import SaidOnce

@@ -20,7 +20,7 @@ from ..hosts.base import Host
 from ..turn.asking import Asking, AskingFields
 from .engine.engine import Engine
 from .formats.contract import ApiError
-from .http.access import Guard, key_of
+from .http.access import Guard
 from .http.callers import Caller, ServedModels, serving
 from .http.exchange import Ending, Exchange
 from .http.incoming import one_framing, tolerant_paths
@@ -38,11 +38,8 @@ def create_app(
     allowed: Iterable[str] | Rules = (),
     asking: Asking | None = None,
     stream_arguments: bool = False,
-    api_key: str = "",
-    origins: Iterable[str] = (),
-    allowed_hosts: Iterable[str] = (),
+    guard: Guard | None = None,
     strict: bool = False,
-    observer: Observer | None = None,
     **asked: Unpack[AskingFields],
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
@@ -53,11 +50,9 @@ def create_app(
         allowed: globs over `server.tool` that select the hosts' tools to offer and run without confirmation; or `Rules`.
         asking: how the model is asked; None for the defaults, in mode `auto`.
         stream_arguments: whether arguments go out before their call is complete.
-        api_key: the key that every request must carry; "" if none is required.
-        origins: web pages that may call, such as `http://localhost:3000`; none by default.
-        allowed_hosts: host names, besides this machine's own, under which clients may call the proxy; `*` for all.
+        guard: the keys that requests must carry, web pages that may call, and names under which clients may call the proxy; None
+            needs no key, and allows no page and only this machine's own names.
         strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
-        observer: counts and traces the requests; None counts them without tracing.
         asked: fields of `asking` by name, such as `mode="xml"`.
 
     Raises:
@@ -65,12 +60,7 @@ def create_app(
     """
     backend = connect(model) if isinstance(model, str) else model
     engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **asked)
-    guard = _guard(api_key, origins, allowed_hosts)
-    return app_of(serving(engine), guard, lifespan=_opening(engine), observer=observer)
-
-
-def _guard(api_key: str, origins: Iterable[str], hosts: Iterable[str]) -> Guard:
-    return Guard(keys=(key_of(api_key),) if api_key else (), origins=tuple(origins), hosts=tuple(hosts))
+    return app_of(serving(engine), guard or Guard(), lifespan=_opening(engine))
 
 
 def _opening(engine: Engine) -> Lifespan[Starlette]:
@@ -91,12 +81,7 @@ def app_of(
     ending: Ending | None = None,
     observer: Observer | None = None,
 ) -> Starlette:
-    """Make the app that serves models that are already open.
-
-    Args:
-        beside: additional routes under paths of their own; they do their own access control.
-        ending: starts when the server has been stopped and the grace period is over; remaining answers then end with an error.
-    """
+    """Make the app that serves open models; `beside` are routes with access control of their own, `ending` ends all answers."""
     ending, observer = ending or Ending(), observer or Observer()
 
     def route(path: str, method: str, answer: Responder) -> Route:

@@ -23,7 +23,7 @@ from ..profiles.folder import chosen
 from ..profiles.profile import Profile
 from .app import app_of
 from .engine.engine import Engine
-from .engine.own_tools import OwnTools, RoundsKept
+from .engine.own_tools import OwnTools
 from .http.access import Guard
 from .http.callers import ServedModel, ServedModels
 from .http.exchange import Ending
@@ -55,11 +55,7 @@ def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Served
 async def opened(
     models: Sequence[ServedModel], rows: Sequence[ModelSettings], *, wait: float = 0.0, tell: Callable[[str], None] = log.info
 ) -> AsyncIterator[None]:
-    """Open the models and apply each one's profile.
-
-    Args:
-        wait: seconds to wait for a model's server that is not up yet.
-    """
+    """Open the models, waiting up to `wait` seconds for a server that is not up yet, and apply each one's profile."""
     async with AsyncExitStack() as stack:
         for model, row in zip(models, rows, strict=True):
             await enter(stack, model.engine, wait=wait)
@@ -117,7 +113,7 @@ def configured_app(
     settings = read_settings(Path(named).expanduser() if named else None)
     if not settings.model:
         raise UsageError(f"expected at least one [[model]] in {named or 'the environment'}, got none")
-    models = models_of(settings.model, OwnTools(), rounds=RoundsKept())
+    models = models_of(settings.model, OwnTools())
     guard = Guard(keys=keys_of(settings), origins=settings.serve.allow_origin, hosts=settings.serve.allow_host)
 
     @asynccontextmanager

@@ -103,11 +103,7 @@ class ServeSettings(BaseModel):
 
 
 class ProxySettings(BaseModel):
-    """All settings of a proxy.
-
-    Args:
-        key: the keys; without any, everyone who can reach the port may call.
-    """
+    """All settings of a proxy; without any key, everyone who can reach the port may call."""
 
     model_config = _STRICT
 
@@ -129,11 +125,7 @@ class ProxySettings(BaseModel):
 
 
 def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> ProxySettings:
-    """Read the settings from a file and the environment.
-
-    Raises:
-        UsageError: the settings are invalid; the message names the file, the line, what was expected and what was found.
-    """
+    """Read the settings from a file and the environment; an error names file, line, what was expected and what was found."""
     text, data = "", dict[str, Any]()
     if file is not None:
         data = read_toml(file, "settings of a proxy")
@@ -209,11 +201,7 @@ def _known(place: Sequence[int | str]) -> list[str]:
 
 
 def line_of(text: str, place: Sequence[int | str]) -> int:
-    """Return the number of the line that holds a value; else the line of its table; 0 if neither is found.
-
-    Args:
-        place: the path to the value, made of names and table indexes, such as `("model", 1, "name")`.
-    """
+    """Return the number of the line that holds the value at a path such as `("model", 1, "name")`, else of its table, else 0."""
     if not place:
         return 0
     table, names = str(place[0]), [str(each) for each in place[1:] if isinstance(each, str)]

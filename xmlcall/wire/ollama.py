@@ -51,12 +51,7 @@ def _base64(url: str) -> str:
 
 
 def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[str, Any]:
-    """Write the body of `POST /api/chat`, always streaming; `extra` overrides other fields, key by key in `options`.
-
-    Args:
-        model: its name, including the tag.
-        num_ctx: tokens of the context; if the value changes, Ollama loads the model again.
-    """
+    """Write the body of `POST /api/chat`, always streaming; `extra` overrides other fields, key by key in `options`."""
     sampling = {
         "num_predict": request.max_tokens,
         "temperature": request.temperature,
@@ -80,14 +75,7 @@ def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[s
 
 
 def stream_chunk(data: Mapping[str, Any], *, calls_before: int) -> Chunk | None:
-    """Read one line of the stream.
-
-    Args:
-        calls_before: number of calls in earlier lines.
-
-    Returns:
-        None if the line has nothing to show; the line with `done` always gives a chunk with a finish reason.
-    """
+    """Read one line of the stream; None if it has nothing to show. The line with `done` always gives a finish reason."""
     message = mapping(data.get("message"))
     given = mappings(message.get("tool_calls"))
     calls = tuple(
@@ -130,12 +118,7 @@ def tool_role_of(capabilities: Iterable[str], template: str) -> bool:
 
 
 def has_chat_template(template: str, modelfile: str) -> bool | None:
-    """Say whether a model has a chat template; None if the server reports none.
-
-    Args:
-        template: the Go template from `/api/show`.
-        modelfile: from `/api/show`.
-    """
+    """Say, by the Go template and the modelfile of `/api/show`, whether a model has a chat template; None if unknown."""
     return not _BARE.fullmatch(template) or bool(_RENDERER.search(modelfile)) if template else None
 
 

@@ -207,14 +207,7 @@ def _refuse_constant(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerError:
-    """An error that a server reports.
-
-    Args:
-        message: the server's message.
-        overflow: whether the prompt does not fit into the context.
-        prompt_tokens: the prompt's length, if the server reports it.
-        context_length: how many tokens the context holds, if the server reports it.
-    """
+    """An error that a server reports; `overflow` if the prompt does not fit into the context, with lengths if reported."""
 
     message: str
     overflow: bool = False
@@ -255,11 +248,7 @@ def _inner_error(body: Any) -> Any:
 
 
 def read_json(payload: str) -> dict[str, Any]:
-    """Read one chunk.
-
-    Raises:
-        BackendProtocolError: the chunk is not a JSON object.
-    """
+    """Read one chunk; one that is not a JSON object is a `BackendProtocolError`."""
     try:
         data = json.loads(payload)
     except (ValueError, RecursionError) as error:

@@ -31,11 +31,7 @@ class EventDecoder:
         self._after_cr = False
 
     def feed(self, data: bytes) -> Iterator[str]:
-        """Read the next bytes; yield the payloads of the events that end in them.
-
-        Raises:
-            BackendProtocolError: an event is larger than 16 MiB.
-        """
+        """Read bytes; yield the payloads of the events that end in them. One above 16 MiB is a `BackendProtocolError`."""
         if not data:
             return
         ends_in_cr = data.endswith(b"\r")

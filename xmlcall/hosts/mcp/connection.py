@@ -39,11 +39,7 @@ logging.getLogger("mcp").addHandler(logging.NullHandler())
 
 
 class Connection:
-    """A connection that is open from `open` until it is closed by either side; it cannot be opened again.
-
-    Args:
-        changed: set when the server says that its list of tools has changed.
-    """
+    """A connection, from `open` until either side closes it; it cannot be opened again. `changed` is set if tools change."""
 
     def __init__(
         self,

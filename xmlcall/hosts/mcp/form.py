@@ -32,12 +32,7 @@ class FormProblem(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Field:
-    """One field of a form.
-
-    Args:
-        kind: of value that is expected; `choices` is a list of some of `options`.
-        description: what is to be filled in; "" if the server does not say.
-    """
+    """One field of a form; `choices` is a list of some of `options`, and `description` is "" if the server gives none."""
 
     name: str
     kind: Literal["text", "number", "integer", "boolean", "choice", "choices"]
@@ -105,11 +100,7 @@ def _text(schema: Mapping[str, Any], key: str) -> str:
 
 
 def read(field: Field, text: str) -> Any:
-    """Read what a person typed into a field.
-
-    Args:
-        text: one line; an empty one takes the default, or leaves the field out.
-    """
+    """Read a line that a person typed into a field; an empty one takes the default, or leaves the field out."""
     text = text.strip()
     if not text:
         if field.default is MISSING and field.is_required:
@@ -173,11 +164,7 @@ def with_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict
 
 
 def problems(schema: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what keeps a form from being sent.
-
-    Returns:
-        A sentence for each problem; none if the form may be sent.
-    """
+    """Say what keeps a form from being sent, a sentence for each problem; none if it may be sent."""
     validator = compiled(schema)
     if isinstance(validator, str):
         return (validator,)

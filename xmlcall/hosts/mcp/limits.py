@@ -71,15 +71,10 @@ async def lines(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpTrouble:
-    """What was wrong with an HTTP answer.
-
-    Args:
-        status: of 400 and above; 0 if the status was good and the body was not.
-        retry_after: seconds after which the server wants to be asked again, if it said so.
-    """
+    """What was wrong with an HTTP answer; `status` is 0 if only the body was."""
 
     status: int = 0
-    retry_after: float | None = None
+    retry_after: float | None = None  # seconds after which the server wants to be asked again
     is_too_large: bool = False
     is_cut: bool = False
 

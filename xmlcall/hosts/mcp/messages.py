@@ -70,11 +70,7 @@ class UnreadableAnswer:
 
 
 def read_refused(error: Exception) -> JSONRPCResponse | JSONRPCError | None:
-    """Read the answer to a request out of the SDK's refusal of it.
-
-    Returns:
-        The answer, or an error in its place that says what is wrong with it; None if it is no answer.
-    """
+    """Read an answer out of the SDK's refusal of it, or make an error that says what is wrong; None if it is no answer."""
     message = _refused(error)
     number = _number(message.get("id")) if isinstance(message, Mapping) and "method" not in message else None
     if number is None:

@@ -88,11 +88,7 @@ class _NeedsPerson(OAuthFlowError):
 
 
 def authorization(server: HttpServer, sign_in: SignIn, log: SignInLog) -> httpx2.Auth | None:
-    """Make what signs requests to a server in.
-
-    Returns:
-        For one `httpx2.AsyncClient`; None where the configuration has its own credentials or wants no sign-in.
-    """
+    """Make what signs requests in, for one HTTP client; None where the configuration has credentials or wants no sign-in."""
     return None if server.oauth is None or _has_credentials(server) else _Authorization(server, server.oauth, sign_in, log)
 
 
@@ -108,11 +104,7 @@ async def kept_in_file(server: HttpServer) -> Path | None:
 
 
 async def wants_sign_in(server: HttpServer) -> bool:
-    """Tell whether a server refuses who is not signed in, and nothing is kept that could sign in; one request of a few seconds.
-
-    Args:
-        server: whose credentials, if it has any in its configuration, are not tried.
-    """
+    """Ask a server, for a few seconds, whether it wants a sign-in; False if one is kept that could serve."""
     oauth = server.oauth
     if oauth is None or oauth.grant == "client_credentials" or _has_credentials(server):
         return False

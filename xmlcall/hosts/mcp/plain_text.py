@@ -57,11 +57,7 @@ _ESCAPE: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x00-\x1f
 
 
 def plain_text(text: str, most: int) -> tuple[str, str]:
-    """Remove what is hidden from a text, and cut it.
-
-    Returns:
-        The text, with a mark at its end if anything was taken away; and what was, as a clause, "" for nothing.
-    """
+    """Remove what is hidden from a text and cut it; return it, marked if anything was taken away, and what was, as a clause."""
     even = text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     seen, count = _without_hidden(_ESCAPE.sub("\x1b", even))
     told = [f"{count} hidden {'character was' if count == 1 else 'characters were'} removed"] if count else []
@@ -127,11 +123,7 @@ def _is_odd(char: str) -> bool:
 
 
 def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Make what a tool says of itself plain: its title and description, and those of its parameters.
-
-    Returns:
-        The tool, and a sentence about what was taken away, if anything was.
-    """
+    """Make the titles and descriptions of a tool and its parameters plain; return also a sentence about what was removed."""
     told: list[str] = []
     found = tool | {key: _told(tool[key], most, key, told) for key, most in _LIMITS.items() if isinstance(tool.get(key), str)}
     annotations = tool.get("annotations")

@@ -52,11 +52,7 @@ P = TypeVar("P", bound=Page)
 async def listed(
     fetch: Callable[..., Awaitable[Page]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
 ) -> Listing[T]:
-    """List all that a server has of a kind.
-
-    Args:
-        fetch: a method of the SDK's `Client` that lists; gives a page, by its `cursor`.
-    """
+    """List all that a server has of a kind, by a method of the SDK's `Client` that lists."""
     items: list[T] = []
     notices: list[str] = []
     broken = 0
@@ -79,11 +75,7 @@ async def listed(
 async def pages(
     fetch: Callable[..., Awaitable[P]], original: Original, notices: list[str]
 ) -> AsyncIterator[tuple[P, dict[str, Any]]]:
-    """Yield the pages of a list: as the SDK read them, and as they came.
-
-    Args:
-        notices: gets a sentence if the list was not read to its end.
-    """
+    """Yield the pages of a list, as the SDK read them and as they came; `notices` gets a sentence if the list was cut."""
     cursor: str | None = None
     seen: set[str] = set()
     for _ in range(MAX_PAGES):
@@ -226,11 +218,7 @@ def reference_to(of: Prompt | ResourceTemplate) -> mcp.PromptReference | mcp.Res
 
 
 def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
-    """Read an answer to `completion/complete`.
-
-    Args:
-        answer: `{"completion": {"values": [...], "hasMore"?}}`; values that are no texts are left out.
-    """
+    """Read an answer to `completion/complete`; values that are no texts are left out."""
     completion = answer.get("completion")
     if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
         return Completion()

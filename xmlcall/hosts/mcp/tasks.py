@@ -47,11 +47,7 @@ async def call_as_task(
     told: ProgressFnT,
     on_task: OnTask | None = None,
 ) -> mcp.CallToolResult:
-    """Run a tool as a task.
-
-    Raises:
-        MCPError, pydantic.ValidationError: as of any request; the task is cancelled if the call is.
-    """
+    """Run a tool as a task, which is cancelled if the call is; raises what any request raises."""
     ttl = int(patience.limit * MOST * 1000)
     params = mcp.CallToolRequestParams(name=name, arguments=dict(arguments), task=mcp.TaskMetadata(ttl=ttl))
     started = await client.session.send_request(mcp.CallToolRequest(params=params), mcp.CallToolResult, progress_callback=told)

@@ -77,11 +77,7 @@ def _plain(text: str) -> str:
 
 
 def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) -> AbstractAsyncContextManager[Streams]:
-    """Open the streams to a server; what is heard besides MCP goes to `log`.
-
-    Args:
-        server: to which one; HTTP servers by Streamable HTTP unless the configuration says `sse`.
-    """
+    """Open the streams to a server, by Streamable HTTP unless the configuration says `sse`; other output goes to `log`."""
     if isinstance(server, StdioServer):
         return _stdio(server, log)
     http = _http_client(server, log, sign_in)
@@ -185,11 +181,7 @@ Outbox = MemoryObjectReceiveStream[SessionMessage]
 
 @asynccontextmanager
 async def open_process(server: StdioServer, errors: TextIO) -> AsyncIterator[tuple[Any, Any]]:
-    """Start a server; yields the streams of messages from it and to it.
-
-    Raises:
-        TooLarge: it sent a line longer than a message may be; raised where the block ends.
-    """
+    """Start a server; yield the streams of messages from it and to it. Too large a message ends the block with `TooLarge`."""
     process = await anyio.open_process(
         [server.command, *server.args],
         env=get_default_environment() | dict(server.env),

@@ -47,11 +47,7 @@ _OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultT
 
 
 def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
-    """Read a CallToolResult.
-
-    Returns:
-        The result. A `content` that is one block or a string is read as that block or as text; what came in place of any is kept.
-    """
+    """Read a CallToolResult; a `content` that is one block or a string is read as that, and what came in place of any is kept."""
     content = _contents(result.get("content"))
     structured = result.get("structuredContent", result.get("toolResult", MISSING))
     other = {key: value for key, value in result.items() if key not in _OF_RESULTS}
@@ -113,11 +109,7 @@ def _resource(block: Mapping[str, Any]) -> Content | None:
 
 
 def contents_from_mcp(resource: Any) -> EmbeddedResource | None:
-    """Read what a resource holds; None if that is neither a text nor data.
-
-    Args:
-        resource: `{"uri", "mimeType"?, "text" | "blob"}`, of `resources/read` or within a content block.
-    """
+    """Read a resource of `resources/read` or of a content block; None if it has neither text nor data."""
     if not isinstance(resource, Mapping):
         return None
     text, blob = resource.get("text"), resource.get("blob")

@@ -9,9 +9,14 @@ the model is asked for plain words, and if it gives none, the answer is an error
 be worse. The request was valid, so the error is never the caller's (4xx), with one exception: once tools of the proxy's own have
 run, the status is one that clients do not retry.
 
+*Calls* go out whole once they are bound, or in fragments as the model writes them. A call that turns out invalid after its
+beginning was sent stays unfinished: later calls wait for it. If the model's next attempt calls the same tool with everything that
+was sent, the rest is appended; otherwise the answer ends in an error.
+
 `Engine.respond` iterates the driver of the machine directly; nothing here wraps it.
 """
 
+import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,9 +24,10 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from ...agent.drive import drive
-from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
+from ...agent.drive import drive, new_id
+from ...backends.base import Backend
 from ...binding.bind import as_written
+from ...dialects import DIALECTS
 from ...errors import BackendError
 from ...parsing.repetition import identity
 from ...prompting.format import PromptFormat
@@ -36,14 +42,23 @@ from ...turn.turn import Turn
 from ...types.calls import InvalidCall, Message, Reply, TextContent, ToolCall, ToolResult
 from ...types.completion import UNCUT, CompletionRequest, Usage
 from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from ..formats.contract import ApiError, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
-from .call_stream import Sender, broken_off
+from ..formats.contract import (
+    ApiError,
+    ArgumentsPiece,
+    CallClosed,
+    CallOpened,
+    ReasoningPiece,
+    ResponseEnded,
+    ResponseEvent,
+    TextPiece,
+)
+from .call_stream import CallText, MayBeMadeUp
 from .filters import Filter
 
 if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
-__all__ = ["Answer", "PlainAnswer", "PromptedAnswer", "WithWholeMessages"]
+__all__ = ["Answer", "PlainAnswer", "PromptedAnswer", "Sender"]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -61,21 +76,13 @@ _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wi
 
 
 class Answer(ABC):
-    """An answer, or one of several consecutive parts of it.
-
-    Args:
-        recording: receives each event.
-        otherwise: makes a replacement, if the server refuses to continue a given beginning before anything was sent.
-
-    Attributes:
-        filters: applied in this order to everything that goes out.
-        again: makes the answer that follows this one, or returns None if there is none.
-    """
+    """An answer, or one of several consecutive parts of it; `recording` receives each event."""
 
     def __init__(self, recording: "Hearing | None" = None, *, otherwise: "Callable[[], Answer] | None" = None) -> None:
-        self.filters: list[Filter] = []
-        self.again: Callable[[], Answer | None] = lambda: None
-        self._recording, self._otherwise = recording, otherwise
+        self.filters: list[Filter] = []  # applied in this order to everything that goes out
+        self.again: Callable[[], Answer | None] = lambda: None  # makes the answer that follows this one, if any
+        self._recording = recording
+        self._otherwise = otherwise  # replaces this one if the server refuses to continue a beginning before anything was sent
         self._note = None if recording is None else recording.note
         self._has_said = False
 
@@ -114,11 +121,7 @@ class Answer(ABC):
 
 
 class PlainAnswer(Answer):
-    """An answer without tools.
-
-    Args:
-        number: which reply of the whole answer this is, counted from 1.
-    """
+    """An answer without tools; `number` says which reply of the whole answer it is, counted from 1."""
 
     def __init__(
         self,
@@ -165,29 +168,129 @@ def _record(recording: "Hearing", generated: Generated, number: int) -> None:
     recording.answered("end" if reply.finish_reason in UNCUT else reply.finish_reason, reply.text)
 
 
-class WithWholeMessages(Around, KeptOpen):
-    """A backend that sends the caller's messages unchanged, in the server's own format, followed by the added messages."""
+# -- calls on their way to the caller ------------------------------------------------------------------------------------
 
-    def __init__(self, backend: Backend, count: int, write: Callable[[Message], dict[str, Any]]) -> None:
-        super().__init__(backend)
-        self._count, self._write = count, write
 
-    def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts at a request."""
-        whole, added = request.extra.get("messages"), request.messages[self._count :]
-        if isinstance(whole, list) and added:
-            request = replace(request, extra={**request.extra, "messages": [*whole, *map(self._write, added)]})
-        return tries_of(self._backend, request)
+class Sender:
+    """Sends an answer's calls to the caller; the options concern only calls that are streamed.
+
+    Args:
+        unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
+        may_be_made_up: whether a parameter's value may be made up, so that the call must not run.
+        may_be_copied: whether a call of a tool in a dialect may be copied from the conversation.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        *,
+        stream_arguments: bool,
+        unsaid: str = "",
+        may_be_made_up: MayBeMadeUp | None = None,
+        may_be_copied: Callable[[str, str], bool] | None = None,
+    ) -> None:
+        self.sent: list[ToolCall] = []  # calls that went out whole
+        self._catalog, self._streams, self._unsaid = catalog, stream_arguments, unsaid
+        self._may_be_made_up, self._may_be_copied = may_be_made_up, may_be_copied
+        self._text: CallText | None = None
+        self._identity = ""
+        self._unfinished = False
+        self._waiting: list[ToolCall] = []
+        self._names: set[str] = set()  # of tools that this reply called
+        self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
+
+    @property
+    def unfinished(self) -> str:
+        """The tool of a call that was sent only in part; else ""."""
+        return self._text.name if self._unfinished and self._text else ""
+
+    def begin(self) -> None:
+        """Note that a reply begins."""
+        self._earlier = [*self.sent, *self._waiting]
+        self._names.clear()
+
+    def start(self, event: ToolCallStart) -> None:
+        """Note that the model has begun a call."""
+        if not self._streams or self._unfinished:
+            return
+        # Three kinds of calls wait until they are complete: those whose values are written with entities; a second call of a
+        # tool, which may turn out to repeat the first; and a call that may turn out to be copied.
+        is_first = event.name not in self._names
+        self._names.add(event.name)
+        tool = self._catalog.get(event.name)
+        is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
+        is_own = self._may_be_copied is None or not self._may_be_copied(event.name, event.dialect)
+        is_certain = tool is not None and is_plain and is_first and is_own
+        self._text = CallText(tool, self._catalog, self._unsaid, self._may_be_made_up) if tool and is_certain else None
+        self._identity = new_id()
+
+    def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
+        """Take a piece of a parameter and return what goes out."""
+        return self._fragment(lambda text: text.add(delta))
+
+    def end_parameter(self) -> list[ResponseEvent]:
+        """Close the open parameter and return what goes out."""
+        return self._fragment(CallText.end_parameter)
+
+    def _fragment(self, step: Callable[[CallText], str]) -> list[ResponseEvent]:
+        if self._text is None or self._unfinished:
+            return []
+        begun, text = self._text.begun, step(self._text)
+        if not text:
+            return []
+        return [*([] if begun else [self._opening(self._text.name, self._identity)]), *self._pieces(text)]
+
+    def drop(self) -> None:
+        """Note that the current call is invalid."""
+        if self._text is not None:
+            self._unfinished = self._unfinished or self._text.begun
+            self._text = self._text if self._unfinished else None
+
+    def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
+        """Take a valid call and return what goes out."""
+        same = next((each for each in self._earlier if (each.name, each.arguments) == (call.name, call.arguments)), None)
+        if is_retry and same is not None:
+            self._earlier.remove(same)
+            return []
+        if self._unfinished and not is_retry:
+            self._waiting.append(call)
+            return []
+        text, self._text, self._unfinished = self._text, None, False
+        begun = text is not None and text.begun
+        rest = text.end(call) if text else json.dumps(call.arguments, ensure_ascii=False)
+        if rest is None:
+            raise broken_off(call.name)
+        call = replace(call, id=self._identity) if begun else call
+        opening = [] if begun else [self._opening(call.name, call.id)]
+        events = [*opening, *self._pieces(rest), CallClosed(index=len(self.sent), call=call)]
+        self.sent.append(call)
+        return events + self._release()
+
+    def _release(self) -> list[ResponseEvent]:
+        waiting, self._waiting = self._waiting, []
+        return [event for call in waiting for event in self.end(call, is_retry=False)]
+
+    def _opening(self, name: str, identity: str) -> ResponseEvent:
+        return CallOpened(index=len(self.sent), id=identity, name=name)
+
+    def _pieces(self, text: str) -> Iterable[ResponseEvent]:
+        return [ArgumentsPiece(index=len(self.sent), text=text)] if text else []
+
+
+def broken_off(name: str) -> ApiError:
+    """Return the error for a call that was sent in part and cannot be completed to match."""
+    message = (
+        f"the beginning of a call of {name!r} was sent as the model wrote it, and the call was cut off or cannot run: "
+        "ask again, or do without --stream-arguments"
+    )
+    return ApiError(message, status=502, kind="server_error", code="invalid_tool_call")
+
+
+# -- a turn whose calls are text -------------------------------------------------------------------------------------------
 
 
 class PromptedAnswer(Answer):
-    """The answer of a turn whose calls are read from text, or come from the server's own function calling.
-
-    Args:
-        driven: the turn's events.
-        is_strict: whether calls that cannot run are an error instead of being left to the caller to check.
-        keep: receives the rounds of the proxy's own tools, if calls to the caller follow them.
-    """
+    """The answer of a turn whose calls are read from text, or come from the server's own function calling."""
 
     def __init__(
         self,
@@ -202,7 +305,8 @@ class PromptedAnswer(Answer):
     ) -> None:
         super().__init__(recording)
         self._turn, self._driven, self._sender, self._format = turn, driven, sender, format
-        self._is_strict, self._keep = is_strict, keep
+        self._is_strict = is_strict  # calls that cannot run are an error, instead of being left to the caller to check
+        self._keep = keep  # receives the rounds of the proxy's own tools, if calls to the caller follow them
         self._shown = ""  # text of the replies before the last one
         self._sent: dict[str, ToolCall] = {}  # by id; a call that was streamed before it was complete went out under another id
         self._is_retry = False  # the reply answers the proxy's feedback, not the caller

@@ -1,14 +1,9 @@
-"""Send calls to the caller: whole once they are bound, or in fragments as the model writes them.
+"""Write a call's arguments as JSON text while the model is still writing them (`--stream-arguments`).
 
-A call that turns out invalid after its beginning was sent stays unfinished: later calls wait for it. If the model's next attempt
-calls the same tool with everything that was sent, the rest is appended; otherwise the answer ends in an error. On a retry, a call
-that was already sent is not sent again, because a model that is asked to rewrite one call often rewrites them all.
-
-*Arguments* are sent as JSON text while the model is still writing them. A fragment must never turn out wrong, so only what is
-certain goes out early. If the tool and the parameter are spelled exactly, and the schema allows only a string, the text goes out
-as it arrives. A parameter of another type goes out once it is complete, typed by the same binding that will type the whole call.
-Everything uncertain waits for the end of the call, where the bound arguments decide: if they differ from what was sent, the
-answer ends in an error.
+A fragment must never turn out wrong, so only what is certain goes out early. If the tool and the parameter are spelled exactly,
+and the schema allows only a string, the text goes out as it arrives. A parameter of another type goes out once it is complete,
+typed by the same binding that will type the whole call. Everything uncertain waits for the end of the call, where the bound
+arguments decide: if they differ from what was sent, the answer ends in an error.
 
 A call that copies the prompt's example does not run (`echo.py`), so nothing goes out until a value differs from the example's.
 A text waits while it may still be a placeholder; if it turns out to be one after other values went out, the call is repaired like
@@ -18,45 +13,33 @@ waits for the next line.
 """
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, Final
 
-from ...agent.drive import new_id
 from ...binding.bind import bind_argument, is_unsaid, may_be_unsaid
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.grounds import may_be_groundless
-from ...dialects import DIALECTS
 from ...parsing.value_text import may_lose_indentation
 from ...tools.catalog import Catalog
 from ...tools.parameters import WORDS_FOR_NULL, may_be_left_out, says_nothing
 from ...types.calls import MISSING, RawArgument, Tool, ToolCall
-from ...types.events import ToolArgumentDelta, ToolCallStart
-from ..formats.contract import ApiError, ArgumentsPiece, CallClosed, CallOpened, ResponseEvent
+from ...types.events import ToolArgumentDelta
 
-__all__ = ["CallText", "MayBeMadeUp", "Sender", "broken_off"]
-
-# -- arguments ------------------------------------------------------------------------------------------------------------
+__all__ = ["CallText", "MayBeMadeUp"]
 
 # Schema keys that do not restrict which strings are valid (JSON Schema 2020-12, validation, section 9).
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}
 )
 
-
 MayBeMadeUp = Callable[[Tool, str, Any], bool]
 
 
 class CallText:
-    """The JSON text of one call's arguments, piece by piece.
-
-    Args:
-        unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
-        may_be_made_up: whether a parameter's value may be made up, so that the call must not run; None to skip this check.
-    """
+    """The JSON text of one call's arguments, piece by piece (the arguments are those of `Sender`)."""
 
     def __init__(self, tool: Tool, catalog: Catalog, unsaid: str = "", may_be_made_up: MayBeMadeUp | None = None) -> None:
-        self._tool = tool
+        self.name, self._tool = tool.name, tool
         self._catalog = catalog
         self._unsaid = unsaid
         self._may_be_made_up = may_be_made_up
@@ -70,11 +53,6 @@ class CallText:
         self._is_marked = False  # the open parameter is explicitly marked as a string
         self._waits = False  # none of the open parameter is ready, because it may still be a placeholder
         self._held = False  # something is uncertain, so nothing more goes out before the end
-
-    @property
-    def name(self) -> str:
-        """The tool's name."""
-        return self._tool.name
 
     @property
     def begun(self) -> bool:
@@ -211,129 +189,3 @@ def _inside(text: str) -> str:
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
-
-
-class Sender:
-    """Sends an answer's calls to the caller.
-
-    Args:
-        unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
-        may_be_made_up: whether a parameter's value may be made up, so that the call must not run; None to skip this check.
-        may_be_copied: whether a call of a tool in a dialect may be copied from the conversation; None to skip this check.
-
-    Attributes:
-        sent: the calls that went out whole.
-    """
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        *,
-        stream_arguments: bool,
-        unsaid: str = "",
-        may_be_made_up: MayBeMadeUp | None = None,
-        may_be_copied: Callable[[str, str], bool] | None = None,
-    ) -> None:
-        self.sent: list[ToolCall] = []
-        self._catalog = catalog
-        self._streams = stream_arguments
-        self._unsaid = unsaid
-        self._may_be_made_up = may_be_made_up
-        self._may_be_copied = may_be_copied
-        self._text: CallText | None = None
-        self._identity = ""
-        self._unfinished = False
-        self._waiting: list[ToolCall] = []
-        self._names: set[str] = set()  # of tools that this reply called
-        self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
-
-    @property
-    def unfinished(self) -> str:
-        """The tool of a call that was sent only in part; else ""."""
-        return self._text.name if self._unfinished and self._text else ""
-
-    def begin(self) -> None:
-        """Note that a reply begins."""
-        self._earlier = [*self.sent, *self._waiting]
-        self._names.clear()
-
-    def start(self, event: ToolCallStart) -> None:
-        """Note that the model has begun a call.
-
-        Three kinds of calls cannot go out before they are complete: calls whose values are written with entities; a second call
-        of a tool, which may turn out to repeat the first; and a call that may turn out to be copied.
-        """
-        if not self._streams or self._unfinished:
-            return
-        is_first = event.name not in self._names
-        self._names.add(event.name)
-        tool = self._catalog.get(event.name)
-        is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        is_own = self._may_be_copied is None or not self._may_be_copied(event.name, event.dialect)
-        is_certain = tool is not None and is_plain and is_first and is_own
-        self._text = CallText(tool, self._catalog, self._unsaid, self._may_be_made_up) if tool and is_certain else None
-        self._identity = new_id()
-
-    def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
-        """Take a piece of a parameter and return what goes out."""
-        if self._text is None or self._unfinished:
-            return []
-        begun = self._text.begun
-        return self._fragment(self._text.add(delta), begun)
-
-    def end_parameter(self) -> list[ResponseEvent]:
-        """Close the open parameter and return what goes out."""
-        if self._text is None or self._unfinished:
-            return []
-        begun = self._text.begun
-        return self._fragment(self._text.end_parameter(), begun)
-
-    def _fragment(self, text: str, begun: bool) -> list[ResponseEvent]:
-        if not text or self._text is None:
-            return []
-        return [*([] if begun else [self._opening(self._text.name, self._identity)]), *self._pieces(text)]
-
-    def drop(self) -> None:
-        """Note that the current call is invalid."""
-        if self._text is not None:
-            self._unfinished = self._unfinished or self._text.begun
-            self._text = self._text if self._unfinished else None
-
-    def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
-        """Take a valid call and return what goes out."""
-        same = next((each for each in self._earlier if (each.name, each.arguments) == (call.name, call.arguments)), None)
-        if is_retry and same is not None:
-            self._earlier.remove(same)
-            return []
-        if self._unfinished and not is_retry:
-            self._waiting.append(call)
-            return []
-        text, self._text, self._unfinished = self._text, None, False
-        begun = text is not None and text.begun
-        rest = text.end(call) if text else json.dumps(call.arguments, ensure_ascii=False)
-        if rest is None:
-            raise broken_off(call.name)
-        call = replace(call, id=self._identity) if begun else call
-        opening = [] if begun else [self._opening(call.name, call.id)]
-        events = [*opening, *self._pieces(rest), CallClosed(index=len(self.sent), call=call)]
-        self.sent.append(call)
-        return events + self._release()
-
-    def _release(self) -> list[ResponseEvent]:
-        waiting, self._waiting = self._waiting, []
-        return [event for call in waiting for event in self.end(call, is_retry=False)]
-
-    def _opening(self, name: str, identity: str) -> ResponseEvent:
-        return CallOpened(index=len(self.sent), id=identity, name=name)
-
-    def _pieces(self, text: str) -> Iterable[ResponseEvent]:
-        return [ArgumentsPiece(index=len(self.sent), text=text)] if text else []
-
-
-def broken_off(name: str) -> ApiError:
-    """Return the error for a call that was sent in part and cannot be completed to match."""
-    message = (
-        f"the beginning of a call of {name!r} was sent as the model wrote it, and the call was cut off or cannot run: "
-        "ask again, or do without --stream-arguments"
-    )
-    return ApiError(message, status=502, kind="server_error", code="invalid_tool_call")

@@ -41,12 +41,11 @@ from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
-from .answers import Answer, PlainAnswer, PromptedAnswer, WithWholeMessages
-from .call_stream import Sender
+from .answers import Answer, PlainAnswer, PromptedAnswer, Sender
 from .catalogs import Catalogs, OfferedTools, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
-from .fitting import Fitting, SaidOnce
-from .own_tools import OwnTools, RoundsKept, with_own_results
+from .fitting import Fitting, SaidOnce, WithWholeMessages
+from .own_tools import OwnTools, with_own_results
 from .probe import calls_natively, count_tokens
 
 if TYPE_CHECKING:
@@ -65,7 +64,6 @@ class Engine:
             "ask" counts as "deny".
         asking: how the model is asked; None for the defaults, in mode `auto`.
         strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
-        rounds: the store for rounds of the proxy's own tools, if several engines share it; None for a store of its own.
         asked: fields of `asking` by name, such as `mode="xml"`. The sampling options come from each request.
     """
 
@@ -80,7 +78,6 @@ class Engine:
         stream_arguments: bool = False,
         strict: bool = False,
         recorder: "Recorder | None" = None,
-        rounds: RoundsKept | None = None,
         **asked: Unpack[AskingFields],
     ) -> None:
         self.backend = Retrying(backend)
@@ -93,7 +90,6 @@ class Engine:
         self._stream_arguments = stream_arguments
         self._calling = Calling(router=self.own.router, policy=self.own.rules)
         self._limits = repair or RepairPolicy()
-        self._rounds = rounds or RoundsKept()
         self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
         self._native: asyncio.Task[bool] | None = None
         self._stack = AsyncExitStack()
@@ -162,14 +158,7 @@ class Engine:
     async def respond(
         self, request: ChatRequest, *, is_streamed: bool = True, recording: "Hearing | None" = None
     ) -> AsyncGenerator[ResponseEvent]:
-        """Answer a request.
-
-        Args:
-            is_streamed: whether the caller receives events as they arrive; if not, arguments are sent whole.
-
-        Yields:
-            Events for the caller, a ResponseEnded last. Closing the generator ends the generation.
-        """
+        """Answer a request; the last event is a ResponseEnded, and closing the generator ends the generation."""
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
         shown = await self._shown(request)
@@ -257,7 +246,7 @@ class Engine:
         sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_be_copied=copied)
         driven = drive(turn, backend, scores=self._scores, run=calling.run)
         answer = PromptedAnswer(
-            turn, driven, sender, self._format, is_strict=self.strict, keep=self._rounds.keep, recording=recording
+            turn, driven, sender, self._format, is_strict=self.strict, keep=self.own.rounds.keep, recording=recording
         )
         if schema is not None:
             self._give_form(answer, schema, partial(self._constrained, turn, schema, backend, recording))
@@ -290,11 +279,7 @@ class Engine:
         allowed: Catalog,
         schema: Mapping[str, Any] | None,
     ) -> Script[FirstRequest]:
-        """Decide how the first reply is asked for.
-
-        Args:
-            server: the capabilities of the server that is asked whether a tool is needed.
-        """
+        """Decide how the first reply is asked for; `server` is asked whether a tool is needed."""
         completion = self._completion(request)
         threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
         if threshold is not None:
@@ -351,7 +336,7 @@ class Engine:
     def _recalled(self, request: ChatRequest, shown: OfferedTools | None = None) -> Known:
         """Return the rounds of the proxy's own tools in a conversation; empty if there are no such tools."""
         has_own = self.own or (shown is not None and shown.prompt.own)
-        return self._rounds.recall(request.messages) if has_own else {}
+        return self.own.rounds.recall(request.messages) if has_own else {}
 
     def _callable(self, request: ChatRequest, shown: OfferedTools) -> Catalog:
         """Return what may be called: the tools that the caller's choice allows and, in mode `auto`, our describing tool."""

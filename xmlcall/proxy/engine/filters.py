@@ -56,11 +56,7 @@ Names = Mapping[str, str]
 
 
 def offered_names(tools: Iterable[Tool], taken: Iterable[str] = ()) -> dict[str, str]:
-    """Choose a name for each tool that needs another.
-
-    Returns:
-        The names to offer, by the tools' own names; empty if the model can write all names.
-    """
+    """Choose names to offer for the tools whose own names the model cannot write."""
     names = [tool.name for tool in tools]
     used = {*taken, *names}
     chosen: dict[str, str] = {}
@@ -119,11 +115,7 @@ def own_names(names: Names) -> Filter:
 
 
 def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
-    """Take the beginning of a reply off a conversation.
-
-    Returns:
-        The request without its last message, and that message's text, if it begins a reply; else the request and "".
-    """
+    """Take the beginning of a reply off a conversation; return it as well, "" if there is none."""
     *before, last = request.messages
     if not before or last.role != "assistant" or last.tool_calls:
         return request, ""
@@ -165,11 +157,7 @@ def _rest(said: str, wanted: str) -> str:
 
 
 class Formed:
-    """A filter that reduces the text of an answer without a call to its JSON value.
-
-    Attributes:
-        unfit: the end of an answer that had neither a call nor a fitting value; else None.
-    """
+    """A filter that reduces an answer without a call to its JSON value; `unfit` is the end of one that had no fitting value."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.unfit: ResponseEnded | None = None
@@ -212,11 +200,7 @@ def wordless(event: ResponseEvent) -> Iterable[ResponseEvent]:
 
 
 def value_in(text: str, schema: Mapping[str, Any]) -> str | None:
-    """Return the JSON value in a text that fits a schema, exactly as written; None if there is none.
-
-    Args:
-        schema: a JSON Schema; if it is unusable, any value fits.
-    """
+    """Return the JSON value in a text that fits a schema (any, if the schema is unusable), as written; None if there is none."""
     validator = compiled_as_mended(schema)
     for candidate in _candidates(text):
         try:

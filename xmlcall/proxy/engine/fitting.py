@@ -10,22 +10,26 @@ The log reports each cut, and each other correction of a request, once. Others c
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from ...agent.fitted_backend import FittedBackend
-from ...backends.base import Backend
+from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError, ContextOverflow
 from ...prompting.fit_context import Fitted
 from ...prompting.tokens import RequestScale, ServerFacts, tokens_of
+from ...types.calls import Message
+from ...types.completion import CompletionRequest
 from .probe import measured_rate
 
 if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
-__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce"]
+__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce", "WithWholeMessages"]
 
 # -- what is logged once --------------------------------------------------------------------------------------------------
 
@@ -58,11 +62,7 @@ class SaidOnce:
 
 
 class Fitting:
-    """Makes a backend for each request.
-
-    Args:
-        lang: language of the notes that replace what was cut, `en` or `zh`.
-    """
+    """Makes a backend for each request; the notes that replace what was cut are in language `lang`."""
 
     def __init__(self, backend: Retrying, *, lang: str, said: SaidOnce) -> None:
         self._backend = backend
@@ -72,11 +72,7 @@ class Fitting:
         self._fitted = partial(FittedBackend, lang=lang, on_cut=said.cut, measure=self._measure)
 
     def backend_for(self, heard: "Hearing | None") -> Backend:
-        """Return the backend for one request.
-
-        Args:
-            heard: observes what goes out and what comes back; None if it is not observed.
-        """
+        """Return the backend for one request; `heard` observes what goes out and what comes back."""
         facts = self._facts
         if facts.context_length is None:
             facts.context_length = self._backend.capabilities.context_length
@@ -100,3 +96,18 @@ class Fitting:
         tokens = round(tokens_of(system) * RequestScale(self._facts).bounds[0])
         message = f"{error} (the {count} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
         return error.said_as(message)
+
+
+class WithWholeMessages(Around, KeptOpen):
+    """A backend that sends the caller's messages unchanged, in the server's own format, followed by the added messages."""
+
+    def __init__(self, backend: Backend, count: int, write: Callable[[Message], dict[str, Any]]) -> None:
+        super().__init__(backend)
+        self._count, self._write = count, write
+
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return the attempts at a request."""
+        whole, added = request.extra.get("messages"), request.messages[self._count :]
+        if isinstance(whole, list) and added:
+            request = replace(request, extra={**request.extra, "messages": [*whole, *map(self._write, added)]})
+        return tries_of(self._backend, request)

@@ -160,10 +160,11 @@ class OwnTools:
     Attributes:
         tools: the tools on offer when they were last listed.
         origins: for each tool name, its server and its name on that server.
+        rounds: the rounds in which they ran.
     """
 
     def __init__(self, hosts: Iterable[Host] = (), allowed: Iterable[str] | Rules = (), *, lang: str = "en") -> None:
-        self.router = Router(hosts)
+        self.router, self.rounds = Router(hosts), RoundsKept()
         self.rules = OwnRules(allowed if isinstance(allowed, Rules) else allowing(allowed), PromptFormat(lang=lang))
         self.tools: tuple[Tool, ...] = ()
         self.origins: dict[str, tuple[Host, str]] = {}

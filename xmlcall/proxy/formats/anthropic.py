@@ -175,11 +175,7 @@ def _read(data: Mapping[str, Any]) -> Asked:
 
 
 def read_count(data: Mapping[str, Any]) -> Asked:
-    """Read a body of `POST /v1/messages/count_tokens`, whose answer is `{"input_tokens": n}`.
-
-    Args:
-        data: the body as received. Unlike a body that asks for an answer, it may end with a message of the model.
-    """
+    """Read a body of `POST /v1/messages/count_tokens`; unlike other bodies, it may end with the model's message."""
     body = read_body(CountBody, data)
     return Asked(request=_request(body, Sampling(extra=extra_of(body))), model=body.model, stream=False)
 

@@ -65,11 +65,7 @@ def extra_of(body: BaseModel, *, but: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def content_of(content: Parts, path: str) -> tuple[str, tuple[str, ...]]:
-    """Read a content in OpenAI's form: a text, or a list of text and image parts.
-
-    Returns:
-        The text, with its parts joined by newlines, and the URLs of the images.
-    """
+    """Read a content in OpenAI's form: its text, parts joined by newlines, and the URLs of its images."""
     if not isinstance(content, list):
         return content or "", ()
     texts, images = [], []
@@ -108,11 +104,7 @@ def call_of(identity: str, name: str, arguments: Mapping[str, Any], index: int) 
 
 
 def tools_of(listed: Iterable[Any], read: Callable[[Any], Tool], path: str = "tools") -> tuple[Tool, ...]:
-    """Read the tools of a request.
-
-    Raises:
-        ApiError: an item is not a tool, two tools share a name, or there are too many.
-    """
+    """Read the tools of a request, whose names must be unique."""
     items = list(listed)
     if len(items) > TOOL_LIMIT:
         raise ApiError(f"{path}: expected at most {TOOL_LIMIT} tools, got {len(items)}", param=path)

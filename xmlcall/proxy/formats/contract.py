@@ -35,11 +35,7 @@ __all__ = [
 
 
 class ApiError(Exception):
-    """A request that cannot be answered; the caller receives the error in its own wire format.
-
-    Args:
-        retry_after: seconds after which the same request may succeed; 0 if unknown.
-    """
+    """A request that cannot be answered, told in the caller's format; `retry_after` is in seconds, 0 if unknown."""
 
     def __init__(
         self,
@@ -96,20 +92,15 @@ class Sampling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """A conversation for the model to continue.
+    """A conversation for the model to continue, as any wire format reads it."""
 
-    Args:
-        messages: the caller's messages, with calls in `tool_calls` and results in messages of role `tool`. Not empty.
-        whole: the body as received, for a model server that uses the same format and reads calls itself.
-    """
-
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...]  # not empty, with calls in `tool_calls` and results in messages of role `tool`
     tools: tuple[Tool, ...] = ()
     choice: ToolChoice = field(default_factory=ToolChoice)
     parallel: bool = True
     sampling: Sampling = field(default_factory=Sampling)
     wire: str = "openai"
-    whole: Mapping[str, Any] = field(default_factory=dict)
+    whole: Mapping[str, Any] = field(default_factory=dict)  # the body, for a model server that uses the same format
 
     @property
     def is_open_question(self) -> bool:
@@ -214,11 +205,7 @@ def whole_response(events: list[ResponseEvent]) -> WholeResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """A request as a wire format read it.
-
-    Args:
-        shape: further facts that the writer of the answer needs, in the format's own terms.
-    """
+    """A request as a wire format read it; `shape` has what the writer of the answer needs, in the format's own terms."""
 
     request: ChatRequest
     model: str

@@ -393,11 +393,7 @@ def tags(models: Iterable[str]) -> dict[str, Any]:
 
 
 def running(models: Mapping[str, int | None]) -> dict[str, Any]:
-    """Write the answer of `GET /api/ps`: the models that are loaded.
-
-    Args:
-        models: context lengths in tokens, by model name; None if unknown.
-    """
+    """Write the answer of `GET /api/ps`: the models that are loaded, with their context lengths, if known."""
     loaded_now = {"expires_at": now(timedelta(days=1)), "size_vram": 0}
     return {"models": [_listed(model) | loaded_now | {"context_length": length or 0} for model, length in models.items()]}
 
@@ -424,11 +420,7 @@ def version() -> dict[str, Any]:
 
 
 def with_tools(show_body: Mapping[str, Any]) -> dict[str, Any]:
-    """Add `tools` to the capabilities of a model in the `/api/show` answer of a real Ollama.
-
-    Args:
-        show_body: the answer; a model that cannot complete text, such as an embedding model, stays as it is.
-    """
+    """Add `tools` to the capabilities in a real Ollama's `/api/show`, unless the model cannot complete text."""
     reported = show_body.get("capabilities")
     abilities = reported if isinstance(reported, list) else ["completion"]  # before 0.6.4, Ollama reported none
     added = ["tools"] if "completion" in abilities and "tools" not in abilities else []

@@ -105,11 +105,7 @@ def call_text(item: Mapping[str, Any], call: ToolCall) -> str:
 
 
 def filled(item: dict[str, Any], text: str, status: Status = "completed") -> dict[str, Any]:
-    """Complete an item.
-
-    Args:
-        text: the whole text: reasoning, a message, or a call's arguments as JSON.
-    """
+    """Complete an item with its whole text: reasoning, a message, or a call's arguments as JSON."""
     row = _KINDS[item["type"]]
     full: dict[str, Any] = {row.whole: text} if row.part is None else {"content": [row.part | {"text": text}]}
     return item | {"status": status} | full

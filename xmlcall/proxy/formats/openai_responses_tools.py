@@ -40,14 +40,7 @@ class Offered:
 
 
 def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]]:
-    """Read the tools of a request.
-
-    Returns:
-        The tools as functions, and the caller's view of each tool by the name under which it is offered.
-
-    Raises:
-        ApiError: an item is not a tool, or is of a kind that cannot run here.
-    """
+    """Read the tools of a request as functions, and the caller's view of each by the name under which it is offered."""
     flat = [pair for item in listed for pair in _flattened(item)]
     counted = Counter(str(item.get("name")) for item, _ in flat if isinstance(item, dict))
     known: dict[str, Offered] = {}

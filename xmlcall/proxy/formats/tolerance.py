@@ -66,11 +66,7 @@ _HOSTED: Final = (
 
 
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
-    """Repair a body.
-
-    Returns:
-        A copy with the deviations corrected or left out, and notes on what was done, for the log.
-    """
+    """Return a copy of a body with its deviations repaired, and notes on what was done, for the log."""
     body, found = dict(data), list[str]()
     for mend in (mend for wires, mend in _MENDS if wire in wires):
         notes = set[str]()

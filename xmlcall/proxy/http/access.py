@@ -31,11 +31,7 @@ __all__ = ["Guard", "Key", "digest_of", "key_of"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Key:
-    """A caller's key.
-
-    Args:
-        models: names of the only models that the key may use; None for all.
-    """
+    """A caller's key; `models` names the only models that it may use, None means all."""
 
     name: str
     digest: bytes = field(repr=False)
@@ -56,11 +52,7 @@ def digest_of(secret: bytes) -> bytes:
 
 
 def key_of(secret: str, name: str = "", *, models: Iterable[str] | None = None) -> Key:
-    """Make a key.
-
-    Args:
-        secret: the text that callers send; bytes that are not UTF-8 are surrogate-escaped, as by `os.fsdecode`.
-    """
+    """Make a key of the text that callers send; bytes that are not UTF-8 are surrogate-escaped, as by `os.fsdecode`."""
     chosen = None if models is None else frozenset(models)
     return Key(name=name, digest=digest_of(os.fsencode(secret)), models=chosen)
 
@@ -83,11 +75,7 @@ class Guard:
     hosts: tuple[str, ...] = ()
 
     def check(self, headers: Headers, *, is_preflight: bool = False) -> Key | None:
-        """Check a request, and return its key if keys are required.
-
-        Args:
-            is_preflight: whether this is a browser's CORS preflight request, which carries no key (Fetch standard, section 4.8).
-        """
+        """Check a request and return its key, if keys are required; a CORS preflight carries none (Fetch standard, 4.8)."""
         if sum(len(name) + len(value) for name, value in headers.raw) > HEADER_LIMIT:
             raise ApiError(f"expected at most {HEADER_LIMIT} bytes of headers", status=431)
         host = _name(headers.get("host", ""))

@@ -22,11 +22,7 @@ SHOWN: Final = 80  # characters of a requested name that an error shows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model under a name.
-
-    Args:
-        given_name: the name under which callers know it; "" for the model server's name.
-    """
+    """A model under a name; a `given_name` of "" stands for the model server's name."""
 
     engine: Engine
     given_name: str = ""
@@ -48,12 +44,7 @@ class ServedModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModels:
-    """All models that a proxy serves.
-
-    Args:
-        models: at least one; the first answers requests that name no model.
-        takes_any_name: whether the first model answers to every name.
-    """
+    """All models of a proxy, at least one; the first answers requests that name none, or with `takes_any_name` every name."""
 
     models: tuple[ServedModel, ...]
     takes_any_name: bool = False
@@ -85,11 +76,7 @@ class Caller:
         return (model for model in self.served.models if self.key is None or self.key.may_use(model.name))
 
     def model(self, name: Any) -> ServedModel:
-        """Return the model that a request names.
-
-        Args:
-            name: the unchecked value from the request; without one, the first model is meant.
-        """
+        """Return the model that a request names, unchecked; without a name, the first model is meant."""
         models = self.models
         if models and (self.served.takes_any_name or not name):
             return models[0]

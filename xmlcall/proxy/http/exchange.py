@@ -142,11 +142,7 @@ Headers = Iterable[tuple[bytes, bytes]]
 
 
 def api_error(error: Exception) -> ApiError:
-    """Turn an exception into an error for the caller.
-
-    Args:
-        error: any exception. An unexpected one is logged in full, and the caller learns only that the proxy failed.
-    """
+    """Turn an exception into an error for the caller, who learns nothing of an unexpected one: that is logged in full."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, ContextOverflow):

@@ -193,11 +193,7 @@ _HUMP: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|[^A-Za-z0-9\u017f\u212a]+")  
 
 
 def one_reading(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """Give each field of a body a unique name, and leave out fields that could redirect a model server.
-
-    Returns:
-        The body, and the words because of which fields were left out.
-    """
+    """Give each field a unique name, and leave out what could redirect a model server; return also the telling words."""
     named = _named(data)
     words = {name: word for name in named if (word := _word_of_elsewhere(name))}
     body = {name: value for name, value in named.items() if name not in words}
@@ -237,11 +233,7 @@ def _is_packed(encoding: str) -> bool:
 
 
 def _unpacked(content: bytes, encoding: str, limit: int) -> bytes:
-    """Unpack a body.
-
-    Raises:
-        ApiError: 415, the encoding is unknown; 400, the body is damaged; 413, it unpacks to more than the limit.
-    """
+    """Unpack a body; fails with 415 for an unknown encoding, 400 for a damaged body and 413 for more than the limit."""
     names = _names(encoding)
     unknown = next((name for name in names if name not in _READERS), "")
     if unknown or len(names) > _MAX_ENCODINGS:

@@ -57,17 +57,12 @@ _INVALID: Final = (400, 422, 501)  # the statuses by which servers refuse `n` > 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionPath:
-    """A path that asks the model.
-
-    Args:
-        upstream: the path at a model server that uses the format; "" if there is none.
-        is_answered: whether the engine can answer it; if not, requests are only passed on.
-    """
+    """A path that asks the model; `upstream` is its twin at a model server, "" for none."""
 
     path: str
     form: Format
     upstream: str = ""
-    is_answered: bool = True
+    is_answered: bool = True  # by the engine; otherwise requests are only passed on
 
 
 QUESTIONS: Final = (
@@ -334,11 +329,7 @@ def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
 
 
 async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -> dict[str, Any] | None:
-    """Ask an Ollama about itself. Its JSON is parsed and rewritten, so that no page of its own can appear under our address.
-
-    Returns:
-        None if the model server is not an Ollama, or does not know this path.
-    """
+    """Ask an Ollama about itself; None if there is none, or it lacks the path. Rewritten, its JSON can show no page as ours."""
     if engine.wire != "ollama" or not isinstance(engine.backend.inner, Relaying):
         return None
     said = bytearray()

@@ -225,11 +225,7 @@ _HEARD: Final[Mapping[type, Any]] = {
 
 
 class Observer:
-    """Observes all requests of an app.
-
-    Attributes:
-        is_stopping: whether the app is about to end, so that no more requests should be sent to it.
-    """
+    """Observes all requests of an app; once `is_stopping`, no more requests should be sent to it."""
 
     def __init__(self, *, tracing: "Traces | None" = None, open_metrics: bool = False) -> None:
         self.metrics = metrics_of_process()
@@ -295,11 +291,7 @@ class ModelRequest:
             TRACEPARENT.set(span.traceparent)
 
     def begun(self, *, is_reply: bool = True) -> None:
-        """Note the first piece that the model writes; later calls have no effect.
-
-        Args:
-            is_reply: whether the piece belongs to the answer, not to a preliminary decision about it.
-        """
+        """Note the first piece that the model writes, unless it belongs to a preliminary decision; later calls have no effect."""
         if self._has_begun:
             return
         self._has_begun = True
@@ -424,11 +416,7 @@ async def _watched(chunks: AsyncIterator[bytes], tail: "_Tail", asked: ModelRequ
 
 
 class _Tail:
-    """The last bytes of an answer.
-
-    Attributes:
-        is_stream: whether the answer arrives as several JSON objects instead of one.
-    """
+    """The last bytes of an answer, which arrives as several JSON objects (`is_stream`) or one."""
 
     def __init__(self) -> None:
         self.is_stream = False
@@ -468,11 +456,7 @@ def _counts(text: bytes) -> Usage | None:
 
 
 class Hearing:
-    """Passes what the engine reports about a request to its metrics, its trace and its recording.
-
-    Attributes:
-        note: takes each event of the turn.
-    """
+    """Passes what the engine reports about a request to its metrics, its trace and its recording."""
 
     def __init__(self, observing: Observing, recording: "Recording | None" = None) -> None:
         self._observing, self._recording = observing, recording
