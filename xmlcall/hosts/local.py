@@ -13,7 +13,6 @@ import inspect
 import json
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
 from typing import Any, Self
 
 from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
@@ -74,10 +73,7 @@ class LocalHost:
         self._changed = asyncio.Event()  # an event serves one event loop, a host may be opened in several
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        pass
+    async def __aexit__(self, *_: object) -> None: ...
 
     async def tools(self) -> tuple[Tool, ...]:
         """List the functions."""

@@ -14,7 +14,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
 from typing import Any, Final, Literal, Self
 
 import regex
@@ -273,9 +272,7 @@ class Router:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close all hosts concurrently; a failure of one does not keep the others open."""
         await self._close()
 

@@ -16,7 +16,6 @@ is a request that the server refused because it had lost the session.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
 from mcp import Client, MCPError
@@ -135,9 +134,7 @@ class McpHost:
         self._is_open = True
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Disconnect; a process and its group have ended afterwards."""
         async with self._connecting:  # a request that is just reconnecting would leave its process behind
             self._is_open = False

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass
 from itertools import chain, repeat
-from typing import Any, Final, Protocol, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 from mcp import Client, MCPError
 from mcp import types as mcp
@@ -38,19 +38,8 @@ Original = Callable[[Mapping[str, Any] | None], dict[str, Any]]
 """Returns an answer as it came, by the `_meta` of what the SDK was given in its place; raises if it is no complete answer."""
 
 
-class Page(Protocol):
-    """What the SDK returns for a page."""
-
-    @property
-    def meta(self) -> Mapping[str, Any] | None:
-        """Carries the original."""
-
-
-P = TypeVar("P", bound=Page)
-
-
 async def listed(
-    fetch: Callable[..., Awaitable[Page]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
+    fetch: Callable[..., Awaitable[Any]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
 ) -> Listing[T]:
     """List all that a server has of a kind, by a method of the SDK's `Client` that lists."""
     items: list[T] = []
@@ -73,8 +62,8 @@ async def listed(
 
 
 async def pages(
-    fetch: Callable[..., Awaitable[P]], original: Original, notices: list[str]
-) -> AsyncIterator[tuple[P, dict[str, Any]]]:
+    fetch: Callable[..., Awaitable[Any]], original: Original, notices: list[str]
+) -> AsyncIterator[tuple[Any, dict[str, Any]]]:
     """Yield the pages of a list, as the SDK read them and as they came; `notices` gets a sentence if the list was cut."""
     cursor: str | None = None
     seen: set[str] = set()
@@ -234,11 +223,8 @@ PAUSES: Final = (1.0, 5.0, 30.0, 60.0)
 """Seconds before a server that stopped telling of a resource is asked again; the last one repeats."""
 
 
-class ServerRequest(Protocol):
-    """Makes a request of a live server within a limit of time; fails with a `ToolHostError`."""
-
-    async def __call__(self, doing: str, limit: float, request: Callable[[Client], Awaitable[T]]) -> T:
-        """Ask."""
+Ask = Callable[[str, float, Callable[[Client], Awaitable[Any]]], Awaitable[Any]]
+"""Makes a request of a live server, described by a phrase, within a time limit; fails with a `ToolHostError`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +232,7 @@ class McpServed:
     """Resources and prompts of a server, a `Served`."""
 
     server: ServerConfig
-    ask: ServerRequest
+    ask: Ask
     live: Callable[[], Awaitable[Connection]]
     connection: Callable[[], Connection | None]
     original: Original
@@ -325,4 +311,7 @@ class McpServed:
         self, key: str, fetch: Callable[[Client], Any], read: Callable[[Mapping[str, Any]], T | None]
     ) -> Listing[T]:
         limit = self.server.timeout
-        return await self.ask(f"listing its {key}", limit, lambda client: listed(fetch(client), self.original, key, read))
+        found: Listing[T] = await self.ask(
+            f"listing its {key}", limit, lambda client: listed(fetch(client), self.original, key, read)
+        )
+        return found

@@ -22,7 +22,6 @@ import shlex
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from types import TracebackType
 from typing import Final, Self
 
 from ...agent.policy import Decision, Proposal
@@ -182,13 +181,11 @@ class OwnTools:
         self._users += 1
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Close the servers, if no engine uses them any more."""
         self._users -= 1
         if not self._users:
-            await self.router.__aexit__(kind, error, trace)
+            await self.router.__aexit__()
 
     async def listed(self) -> tuple[Tool, ...]:
         """Return the tools on offer, listed again if a server said that they changed."""

@@ -190,16 +190,9 @@ def _recording(engine: Engine, question: QuestionPath, request: Request) -> "Rec
     """Record a request if there is a recorder; requests without a text answer are skipped: they are many and show nothing."""
     if engine.recorder is None or not (question.is_answered or question.path in _TEXTS):
         return None
-    begin, client_of = _recorded()
-    return begin(engine.recorder, client=client_of(request.headers.get("user-agent", "")), model=engine.model)
+    from ..engine.recording import Recording, client_of  # only here, because nothing else needs their imports
 
-
-@cache
-def _recorded() -> "tuple[type[Recording], Callable[[str], str]]":
-    """Import the recording classes on first use, because nothing else needs their imports."""
-    from ..engine.recording import Recording, client_of
-
-    return Recording, client_of
+    return Recording(engine.recorder, client=client_of(request.headers.get("user-agent", "")), model=engine.model)
 
 
 def _missing(path: str, said: str = "") -> ApiError:
