@@ -81,8 +81,8 @@ def parse_servers(
 
 
 # -- from one entry to a server: the spellings of many clients, checked; every message names server.field --------------
-# Messages and `repr` never show a value that came out of a variable: it may be a secret. Where an entry limits what a server may
-# do and it cannot be told how, that is said, and the server is used.
+# Messages and `repr` never show the value of a variable, because it may be a secret. If an entry limits a server in a way that is
+# not supported, the user is notified, and the server is used.
 
 
 Transport = Literal["stdio", "http", "sse", "either"]
@@ -102,7 +102,7 @@ _TRANSPORTS: Final[dict[str, Transport]] = {
     "sse": "sse",
     "httpsse": "sse",
 }
-# Our name -> the spellings of the clients. What is not listed lands in `extra`.
+# Our name -> the spellings of the clients. Other keys go into `extra`.
 _SPELLINGS: Final = {
     "type": ("type", "transport", "transportType"),
     "url": ("url", "serverUrl", "serverURL", "httpUrl", "baseUrl", "uri"),
@@ -128,13 +128,13 @@ _SPELLINGS: Final = {
 }
 _KNOWN: Final = {spelling: ours for ours, spellings in _SPELLINGS.items() for spelling in spellings}
 _FLAGS: Final = {"true": True, "false": False, 1: True, 0: False}
-# What says as little as null: the empty fields of a form, and empty maps as languages without maps write them.
+# Values that mean null: empty fields of a form, and empty maps as languages without maps write them.
 _EMPTY: Final[dict[str, tuple[Any, ...]]] = {
     **dict.fromkeys(("type", "url", "cwd", "env_file", "timeout"), ("",)),
     **dict.fromkeys(("env", "headers", "oauth"), ("", [])),
     "args": ("", {}),
 }
-# How keys are called that limit what a server may do.
+# Parts of the names of keys that limit what a server may do.
 _RESTRICTS: Final = re.compile(
     r"allow|approv|block|deny|disable|enable|exclude|filter|forbid|include|permission|read_?only|restrict|sandbox|tools",
     re.IGNORECASE,
@@ -209,7 +209,7 @@ class EntryReader:
         return self._texts("args", [_scalar(item) for item in value] if isinstance(value, list) else value)
 
     def _env(self) -> dict[str, str]:
-        """Read the variables of a process: those of its file, those that are passed on, and its own, the last of which hold."""
+        """Read the variables of a process: its file's, those passed on, and its own; later ones take priority."""
         found: dict[str, str] = {}
         if "env_file" in self._entry:
             path = os.path.join(self._variables.workspace(), self._path("env_file"))
@@ -241,7 +241,7 @@ class EntryReader:
         return url
 
     def _headers(self) -> dict[str, str]:
-        """Read headers; white space around a value is no part of it (RFC 9110, 5.5), and tokens from files end in a newline."""
+        """Read headers; white space around a value is not part of it (RFC 9110, 5.5), and tokens from files end in a newline."""
         given = self._mapping("headers")
         for name, variable in self._mapping("header_variables").items():
             given[name] = self._variables.variable(variable, self._where("header_variables", name))
@@ -266,7 +266,7 @@ class EntryReader:
         return read_oauth(value, self._where("oauth"), self._variables, self.notes)
 
     def _timeout(self) -> float:
-        """Read the timeout: milliseconds as in most clients; what is below 1000 can only be seconds, as Cline and Roo mean."""
+        """Read the timeout in milliseconds, as in most clients; below 1000 it can only mean seconds, as in Cline and Roo."""
         key = "seconds" if "seconds" in self._entry else "timeout"
         if key not in self._entry:
             return DEFAULT_TIMEOUT
@@ -293,7 +293,7 @@ class EntryReader:
         return self._variables.path(self._text(key))
 
     def _tools(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
-        """Read names of tools; one in a string is one, and of anything else than a list it is said that it is not obeyed."""
+        """Read a list of tool names, or one name; note any other value as ignored."""
         value, written = self._entry.get(key), self._keys.get(key, "")
         if isinstance(value, dict):
             self._note(written, "it is not a list of names, and is not obeyed")
@@ -303,7 +303,7 @@ class EntryReader:
         return self._strings(key, default)
 
     def _auto_approve(self) -> tuple[str, ...]:
-        """Read what is not obeyed anyhow, so that nothing of it is a reason to refuse the server."""
+        """Read a field that has no effect here, so nothing in it is a reason to refuse the server."""
         value = self._entry.get("auto_approve")
         return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
@@ -344,7 +344,7 @@ class EntryReader:
 
 
 def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Bring up what some clients write one level below: commands as objects and lists, a transport as an object, headers."""
+    """Lift up what some clients nest: commands as objects or lists, a transport as an object, headers."""
     found = dict(entry)
     command, transport, options = found.get("command"), found.get("transport"), found.get("requestOptions")
     if isinstance(command, dict) and "path" in command:
@@ -364,11 +364,11 @@ def _is_nothing(key: str, value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    """Write a number or a truth value as JSON does, which a person meant as a text; anything else stays."""
+    """Write a number or a boolean, which was meant as text, as JSON does; anything else stays."""
     return json.dumps(value) if isinstance(value, bool | int | float) else value
 
 
-# -- the key oauth of an entry: what is known beforehand for signing in ------------------------------------------------
+# -- the key oauth of an entry: known settings for signing in -----------------------------------------------------------
 
 
 # The spellings of Claude Code; those in capitals are Cursor's.

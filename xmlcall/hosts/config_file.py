@@ -18,7 +18,7 @@ from ..errors import UsageError
 __all__ = ["SUFFIXES", "Variables", "entries_in", "outline", "read_env_file"]
 
 SUFFIXES: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
-"""Of the files that are read; any other is taken for JSON."""
+"""Suffixes of the files that are read; any other file is treated as JSON."""
 
 _ROOTS: Final = (
     ("mcpServers",),
@@ -30,7 +30,7 @@ _ROOTS: Final = (
     ("mcp", "mcpServers"),
 )
 _YAML_ROOTS: Final = (*_ROOTS, ("extensions",))
-# Lists of names that choose among the servers of a file: where they stand, and whether they name those that are left out.
+# Lists of names that select servers of a file: their paths, and whether they name the servers to leave out.
 _CHOICES: Final = (
     (("mcp", "allowed"), False),
     (("mcp", "excluded"), True),
@@ -59,7 +59,7 @@ def entries_in(text: str, source: str) -> dict[str, Any]:
 
 
 def outline(value: Any) -> str:
-    """Name the shape of a value; the text of strings is not shown, as it may be a secret."""
+    """Describe the shape of a value without the text of strings, which may be secret."""
     if isinstance(value, dict):
         return f"an object with the keys {', '.join(map(repr, list(value)[:8])) or '(none)'}"
     return _SHAPES[type(value)] if type(value) in _SHAPES else json.dumps(value, default=lambda other: type(other).__name__)[:20]
@@ -72,14 +72,14 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def _root(document: Any, roots: tuple[tuple[str, ...], ...]) -> dict[Any, Any] | list[Any] | None:
-    """Return what holds the servers: the first that is not empty, else an empty one; None if there is none."""
+    """Return the container of the servers: the first that is not empty, else an empty one; None if there is none."""
     found = [_at(document, path) for path in roots] + [_of_opencode(document)]
     usable: list[dict[Any, Any] | list[Any]] = [value for value in found if isinstance(value, dict) or _is_listing(value)]
     return next((value for value in usable if value), usable[0] if usable else None)
 
 
 def _of_opencode(document: Any) -> Any:
-    """Return the servers that opencode has right under `mcp`, where Gemini CLI has lists and VS Code an object of servers."""
+    """Return the servers that opencode keeps directly under `mcp`, where Gemini CLI has lists and VS Code an object."""
     entries = _at(document, ("mcp",))
     is_one = isinstance(entries, dict) and all(isinstance(each, dict) and "type" in each for each in entries.values())
     return entries if is_one else None
@@ -103,7 +103,7 @@ def _named(entries: dict[Any, Any] | list[Any], source: str) -> dict[str, Any]:
 
 
 def _of_projects(document: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """Return the servers of the folder that we are in, or of the nearest above it, and the names of others by their folders."""
+    """Return the servers of the working directory, or of the nearest folder above it, or else the names of others by folder."""
     projects = _at(document, ("projects",))
     listed = projects.items() if isinstance(projects, dict) else ()
     held = {str(folder): project for folder, project in listed if _is_filled(_at(project, ("mcpServers",)))}
@@ -132,7 +132,7 @@ def _chosen(entries: dict[str, Any], document: Any) -> dict[str, Any]:
 
 
 def _parse_json(text: str, source: str) -> Any:
-    """Parse JSON; comments and trailing commas become blanks first, so that line and column stay those of the file."""
+    """Parse JSON; comments and trailing commas become blanks first, so that lines and columns stay right in errors."""
     blanked = _TRAILING_COMMA.sub(_blank, _COMMENT.sub(_blank, text))
     try:
         return json.loads(blanked, object_pairs_hook=lambda pairs: _unique(pairs, source))
@@ -182,7 +182,7 @@ def _parse_yaml(text: str, source: str) -> Any:
 
 
 def _has_more_values_than(most: int, document: Any) -> bool:
-    """Tell whether a document is too large to be looked through; aliases can make one of any size, or one without end."""
+    """Return whether a document is too large to walk; aliases can make one of any size, or an endless one."""
     waiting, count = [document], 0
     while waiting and count <= most:
         node = waiting.pop()
@@ -196,8 +196,8 @@ _PARSERS: Final[Mapping[str, Any]] = {".toml": _parse_toml, ".yaml": _parse_yaml
 
 
 # -- variables: of the environment, and the names that editors know ----------------------------------------------------
-# One pass: a value is never expanded again, so it can add neither keys nor arguments nor further variables. What is not set is an
-# error, never a silent literal or an empty text.
+# One pass: a value is never expanded again, so it can add neither keys nor arguments nor further variables. An unset variable is
+# an error, never a literal or an empty text.
 
 
 # `${{ secrets.NAME }}` of Continue; `${...}` of all; `$NAME` of Gemini CLI, which is read only where no shell would read it.
@@ -206,12 +206,12 @@ _VARIABLE: Final = re.compile(
     r"|\$\{(?P<braced>[^}]*)(?P<closed>\}?)"
     r"|(?<![\w$\\])\$(?P<bare>[A-Za-z_][A-Za-z0-9_]*)"
 )
-_ENDS: Final = frozenset(("", *" =:/@,;?&\"'"))  # what stands before and behind a part of a text
+_ENDS: Final = frozenset(("", *" =:/@,;?&\"'"))  # what delimits a part of a text
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROJECT_FOLDERS: Final = frozenset(
     {".amazonq", ".claude", ".codex", ".continue", ".cursor", ".gemini", ".kiro", ".roo", ".vscode", ".windsurf", ".zed"}
 )
-"""In which the file of a project stands, one below the project."""
+"""Folders of a project that hold its configuration files."""
 
 
 class Variables:
@@ -233,7 +233,7 @@ class Variables:
         return _VARIABLE.sub(value, text)
 
     def shown(self, text: str, where: str) -> str:
-        """Replace the variables that editors know; those of the environment stay as they are written, as they may be secrets."""
+        """Replace only the variables that editors know; those of the environment may be secrets."""
 
         def value(match: re.Match[str]) -> str:
             alternatives = (match["braced"] or "").split(" | ")
@@ -267,7 +267,7 @@ class Variables:
         return self._environ.get("HOME") or os.path.expanduser("~")
 
     def workspace(self) -> str:
-        """Return the folder of the project: that of the file, if it stands where a project's does; else the working directory."""
+        """Return the folder of the project: the file's, if it is a project's file; else the working directory."""
         folder = self._folder()
         if folder.name in _PROJECT_FOLDERS and str(folder.parent) != self.home():
             return str(folder.parent)
@@ -277,7 +277,7 @@ class Variables:
         return Path(os.path.abspath(self._file)).parent
 
     def _bare(self, match: re.Match[str], where: str) -> str:
-        """Read `$NAME`. One that is not set is an error where it is a part of its own; else it may belong to a password."""
+        """Read `$NAME`. An unset one is an error if it is delimited; otherwise it may be part of a password."""
         name, text = match["bare"], match.string
         if name in self._environ:
             return self._environ[name]
@@ -335,7 +335,7 @@ _UNSET: Final[dict[str, Callable[[Variables], str]]] = {
 }
 
 
-# -- a file of variables, NAME=value a line, as VS Code's envFile names it; nothing in it is expanded ------------------
+# -- a file of variables, one NAME=value a line, as VS Code's envFile names it; nothing in it is expanded --------------
 
 
 _MOST_ENV_BYTES: Final = 1 << 20

@@ -47,12 +47,12 @@ class StdioServer(_Server):
 
     @property
     def address(self) -> str:
-        """What a message may show: the command, without arguments."""
+        """The command without arguments, which messages may show."""
         return self.command_line[0]
 
     @property
     def command_line(self) -> tuple[str, ...]:
-        """What is shown of how it is started: variables of the environment by their names, as their values may be secrets."""
+        """The command line as messages may show it: with the names of variables, whose values may be secret."""
         return self.shown or (self.command, *self.args)
 
 
@@ -97,7 +97,7 @@ class HttpServer(_Server):
 
     @property
     def address(self) -> str:
-        """What a message may show: scheme, host and port; path, query and user can hold secrets."""
+        """Scheme, host and port, which messages may show; path, query and user can hold secrets."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 

@@ -85,19 +85,11 @@ def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> 
     if found is not None:
         tell(f"{row.name}: profile {found.name} ({found.source}): {used.words}")
     threshold = None if way == "native" or used.call_threshold == "off" else used.call_threshold
-    return {
-        "mode": way,
-        "dialect": used.dialect,
-        "family": used.family,
-        "call_threshold": threshold,
-    }
+    return {"mode": way, "dialect": used.dialect, "family": used.family, "call_threshold": threshold}
 
 
 def configured_app(
-    file: str | Path | None = None,
-    *,
-    ending: Ending | None = None,
-    beside: AbstractAsyncContextManager[None] | None = None,
+    file: str | Path | None = None, *, ending: Ending | None = None, beside: AbstractAsyncContextManager[None] | None = None
 ) -> Starlette:
     """Make the app of a settings file, for any ASGI server; its lifespan opens the models.
 

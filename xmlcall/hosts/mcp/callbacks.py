@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 class Calls:
-    """The calls of a connection that wait for their results."""
+    """The calls of a connection that are waiting for their results."""
 
     def __init__(self) -> None:
         self._running: list[CallPatience] = []
@@ -57,7 +57,7 @@ class Calls:
 
     @contextlib.contextmanager
     def running(self, patience: CallPatience) -> Iterator[None]:
-        """Let the server ask while a call runs; what is being asked ends with the last of them."""
+        """Let the server ask while a call runs; its questions end with the last call."""
         if not patience.may_ask:
             yield
             return
@@ -74,11 +74,11 @@ class Calls:
 
     @property
     def may_ask(self) -> bool:
-        """Whether a call runs on whose behalf somebody may be asked."""
+        """Whether a call is running on whose behalf the user may be asked."""
         return bool(self._running)
 
     def refusal(self, kind: Literal["elicit", "sample"]) -> str:
-        """Count a request; say why it is not answered, "" if it is."""
+        """Count a request; return why it is refused, "" if it is not."""
         if not self._running:
             return "a server may ask only while a call runs"
         self._asked[kind] += 1
@@ -87,7 +87,7 @@ class Calls:
         return ""
 
     async def during(self, question: Awaitable[T]) -> T | None:
-        """Wait for an answer while the limits of all calls rest; None if the calls have ended before it."""
+        """Wait for an answer while the time limits of all calls are paused; None if the calls end first."""
         with contextlib.ExitStack() as stack:
             for patience in self._running:
                 stack.enter_context(patience.rest())
@@ -114,7 +114,7 @@ class Callbacks:
         self._logged = self._left_out = 0
 
     def for_client(self) -> dict[str, Any]:
-        """Return the arguments of the SDK's Client; one that is given is a capability that is declared."""
+        """Return the arguments of the SDK's Client; each one declares a capability."""
         given: dict[str, Any] = {}
         features = self._features
         if features.elicit is not None:
@@ -128,7 +128,7 @@ class Callbacks:
         return given
 
     def asked(self, method: str) -> None:
-        """Note a request of the server's; one for what is not given is told, since the SDK refuses it in silence."""
+        """Note a request by the server; report one that is not supported, because the SDK refuses it silently."""
         if not self._given.get(method, True) and self._features.refused is not None:
             self._features.refused(self._server, method)
 
@@ -141,7 +141,7 @@ class Callbacks:
         assert self._features.elicit is not None
         try:
             answer = await self._calls.during(self._features.elicit(request))
-        except XmlcallError:  # what went wrong here is nothing that a server needs to know
+        except XmlcallError:  # the server does not need the details
             return _error(mcp.INTERNAL_ERROR, "the question could not be asked")
         if answer is None:
             return mcp.ElicitResult(action="cancel")
@@ -194,7 +194,7 @@ def _error(code: int, message: str) -> mcp.ErrorData:
 
 
 def elicitation_of(server: str, params: mcp.ElicitRequestParams) -> FormRequest | UrlRequest | str:
-    """Read what a person is asked; a sentence if it cannot be asked."""
+    """Read a question to the user; return a sentence if it cannot be asked."""
     if len(params.message) > _MAX_MESSAGE:
         return f"expected a message of at most {_MAX_MESSAGE} characters"
     if isinstance(params, mcp.ElicitRequestFormParams):
@@ -211,7 +211,7 @@ def elicitation_of(server: str, params: mcp.ElicitRequestParams) -> FormRequest 
 
 
 def _completion(server: str, params: mcp.CreateMessageRequestParams) -> SampleRequest | str:
-    """Read what a model is asked; a sentence if it cannot be asked. Context of servers (`includeContext`) is never added."""
+    """Read a question to the model, or return why it cannot be asked; context of servers (`includeContext`) is never added."""
     if params.tools or params.tool_choice:
         return "tools in a completion are not supported: the capability was not declared"
     messages = [Message(role="system", content=params.system_prompt)] if params.system_prompt else []
@@ -242,15 +242,15 @@ def _sampled(reply: SampleReply) -> mcp.CreateMessageResult:
 
 
 # -- addresses that a person has to visit before a call: the error -32042 (MCP 2025-11-25) -----------------------------
-# The server says by this error that it has not done the request, and why. Each address is shown to the person as in an
-# elicitation; if they agree to all of them and are done there, the call is made once more. A second such error is the answer.
+# With this error, a server reports that it has not run the request. Each address is shown to the user as in an elicitation. Once
+# the user has agreed to all of them and is done there, the call is repeated. A second such error is the answer.
 
 
 _MOST: Final = 5  # addresses for one call
 
 
 async def visited(server: str, error: MCPError, calls: Calls, elicit: Elicit | None) -> bool:
-    """Ask the person to visit what a server wants visited; say whether the call may be made again."""
+    """Ask the user to visit the addresses; return whether the call may be repeated."""
     requests = list(_requests(server, error))
     if elicit is None or not 0 < len(requests) <= _MOST or not all(isinstance(each, UrlRequest) for each in requests):
         return False
@@ -265,7 +265,7 @@ async def visited(server: str, error: MCPError, calls: Calls, elicit: Elicit | N
 
 
 def _requests(server: str, error: MCPError) -> Iterator[object]:
-    """Yield the requests of an error; what is none, or has an address that must not be visited, is something else."""
+    """Yield the requests in an error; anything else, or an address that must not be visited, is not a `UrlRequest`."""
     data = error.data if error.code == mcp.URL_ELICITATION_REQUIRED and isinstance(error.data, dict) else {}
     wanted = data.get("elicitations")
     for each in wanted if isinstance(wanted, list) else ():

@@ -30,16 +30,16 @@ from .wire import requires_task
 __all__ = ["ORIGINAL", "Filter", "filtered"]
 
 ORIGINAL = "xmlcall/original"
-"""The key of `_meta` that carries an answer as it came, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
+"""The key of `_meta` that carries the original answer, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
 _MAX_NOTICES = 20  # of one page
-# What the SDK would refuse a tool for although nothing here needs it: results are checked by their reader.
+# Fields for which the SDK would refuse a tool although nothing here needs them: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
 # Fields that a page must have in 2026-07-28; on older revisions the SDK drops them.
 _PAGE_FIELDS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 # An error result is never checked against a schema, which would cost an extra `list`.
 _RESULT: Mapping[str, Any] = {"resultType": "complete", "content": [], "isError": True}
-# Method -> what an answer to it must have; the reader of the original judges each part of it alone.
+# Method -> an answer that always validates; the reader of the original checks each part on its own.
 _SHELLS: Mapping[str, Mapping[str, Any]] = {
     "tools/call": _RESULT,
     "tasks/result": _RESULT,
@@ -87,7 +87,7 @@ class Filter:
             self._methods.pop(str((message.params or {}).get("requestId")), None)
 
     def is_list_of_tools(self, item: Any) -> bool:
-        """Say whether an item answers a request for tools."""
+        """Return whether an item answers a request for tools."""
         message = getattr(item, "message", None)
         return isinstance(message, JSONRPCResponse) and self._methods.get(str(message.id)) == "tools/list"
 
@@ -119,7 +119,7 @@ class Filter:
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
             for wanted in _wanted(message):
                 self._on_request(wanted)
-            return  # a request for input, and kinds of answer that do not exist, are the SDK's to judge
+            return  # the SDK handles requests for input and unknown kinds of answers
         if method is not None and (shell := _SHELLS.get(method)):
             message.result = {**shell, "_meta": {ORIGINAL: message.result}}
         elif method == "tools/list" and isinstance(message.result.get("tools"), list):
@@ -156,7 +156,7 @@ class Filter:
 
 
 def _wanted(message: JSONRPCResponse | JSONRPCError) -> list[str]:
-    """List the methods of the requests in an answer that wants input (MCP 2026-07-28, InputRequiredResult)."""
+    """Return the methods of the requests in an answer that requires input (MCP 2026-07-28, InputRequiredResult)."""
     requests = message.result.get("inputRequests") if isinstance(message, JSONRPCResponse) else None
     found = requests.values() if isinstance(requests, dict) else ()
     methods = (request.get("method") for request in found if isinstance(request, dict))
@@ -169,7 +169,7 @@ def _first(sentences: list[str], what: str) -> list[str]:
 
 
 def _with_usable_schema(tool: Any) -> tuple[Any, list[str]]:
-    """Return a tool whose schema is mended, of type object as MCP asks for, and a sentence about what was changed."""
+    """Return a tool with its schema repaired, of type object as MCP requires, and a sentence about the change."""
     schema = tool.get("inputSchema") if isinstance(tool, dict) else None
     if not isinstance(schema, dict):
         return tool, []
@@ -184,7 +184,7 @@ def _reduced(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def _problem(tool: Any, version: str, *, runs_tasks: bool) -> str | None:
-    """Say in one sentence why a tool is left out; None if it is fine."""
+    """Return why a tool is left out, in one sentence; None if it is fine."""
     name = tool.get("name") if isinstance(tool, dict) else None
     if not isinstance(tool, dict) or not isinstance(name, str) or not name:
         return f"A tool was left out: it has no name: {tool!r:.80}."
@@ -220,7 +220,7 @@ class _FilteredReader:
 
     async def receive(self) -> Any:
         item = await self._inner.receive()
-        if self._filter.is_list_of_tools(item):  # to check all schemas of a page may take long
+        if self._filter.is_list_of_tools(item):  # checking all schemas of a page may take long
             return await anyio.to_thread.run_sync(self._filter.received, item)
         return self._filter.received(item)
 
@@ -268,6 +268,6 @@ class _Writer:
 async def filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], filter_: Filter
 ) -> AsyncIterator[tuple[_FilteredReader, _Writer]]:
-    """Open a transport of the SDK behind a filter; what it yields is a transport's pair of streams again."""
+    """Open a transport of the SDK with a filter around its two streams."""
     async with transport as (reader, writer):
         yield _FilteredReader(reader, filter_), _Writer(writer, filter_)

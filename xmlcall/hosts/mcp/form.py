@@ -1,7 +1,7 @@
-"""The forms that a server may ask a person to fill in: what stands on them, and what a line of typed text means there.
+"""The forms that a server may ask the user to fill in: their fields, and how a typed line is read.
 
 A form is an object of strings, numbers, booleans, choices of one value and choices of several (MCP 2025-11-25 and 2026-07-28,
-elicitation, requested schema; SEP-1330 for choices, SEP-1034 for defaults). Pure functions: what asks the person is elsewhere.
+elicitation, requested schema; SEP-1330 for choices, SEP-1034 for defaults). Pure functions: other modules ask the user.
 """
 
 import datetime
@@ -18,7 +18,7 @@ from ...types.calls import MISSING
 __all__ = ["MAX_FIELDS", "Field", "FormProblem", "fields", "problems", "read", "unusable", "with_defaults"]
 
 MAX_FIELDS: Final = 100
-"""The most that a person is asked to fill in at once."""
+"""The most fields of one form."""
 
 _YES: Final = frozenset({"yes", "y", "true", "1", "是"})
 _NO: Final = frozenset({"no", "n", "false", "0", "否"})
@@ -27,7 +27,7 @@ _COMMA: Final = re.compile("[,，]")
 
 
 class FormProblem(ValueError):
-    """A text that is no answer to a field; the message says what was expected."""
+    """A text that does not fit a field; the message says what was expected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ def fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
 
 
 def unusable(schema: Mapping[str, Any]) -> str:
-    """Say why nobody is asked to fill in a form; "" if it can be filled in."""
+    """Return why a form cannot be filled in; "" if it can."""
     count = len(fields(schema))
     if count > MAX_FIELDS:
         return f"expected a form of at most {MAX_FIELDS} fields, got {count}"
@@ -164,7 +164,7 @@ def with_defaults(schema: Mapping[str, Any], content: Mapping[str, Any]) -> dict
 
 
 def problems(schema: Mapping[str, Any], content: Mapping[str, Any]) -> tuple[str, ...]:
-    """Say what keeps a form from being sent, a sentence for each problem; none if it may be sent."""
+    """Return a sentence for each problem that keeps a form from being sent."""
     validator = compiled(schema)
     if isinstance(validator, str):
         return (validator,)
@@ -187,7 +187,7 @@ def _has_format(value: str, name: Any) -> bool:
 
 
 def _is_date_time(value: str) -> bool:
-    """Hold a value against RFC 3339, which wants a time zone."""
+    """Check a value against RFC 3339, which requires a time zone."""
     return "T" in value.upper() and datetime.datetime.fromisoformat(value).tzinfo is not None
 
 

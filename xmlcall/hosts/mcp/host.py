@@ -80,7 +80,7 @@ class McpHost:
     ) -> None:
         self._server, self._connect_timeout, self._max_tools = server, connect_timeout, max_tools
         self._features, self._sign_in = features, sign_in or SignIn()
-        self._reached = server  # by which of the transports, once that is known
+        self._reached = server  # with the transport that worked, once that is known
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
@@ -111,7 +111,7 @@ class McpHost:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What the server says that was left out or changed, and why, one sentence each."""
+        """What was left out or changed of the server's tools and instructions, one sentence each."""
         return (*self._of_instructions, *self._notices)
 
     @property
@@ -136,7 +136,7 @@ class McpHost:
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect; a process and its group have ended afterwards."""
-        async with self._connecting:  # a request that is just reconnecting would leave its process behind
+        async with self._connecting:  # otherwise a request that is reconnecting would leave its process behind
             self._is_open = False
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -217,7 +217,7 @@ class McpHost:
     async def _ask(
         self, doing: str, limit: float | CallPatience, request: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
     ) -> T:
-        """Make a request of a live server; once more where that may help and does no harm, each within the limit."""
+        """Make a request of a live server, and repeat it once if that may help and does no harm, each within the limit."""
         patience = limit if isinstance(limit, CallPatience) else CallPatience(limit, may_ask=False)
         try:
             return await self._ask_once(doing, patience, request)
@@ -232,7 +232,7 @@ class McpHost:
         connection = await self._live()
         try:
             with connection.calls.running(patience):
-                async with patience:  # cancels the request, whereupon the SDK tells the server
+                async with patience:  # cancels the request, and the SDK notifies the server
                     answer = await request(connection.client)
         except ToolHostError:
             raise
@@ -244,8 +244,8 @@ class McpHost:
             raise timeout_error(self._server, doing, patience.seconds, connection) from error
         except Exception as error:
             self._silent = 0
-            if connection.closed or (is_lost(error) and "SSE stream" not in str(error)):  # the stream of one answer may end alone
-                await connection.close()  # its standard error is complete once the process has ended
+            if connection.closed or (is_lost(error) and "SSE stream" not in str(error)):  # the stream of a single answer may end
+                await connection.close()  # only then is its standard error complete
                 self._note_death(connection)
             failure = request_error(self._server, doing, error, connection)
             if isinstance(failure, SessionLost):
@@ -260,7 +260,7 @@ class McpHost:
         if self._drop(connection):
             self._restarts.died()
             if self._restarts.wait > LONGEST_WAIT:
-                self._changed.set()  # whoever lists is told that the tools are gone for now
+                self._changed.set()  # the next list reports that the tools are gone for now
 
     def _drop(self, connection: Connection) -> bool:
         if self._connection is not connection:
@@ -269,7 +269,7 @@ class McpHost:
         return True
 
     async def _live(self) -> Connection:
-        """Return an open connection; one that has closed is replaced once per request, after a pause if that is not new."""
+        """Return an open connection; a closed one is replaced once per request, after a pause if it keeps closing."""
         async with self._connecting:
             if not self._is_open:
                 raise ToolHostUnavailable(f"{self.name}: not connected; use `async with`", host=self.name, reason="not_run")
@@ -290,7 +290,7 @@ class McpHost:
             return self._connection
 
     async def _connect(self) -> Connection:
-        """Connect; a server that dies of the first message is tried again from `initialize` on, which older ones expect."""
+        """Connect; a server that dies of the first message is tried again with `initialize`, which older ones expect."""
         deadline = asyncio.get_running_loop().time() + self._connect_timeout
         connection = await self._attempt(self._reached, "auto", deadline)
         if is_lost(connection.failure) and not connection.opened:
@@ -311,7 +311,7 @@ class McpHost:
         return connection
 
     async def _list(self, client: Client) -> "_Listing":
-        """Read the pages; a server may repeat cursors, make up new ones for ever, or list without end."""
+        """Read the pages; a server may repeat cursors or list without end."""
         self._changed.clear()  # before listing, so that a change meanwhile is not lost
         listing = _Listing()
         async for page, original in pages(client.list_tools, self._original, listing.notices):
@@ -321,7 +321,7 @@ class McpHost:
         return listing
 
     def _original(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:
-        """Take out what the filter put in; an answer of another `resultType` has none, and before 2026 the SDK lets it pass."""
+        """Take out the original answer; one of another `resultType`, which the SDK lets pass before 2026, has none."""
         original = (meta or {}).get(ORIGINAL)
         if not isinstance(original, dict):
             raise protocol_error(self._server, 'an answer outside the protocol: its "resultType" is not "complete"')
@@ -341,11 +341,11 @@ _CHOOSE = 'choose some by "includeTools" in its configuration'
 
 
 class _Listing:
-    """Tools in the server's order, and what there is to say about the others."""
+    """Tools in the server's order, and notices about the others."""
 
     def __init__(self) -> None:
         self.tools: dict[str, Tool] = {}
-        self.as_tasks: set[str] = set()  # names of those that can only run so
+        self.as_tasks: set[str] = set()  # names of tools that can only run as tasks
         self.notices: list[str] = []
 
     def add(self, page: mcp.ListToolsResult, original: Mapping[str, Any]) -> None:
@@ -371,17 +371,17 @@ def _tool(tool: dict[str, Any]) -> Tool:
     return Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})
 
 
-# -- when a server that has died is started again ------------------------------------------------------------------------
+# -- when a server that has died is restarted ----------------------------------------------------------------------------
 
 PAUSES: Final = (0.0, 1.0, 4.0, 15.0, 60.0)
 """Seconds before a start, after the first, second ... death in a row; the last one repeats."""
 
 LONGEST_WAIT: Final = 5.0
-"""Seconds that a request waits for a start, or for a server that is busy; where it would be longer, the request fails at once."""
+"""Seconds that a request waits for a restart or a busy server; if it had to wait longer, it fails at once."""
 
 
 class Restarts:
-    """Counts the deaths of a server between two calls that it answered. Answering a list is not enough: many die of a call."""
+    """Counts the deaths of a server since it last answered a call; a list does not count, because many die of a call."""
 
     def __init__(self) -> None:
         self.deaths = 0

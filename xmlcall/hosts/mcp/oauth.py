@@ -1,16 +1,16 @@
 """OAuth for MCP servers (MCP 2025-11-25 and 2026-07-28, authorization), by the SDK's providers, which follow the specification.
 
-The SDK discovers metadata, registers, makes PKCE and `resource`, checks `state` and `iss`, and refreshes. Added here:
+The SDK discovers metadata, registers, makes PKCE and `resource`, checks `state` and `iss`, and refreshes. This module adds:
 
 - Nothing happens before a server answers 401 or 403: no keyring is opened for servers that want no sign-in.
-- Requests with a valid token do not wait for each other. The SDK's flow holds a lock from a request to its answer, so that a slow
-  call would keep even its own cancellation waiting; the flow runs only for what was refused or has no valid token.
-- Metadata and the time of expiry are kept beside the tokens. A later run refreshes at the right server, and a token that is
-  refused is refreshed before the person is asked.
+- Requests with a valid token do not wait for each other. The SDK's flow holds a lock from a request to its answer, so a slow call
+  would delay even its own cancellation. Here the flow runs only for requests that were refused or have no valid token.
+- Metadata and expiry times are kept with the tokens. A later run refreshes at the right server, and a refused token is refreshed
+  before the user is asked.
 - An authorization server without PKCE is refused, as are addresses that are neither https nor on this machine (both MUST).
-- A flow that fails does not end the connection: the refusal is the answer, and the log says why. For a while none is tried again.
+- A flow that fails does not end the connection: the caller gets the refusal, and the log says why. The next flow waits a while.
 
-Secrets are in no message: what the SDK quotes of answers is cut, and known secrets are masked.
+No message contains secrets: quotes of answers are cut, and known secrets are masked.
 """
 
 import asyncio
@@ -78,13 +78,13 @@ class SignIn:
 
 
 class SignInLog(Protocol):
-    """Where is noted why a sign-in failed."""
+    """Receives the reason why a sign-in failed."""
 
     sign_in: str
 
 
 class _NeedsPerson(OAuthFlowError):
-    """A person has to sign in, and nobody can be asked."""
+    """The user has to sign in, but cannot be asked."""
 
 
 def authorization(server: HttpServer, sign_in: SignIn, log: SignInLog) -> httpx2.Auth | None:
@@ -93,12 +93,12 @@ def authorization(server: HttpServer, sign_in: SignIn, log: SignInLog) -> httpx2
 
 
 async def forget(server: HttpServer, tokens: TokenStore) -> bool:
-    """Forget the tokens of a server, and the client that was registered for it; tell whether there were any."""
+    """Delete the tokens of a server, and the client registered for it; return whether there were any."""
     return await asyncio.to_thread(tokens.delete, key_of(server))
 
 
 async def kept_in_file(server: HttpServer) -> Path | None:
-    """Return the file that has the tokens of a server because there is no keyring; None if they are elsewhere."""
+    """Return the file that holds the tokens of a server for want of a keyring; None if they are elsewhere."""
     store = SystemTokens()
     return store.path if await asyncio.to_thread(store.in_file, key_of(server)) else None
 
@@ -117,7 +117,7 @@ async def wants_sign_in(server: HttpServer) -> bool:
         ):
             refused = told.status_code == 401
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):
-        return False  # opening it will say why
+        return False  # opening the server will report the reason
     return refused and await asyncio.to_thread(SystemTokens().get, key_of(server)) is None
 
 
@@ -126,7 +126,7 @@ def _has_credentials(server: HttpServer) -> bool:
 
 
 class _Authorization(httpx2.Auth):
-    """Signs requests in, by a provider of the SDK that is made at the first refusal."""
+    """Signs requests in, with a provider of the SDK that is made at the first refusal."""
 
     def __init__(self, server: HttpServer, oauth: OAuth, sign_in: SignIn, log: SignInLog) -> None:
         self._server, self._oauth, self._sign_in, self._log = server, oauth, sign_in, log
@@ -157,24 +157,24 @@ class _Authorization(httpx2.Auth):
             self._log.sign_in = ""
             return
         except (OAuthFlowError, ValidationError, OSError) as error:
-            if not isinstance(error, _NeedsPerson) or self._sign_in.ask is None:  # else the next one may find somebody
+            if not isinstance(error, _NeedsPerson) or self._sign_in.ask is None:  # otherwise the user may be there next time
                 self._failed_at = time.monotonic()
             self._log.sign_in = self._words(error)
-        except GeneratorExit:  # a request had no answer: the connection ends, and the log says whose it was
+        except GeneratorExit:  # a request got no answer: the connection ends, and the log names the server
             if outgoing is not request:
                 self._log.sign_in = f"{_origin(outgoing.url)}, where one signs in to it, did not answer"
             raise
         finally:
             await flow.aclose()
-        yield request  # its refusal is what the caller has to see, not an answer of the flow's
+        yield request  # the caller has to see its refusal, not an answer within the flow
 
     async def _flow(
         self, request: httpx2.Request, refused: httpx2.Response | None
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Run the SDK's flow; a refusal that came in already is given to it, unless it has another token by now."""
+        """Run the SDK's flow on a refusal that has arrived, unless the request has another token by now."""
         provider = await self._started()
         if not self._sign_in.asks and self._oauth.grant == "authorization_code" and not self._kept.has_tokens:
-            raise _NeedsPerson  # and no client is registered for nothing
+            raise _NeedsPerson  # so that no client is registered in vain
         before = request.headers.get("Authorization")
         flow, is_refreshed = provider.async_auth_flow(request), False
         try:
@@ -211,7 +211,7 @@ class _Authorization(httpx2.Auth):
             return self._provider
 
     def _add_valid_token(self, request: httpx2.Request) -> bool:
-        """Sign a request in; False where there is no token, or one that has expired."""
+        """Sign a request in; False if there is no token, or only an expired one."""
         assert self._provider is not None
         context = self._provider.context
         if context.current_tokens is None or not context.is_token_valid():
@@ -220,7 +220,7 @@ class _Authorization(httpx2.Auth):
         return True
 
     async def _make_provider(self) -> OAuthClientProvider:
-        """Make the provider of the SDK that fits what is known beforehand, and give it what was kept."""
+        """Make the SDK's provider for the configured grant, and restore what was kept."""
         await self._kept.load()
         url, oauth, scope = self._server.url, self._oauth, " ".join(self._oauth.scopes) or None
         common: dict[str, Any] = {"client_id": oauth.client_id, "issuer": oauth.issuer, "scope": scope}
@@ -248,7 +248,7 @@ class _Authorization(httpx2.Auth):
         return provider
 
     async def _redirect(self, url: str) -> None:
-        """Ask the person to open an address, with the server waiting to which their browser returns."""
+        """Ask the user to open an address, while the server waits to which the browser returns."""
         assert self._provider is not None
         _check_address(httpx2.URL(url), self._server.url)
         metadata = self._provider.context.oauth_metadata
@@ -280,7 +280,7 @@ class _Authorization(httpx2.Auth):
             await loopback.__aexit__()
 
     def _words(self, error: Exception) -> str:
-        """Say why signing in failed, in one line without secrets."""
+        """Describe why signing in failed, in one line without secrets."""
         name = self._server.name
         if isinstance(error, _NeedsPerson):
             login = shlex.join(["xmlcall", "login", name, "--mcp", "FILE"])
@@ -296,13 +296,13 @@ class _Authorization(httpx2.Auth):
 
 
 def _wants_sign_in(response: httpx2.Response) -> bool:
-    """Tell whether a sign-in can help: none is there, or it allows too little (RFC 6750, 3.1)."""
+    """Return whether a sign-in can help: there is none, or its scope is too small (RFC 6750, 3.1)."""
     is_short = response.status_code == 403 and "insufficient_scope" in response.headers.get("WWW-Authenticate", "")
     return response.status_code == 401 or is_short
 
 
 def _may_refresh(provider: OAuthClientProvider, response: httpx2.Response) -> bool:
-    """Let the SDK refresh a token that was refused before it asks the person: it may be older than we were told."""
+    """Let the SDK refresh a refused token before it asks the user; it may have expired earlier than announced."""
     context = provider.context
     if response.status_code != 401 or not context.is_token_valid() or not context.can_refresh_token():
         return False
@@ -315,10 +315,10 @@ def _origin(url: httpx2.URL) -> str:
 
 
 def _check_address(url: httpx2.URL, server: str) -> None:
-    """Refuse addresses that a server must not lead to: unencrypted ones, but for its own and for this machine.
+    """Refuse addresses to which a server must not lead.
 
-    All endpoints of an authorization server MUST be served over HTTPS (MCP 2025-11-25, authorization). Where the MCP server is
-    not on this machine, it must not lead to this machine or to its network either.
+    All endpoints of an authorization server MUST be served over HTTPS (MCP 2025-11-25, authorization), except on this machine.
+    A server elsewhere must not lead to this machine or its network either.
     """
     ours = httpx2.URL(server)
     if _origin(url) == _origin(ours):
@@ -330,7 +330,7 @@ def _check_address(url: httpx2.URL, server: str) -> None:
 
 
 async def _read_bounded(response: httpx2.Response) -> None:
-    """Read an answer of an authorization server, unless it is too long or packed."""
+    """Read an answer of an authorization server; one that is too long or compressed is an error."""
     if "content-encoding" in response.headers:
         raise OAuthFlowError(f"{_origin(response.url)} packs an answer, which was not asked for")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
@@ -355,7 +355,7 @@ class _BoundedBody(httpx2.AsyncByteStream):
 
 
 def _with_scopes(url: str, scopes: tuple[str, ...]) -> str:
-    """Ask for more scopes than the SDK does, in the address that the person opens."""
+    """Add scopes, for which the SDK does not ask, to the address that the user opens."""
     parts = urlsplit(url)
     query = parse_qs(parts.query, keep_blank_values=True)
     asked = [*" ".join(query.get("scope", [])).split(), *scopes]

@@ -35,7 +35,7 @@ MAX_ITEMS: Final = 10_000
 T = TypeVar("T")
 
 Original = Callable[[Mapping[str, Any] | None], dict[str, Any]]
-"""Returns an answer as it came, by the `_meta` of what the SDK was given in its place; raises if it is no complete answer."""
+"""Returns the original answer from the `_meta` of its replacement; raises if it is not a complete answer."""
 
 
 async def listed(
@@ -82,8 +82,6 @@ async def pages(
 
 
 # -- resources ---------------------------------------------------------------------------------------------------------
-# Nothing is kept between requests, so nothing has to be listed again when a server says that its list has changed.
-
 
 MAX_CONTENTS: Final = 1000
 
@@ -108,7 +106,7 @@ def _described(entry: Mapping[str, Any]) -> dict[str, str]:
 
 
 def contents_read(answer: Mapping[str, Any], limit: int) -> ToolResult:
-    """Read an answer to `resources/read`, as the result of a tool that reads: it is shown and bounded as one."""
+    """Read an answer to `resources/read` as a tool's result, because it is shown and limited like one."""
     entries = answer.get("contents")
     found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
     contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
@@ -116,7 +114,7 @@ def contents_read(answer: Mapping[str, Any], limit: int) -> ToolResult:
 
 
 async def updates(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
-    """Have the server tell when a resource has changed, until the connection has ended or the server ends it."""
+    """Yield when the server reports that a resource has changed, until the connection or the subscription ends."""
     client = connection.client
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
         told = _listened(client, uri, limit)
@@ -138,7 +136,7 @@ async def _listened(client: Client, uri: str, limit: float) -> AsyncGenerator[No
 
 
 async def _subscribed(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
-    """Subscribe as before 2026-07-28; what is told comes unasked, and the connection passes it on."""
+    """Subscribe as before 2026-07-28; notifications arrive at the connection, which passes them on."""
     session = connection.client.session
     updated = asyncio.Event()
     with connection.watched(uri, updated):
@@ -200,7 +198,7 @@ def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
 
 
 def reference_to(of: Prompt | ResourceTemplate) -> mcp.PromptReference | mcp.ResourceTemplateReference:
-    """Write whose argument is to be completed."""
+    """Write the reference to the prompt or template whose argument is completed."""
     if isinstance(of, Prompt):
         return mcp.PromptReference(type="ref/prompt", name=of.name)
     return mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)
@@ -215,12 +213,12 @@ def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
     return Completion(values=tuple(values[:MAX_VALUES]), has_more=completion.get("hasMore") is True or len(values) > MAX_VALUES)
 
 
-# -- what a host has of them -------------------------------------------------------------------------------------------
+# -- a host's resources and prompts --------------------------------------------------------------------------------------
 
 
 MAX_CHARACTERS: Final = 2_000_000
 PAUSES: Final = (1.0, 5.0, 30.0, 60.0)
-"""Seconds before a server that stopped telling of a resource is asked again; the last one repeats."""
+"""Seconds before subscribing again after a subscription has ended; the last one repeats."""
 
 
 Ask = Callable[[str, float, Callable[[Client], Awaitable[Any]]], Awaitable[Any]]
@@ -261,7 +259,7 @@ class McpServed:
         return contents_read(answer, MAX_CHARACTERS)
 
     async def resource_updates(self, uri: str) -> AsyncGenerator[None]:
-        """Be told when a resource may have changed (see `Served`); a server that was started again is asked again."""
+        """Yield when a resource may have changed (see `Served`); subscribe again after a restart of the server."""
         for pause in chain(PAUSES, repeat(PAUSES[-1])):
             connection = await self.live()
             doing, limit = "subscribing to a resource", self.server.timeout
@@ -275,7 +273,7 @@ class McpServed:
                 if not is_lost(error):
                     raise request_error(self.server, doing, error, connection) from error
             await asyncio.sleep(pause)
-            yield  # what happened in between is not told again
+            yield  # changes in between are not reported again
 
     async def prompts(self) -> Listing[Prompt]:
         """List the prompts (see `Served`)."""
@@ -289,7 +287,7 @@ class McpServed:
     async def complete(
         self, of: Prompt | ResourceTemplate, argument: str, typed: str, given: Mapping[str, str] = NO_ARGUMENTS
     ) -> Completion:
-        """Ask what an argument could be (see `Served`)."""
+        """Ask for possible values of an argument (see `Served`)."""
         if not self._says("completions"):
             return Completion()
         reference, asked, others = reference_to(of), {"name": argument, "value": typed}, dict(given) or None

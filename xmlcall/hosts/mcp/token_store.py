@@ -39,14 +39,14 @@ class TokenStore(Protocol):
         """Return what is kept, None if nothing is."""
 
     def set(self, key: str, text: str) -> None:
-        """Keep a text in place of another."""
+        """Replace the text."""
 
     def delete(self, key: str) -> bool:
-        """Forget; tell whether anything was kept."""
+        """Delete the text; return whether there was one."""
 
 
 class SystemTokens:
-    """Keeps tokens in the system's keyring; where there is none, or it refuses, in a file with mode 0600."""
+    """Keeps tokens in the system's keyring; if there is none, or it refuses, in a file with mode 0600."""
 
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class SystemTokens:
         return self._path
 
     def in_file(self, key: str) -> bool:
-        """Tell whether the file has the tokens of a key: the keyring did not take them."""
+        """Return whether the file, not the keyring, has the tokens of a key."""
         return key in self._read()
 
     def get(self, key: str) -> str | None:
@@ -91,13 +91,13 @@ class SystemTokens:
     def _read(self) -> dict[str, str]:
         try:
             texts = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):  # not there, or not ours: what it had is lost, and one signs in again
+        except (OSError, ValueError, RecursionError):  # missing, or not ours: the user signs in again
             return {}
         return {key: text for key, text in texts.items() if isinstance(text, str)} if isinstance(texts, dict) else {}
 
     @contextmanager
     def _changed(self) -> Iterator[dict[str, str]]:
-        """Change the file as a whole: another program reads the old one or the new one, and neither loses a key."""
+        """Replace the file as a whole: another program reads the old one or the new one, and neither loses a key."""
         from filelock import FileLock
 
         make_private(self.path.parent)
@@ -115,7 +115,7 @@ class SystemTokens:
 
 
 def _in_keyring(method: str, key: str, *arguments: str) -> Any:
-    """Ask the keyring; None where there is none, where it has nothing, and where it refuses, as a locked one does."""
+    """Ask the keyring; None if there is none, it has nothing, or it refuses, as a locked one does."""
     try:
         import keyring
         from keyring.errors import KeyringError
@@ -131,17 +131,17 @@ def _in_keyring(method: str, key: str, *arguments: str) -> Any:
 
 
 # -- what is kept of a sign-in -----------------------------------------------------------------------------------------
-# The SDK asks its `TokenStorage` for tokens and client alone. A later run would then neither know that a token has expired nor at
-# which server it is refreshed, so metadata and times are kept beside them and given back to its context.
+# The SDK stores only tokens and client. A later run would not know when a token expires or which server refreshes it, so metadata
+# and times are kept as well and restored into its context.
 
 
 def key_of(server: HttpServer) -> str:
-    """Name what is kept of a server; the address may hold secrets, so only its origin can be read."""
+    """Return the key of a server; its address may hold secrets, so only the origin is readable."""
     return f"{server.address} {hashlib.sha256(server.url.encode()).hexdigest()[:16]}"
 
 
 class _Entry(BaseModel):
-    """What is kept of a server's sign-in between two runs."""
+    """A server's sign-in between two runs."""
 
     tokens: OAuthToken | None = None
     expires_at: float | None = None
@@ -152,7 +152,7 @@ class _Entry(BaseModel):
 
 
 class KeptSignIn:
-    """The `TokenStorage` of the SDK, and what it does not ask for."""
+    """The `TokenStorage` of the SDK, with what the SDK itself does not store."""
 
     def __init__(self, server: HttpServer, oauth: OAuth, store: TokenStore) -> None:
         self._oauth, self._store, self._key = oauth, store, key_of(server)
@@ -162,16 +162,16 @@ class KeptSignIn:
 
     @property
     def wanted(self) -> tuple[str, ...]:
-        """Scopes that a server asked for when nobody could be asked."""
+        """Scopes that a server requested while the user could not be asked."""
         return self._entry.wanted
 
     @property
     def has_tokens(self) -> bool:
-        """Whether there were tokens when last looked."""
+        """Whether there were tokens at the last check."""
         return self._entry.tokens is not None
 
     async def load(self) -> None:
-        """Read what is kept, and choose where the browser returns to: where the client that was registered says, if it can."""
+        """Read what is kept, and choose the port to which the browser returns: the registered client's, if it is free."""
         self._entry = await self._read()
         client = self._entry.client
         port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
@@ -185,14 +185,14 @@ class KeptSignIn:
         text = await asyncio.to_thread(self._store.get, self._key)
         try:
             return _Entry.model_validate_json(text or "{}")
-        except ValidationError:  # not ours: one signs in anew
+        except ValidationError:  # not ours: the user signs in again
             return _Entry()
 
     async def _write(self) -> None:
         await asyncio.to_thread(self._store.set, self._key, self._entry.model_dump_json(exclude_none=True))
 
     def restore(self, context: OAuthContext) -> None:
-        """Give the SDK what it does not ask its storage for: when the token expires, and where it is refreshed."""
+        """Tell the SDK when the token expires and where it is refreshed."""
         self._context, entry = context, self._entry
         context.token_expiry_time = entry.expires_at
         context.oauth_metadata, context.protected_resource_metadata = entry.metadata, entry.resource
@@ -200,20 +200,20 @@ class KeptSignIn:
             context.auth_server_url = str(entry.resource.authorization_servers[0])
 
     async def catch_up(self) -> None:
-        """Take tokens that another program has refreshed meanwhile: the older ones are worth nothing any more."""
+        """Take over tokens that another program has refreshed meanwhile, because the older ones are invalid."""
         entry = await self._read()
         if entry.tokens is not None and self._context.current_tokens is not None and entry.tokens != self._entry.tokens:
             self._entry = entry
             self._context.current_tokens, self._context.token_expiry_time = entry.tokens, entry.expires_at
 
     async def want(self, scopes: list[str]) -> None:
-        """Remember the scopes of a sign-in that nobody could be asked for."""
+        """Remember the scopes of a sign-in for which the user could not be asked."""
         self._entry.wanted = tuple(scopes)
-        self._entry.tokens = None  # or the next sign-in would find that they are good enough
+        self._entry.tokens = None  # otherwise the next sign-in would accept them
         await self._write()
 
     def secrets(self) -> list[str]:
-        """Return what must not be shown."""
+        """Return the texts that must not be shown."""
         tokens, client = self._entry.tokens, self._entry.client
         kept = [self._oauth.client_secret, self._oauth.private_key, client and client.client_secret]
         kept += [tokens.access_token, tokens.refresh_token] if tokens else []

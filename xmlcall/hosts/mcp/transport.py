@@ -37,14 +37,14 @@ _KEPT_BYTES = 8192
 _PIPE_BYTES = 1 << 16
 _STDERR_PAUSE = 0.01
 _QUOTED_LINES = 5
-_LINE = 500  # characters of each: what is to be done stands at the end of an error
+_LINE = 500  # characters of each; an error often ends with the advice
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)?|\x1b.|[^\S\n ]|[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 
 Streams = tuple[Any, Any]
 
 
 class PeerLog:
-    """What a server did besides speaking MCP, kept short, to be quoted in errors."""
+    """A server's output besides MCP, kept short, to be quoted in errors."""
 
     def __init__(self) -> None:
         self._stderr = b""
@@ -65,7 +65,7 @@ class PeerLog:
         self._noise = _plain(item).strip()[:80]
 
     def describe(self) -> str:
-        """Say what was heard, as sentences that follow an error; "" if nothing."""
+        """Describe the output, as sentences that follow an error; "" if there was none."""
         lines = [line.strip()[:_LINE] for line in _plain(self._stderr.decode(errors="replace")).splitlines() if line.strip()]
         noise = f" It printed text that is not MCP on its standard output: {self._noise!r}." if self._noise else ""
         return noise + (f" Its last lines on standard error: {' | '.join(lines[-_QUOTED_LINES:])}" if lines else "")
@@ -93,10 +93,7 @@ async def _stdio(server: StdioServer, log: PeerLog) -> AsyncIterator[Streams]:
 
 @contextmanager
 def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
-    """Give a pipe whose last bytes are kept: standard error is bounded, never on our terminal, and hardly ever blocks the server.
-
-    One that fills the pipe is read 100 times a second, or it would keep our loop busy for ever.
-    """
+    """Give a pipe whose last bytes are kept; a server that fills it is read 100 times a second, so that our loop stays free."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     loop = asyncio.get_running_loop()
@@ -143,7 +140,7 @@ async def _sse(server: HttpServer, http: httpx2.AsyncClient) -> AsyncIterator[St
 
 
 def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.AsyncClient:
-    """Make the HTTP client; the SDK loses the status of a refusal, so it is noted on the way."""
+    """Make the HTTP client, which notes the status of each refusal, because the SDK loses it."""
 
     async def note(response: httpx2.Response) -> None:
         log.http_status = response.status_code if response.status_code >= 400 else None
@@ -157,19 +154,19 @@ def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.As
 
 
 # -- a server in a process of its own ----------------------------------------------------------------------------------
-# In place of the SDK's client for two reasons, both seen with servers that fail: it holds a line of any length, in time that
-# grows with the square of it, and one byte that is not UTF-8 ends the reading without a word, so that each request waits in vain.
+# This replaces the SDK's client for two reasons, both seen with failing servers: that client buffers a line of any length, in
+# quadratic time, and one byte that is not UTF-8 ends its reading silently, so that each request waits in vain.
 #
-# Reading follows the reader of messages: nothing is read ahead while one waits to be taken, so a server that writes faster than
-# we read is held up by its pipe. The end follows MCP 2025-11-25, lifecycle: standard input is closed, then after 2 s SIGTERM to
-# the process group, after 2 s more SIGKILL. Every wait is bounded, and none can be cancelled, or a process would stay behind.
+# Nothing is read ahead while a message waits to be taken, so the pipe slows down a server that writes too fast. The end follows
+# MCP 2025-11-25, lifecycle: close standard input, after 2 s SIGTERM to the process group, after 2 s more SIGKILL. Every wait is
+# bounded, and none can be cancelled, because a process would stay behind.
 
 
 LEAVE_SECONDS: Final = 2.0
-"""For a process to leave by itself once its standard input is closed."""
+"""Seconds for a process to exit by itself once its standard input is closed."""
 
 KILL_SECONDS: Final = 2.0
-"""For it to leave after SIGTERM."""
+"""Seconds for it to exit after SIGTERM."""
 
 _FLUSH_SECONDS = 0.5
 _REAP_SECONDS = 2.0
@@ -226,7 +223,7 @@ async def _read(process: Process, inbox: Inbox, reading: anyio.CancelScope, have
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
-    """Read a line; one that is no message is handed on as what is wrong with it."""
+    """Read a line as a message, or as the error that says why it is none."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(whole_escapes(line).decode(errors="replace"), by_name=False))
     except ValueError as error:
@@ -234,7 +231,7 @@ def _message(line: bytes) -> SessionMessage | Exception:
 
 
 async def _drain(process: Process) -> None:
-    """Throw away what still comes, so that a process which is writing can read its end; ends when the pipe is closed."""
+    """Discard output until the pipe is closed, so that a process that is writing can see the end of its input."""
     assert process.stdout is not None
     with contextlib.suppress(*_GONE):
         while True:
@@ -249,7 +246,7 @@ async def _write(process: Process, outbox: Outbox, inbox: Inbox, written: anyio.
                 text = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 await process.stdin.send(text.encode() + b"\n")
     except _GONE:
-        await inbox.aclose()  # it may live on, but can be asked nothing: to its reader the connection has ended
+        await inbox.aclose()  # the process may live on, but the connection has ended
     finally:
         written.set()
 
@@ -272,7 +269,7 @@ async def _end(process: Process) -> None:
 
 
 async def _has_left(process: Process, seconds: float) -> bool:
-    """Wait for a process to end; `process.wait` would also wait for those that it has started."""
+    """Wait for a process to exit; `process.wait` would also wait for its children."""
     with anyio.move_on_after(seconds):
         while process.returncode is None:  # noqa: ASYNC110  # no event tells of the process alone
             await anyio.sleep(0.01)

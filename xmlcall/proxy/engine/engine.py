@@ -203,13 +203,7 @@ class Engine:
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
     def _text(
-        self,
-        request: ChatRequest,
-        begun: str,
-        shown: OfferedTools,
-        recording: "Hearing | None",
-        *,
-        stream_arguments: bool,
+        self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Hearing | None", *, stream_arguments: bool
     ) -> Answer:
         """Answer with the tools offered in the prompt."""
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}

@@ -120,14 +120,7 @@ _FINAL: Final = frozenset(
 STOPPED_SECONDS: Final = 5  # until the replacement of a stopped server has started
 # Errors whose messages are logged; messages of other errors may contain text of a body, of the model or of a tool.
 _LOGGED: Final = frozenset(
-    {
-        "forbidden",
-        "invalid_api_key",
-        "model_server_unavailable",
-        "not_found",
-        "request_too_large",
-        "server_stopped",
-    }
+    {"forbidden", "invalid_api_key", "model_server_unavailable", "not_found", "request_too_large", "server_stopped"}
 )
 
 _EVENTS: Final = "text/event-stream"
