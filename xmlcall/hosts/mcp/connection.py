@@ -68,7 +68,7 @@ class Connection:
 
     @contextlib.contextmanager
     def watched(self, uri: str, updated: asyncio.Event) -> Iterator[None]:
-        """Set an event whenever the server tells that a resource, or one below it, has changed, and when the connection ends."""
+        """Set an event whenever the server reports a change of a resource, or of one below it, and when the connection ends."""
         self._watchers[updated] = uri
         try:
             yield
@@ -76,7 +76,7 @@ class Connection:
             del self._watchers[updated]
 
     def _while_a_call_runs(self, sign_in: SignIn) -> SignIn:
-        """Let the person sign in within a session, too: not while they type, and the time of the call rests meanwhile."""
+        """Let the user sign in during a session, too, but only while a call runs; its time limit is paused meanwhile."""
         ask = self._features.sign_in
         if sign_in.ask is not None or ask is None:
             return sign_in
@@ -85,11 +85,11 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing can be asked of the server any more."""
+        """Whether the connection can take no more requests."""
         return self._stop.is_set()
 
     async def open(self, mode: str, timeout: float) -> None:
-        """Connect and shake hands; on failure the connection is closed, `opened` is false and `failure` says why."""
+        """Connect and shake hands; if that fails, the connection is closed, `opened` is false and `failure` says why."""
         self._owner = asyncio.create_task(self._own(mode, timeout), name=f"mcp server {self._server.name}")
         try:
             await self._ready.wait()
@@ -98,12 +98,12 @@ class Connection:
             raise
 
     async def close(self) -> None:
-        """Close and wait until the owner has ended, and a process with it; a cancellation is held back until then."""
+        """Close, and wait until the owner and the process have ended; a cancellation is held back until then."""
         self._stop.set()
         if not self.opened:
             self._scope.cancel()
         interrupted: asyncio.CancelledError | None = None
-        while self._owner is not None and not self._owner.done():  # bounded: every step of the owner's end is
+        while self._owner is not None and not self._owner.done():  # every step of the owner's end is limited
             try:
                 await asyncio.wait({self._owner})
             except asyncio.CancelledError as error:
@@ -121,7 +121,7 @@ class Connection:
                 await self._serve(mode)
             if self._scope.cancelled_caught and not self.opened:
                 self.failure = TimeoutError()
-        except Exception as error:  # kept for the message to those who wait; groups are one or two deep
+        except Exception as error:  # kept for the error message; groups are one or two deep
             self.failure = _first(error)
         finally:
             self._stop.set()
@@ -151,13 +151,13 @@ class Connection:
             self._wake(str(message.params.uri))
 
     def _wake(self, uri: str | None) -> None:
-        """Wake those who watch a resource; None for all."""
+        """Wake the watchers of a resource; None means all."""
         for updated, watched in self._watchers.items():
             if uri is None or uri.startswith(watched):
                 updated.set()
 
     async def _choose_log_level(self, client: Client) -> None:
-        """Say which log messages are wanted; from 2026-07-28 on each request says it, which the SDK sees to."""
+        """Choose the log messages to receive; from 2026-07-28 on, the SDK does so in each request."""
         is_told = client.protocol_version in MODERN_PROTOCOL_VERSIONS or client.server_capabilities.logging is None
         if self._features.log is None or is_told:
             return
@@ -166,12 +166,12 @@ class Connection:
             await client.session.send_request(request, mcp.EmptyResult)
 
     async def _listen(self, client: Client) -> None:
-        """Hear of changed tools on 2026-07-28 and later, where the server no longer tells unasked."""
+        """Subscribe to changes of the tools, as servers of 2026-07-28 and later require."""
         tools = client.server_capabilities.tools
         if client.protocol_version not in MODERN_PROTOCOL_VERSIONS or tools is None or not tools.list_changed:
             return
         lost = 0
-        while not self.closed:  # ends with the connection; pauses keep it from being busy
+        while not self.closed:  # ends with the connection; the pauses keep it from busy waiting
             try:
                 async with client.listen(tools_list_changed=True) as subscription:
                     async for _ in subscription:
@@ -180,7 +180,7 @@ class Connection:
             except MCPError:
                 return  # the server refuses
             except SubscriptionLost:
-                self._changed.set()  # what happened in between is not told again
+                self._changed.set()  # changes in between are not reported again
             await asyncio.sleep(_LISTEN_PAUSES[min(lost, len(_LISTEN_PAUSES) - 1)])
             lost += 1
 

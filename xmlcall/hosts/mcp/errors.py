@@ -1,8 +1,8 @@
-"""Turn what can go wrong with an MCP server into a host's two errors, one sentence each.
+"""Turn the failures of an MCP server into a host's two errors, one sentence each.
 
-The SDK has four families of exceptions, in groups one or two deep, and loses what matters most to a person: the HTTP status and
-what the process wrote to standard error. Both come from the connection's log. Arguments, headers, and the path and query of a
-URL are never shown: they can hold secrets.
+The SDK has four families of exceptions, in groups one or two deep, and loses what matters most to the user: the HTTP status and
+the process's standard error. The connection's log has both. Arguments, headers, and the path and query of a URL are never shown,
+because they can hold secrets.
 """
 
 import os
@@ -31,7 +31,7 @@ __all__ = [
     "timeout_error",
 ]
 
-# How the SDK begins the errors that it makes up when an answer can no longer come; the code alone is any server's to use.
+# How the SDK's own errors for a lost connection begin; any server can use the code alone.
 _LOST = ("Connection closed", "SSE stream")
 _NOT_READ = ("Failed to parse JSON response", "Failed to parse SSE message")  # the SDK's, of an answer over HTTP
 _WRONG_ADDRESS = 'check its "url"'
@@ -50,14 +50,14 @@ _ADVICE = {
     504: "try again later",
 }
 _LOOK_FIRST = "it is not known whether it was done: look before it is done again"
-_NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's stand-ins for a status
+_NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # with which the SDK replaces a status
 
-# The HTTP errors whose text tells of the network or the server, never of our own URL, headers or proxy.
+# HTTP errors whose text describes the network or the server, never our own URL, headers or proxy.
 _SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError, httpx2.SSEError)
 
 
 class Repeatable(ToolHostUnavailable):
-    """A failure after which the same request may succeed, if it may be made twice."""
+    """A failure after which the same request may succeed, if it may be repeated."""
 
     def __init__(self, message: str, *, host: str, reason: FailureReason, pause: float = 0.0) -> None:
         super().__init__(message, host=host, reason=reason)
@@ -65,19 +65,16 @@ class Repeatable(ToolHostUnavailable):
 
 
 class SessionLost(Repeatable):
-    """The server refused a request because it no longer knows the session; the request was not done."""
+    """The server refused a request because it no longer knows the session; it did not run the request."""
 
 
 def is_lost(error: BaseException | None) -> bool:
-    """Tell whether an error only says that the connection is gone."""
+    """Return whether an error only reports that the connection is gone."""
     return isinstance(error, MCPError) and error.code == CONNECTION_CLOSED and error.message.startswith(_LOST)
 
 
 def older_transport(server: ServerConfig, connection: Connection) -> HttpServer | None:
-    """Say how to try the older HTTP+SSE after Streamable HTTP failed; None where nothing speaks for it.
-
-    By the specification a refusal of the first POST does (MCP 2025-11-25, transports: backwards compatibility).
-    """
+    """Return how to try the older HTTP+SSE, if the server refused the first POST (MCP 2025-11-25, transports); else None."""
     if not isinstance(server, HttpServer) or server.transport != "either":
         return None
     is_refused = not connection.opened and connection.log.http_status in _NOT_STREAMABLE
@@ -85,7 +82,7 @@ def older_transport(server: ServerConfig, connection: Connection) -> HttpServer 
 
 
 def connect_error(server: ServerConfig, connection: Connection, timeout: float) -> ToolHostError:
-    """Say why a connection could not be opened."""
+    """Describe why a connection could not be opened."""
     failure, status = connection.failure, connection.log.http_status
     heard = connection.log.describe()
     if connection.log.sign_in:
@@ -122,19 +119,19 @@ def _start_reason(server: StdioServer, failure: BaseException | None) -> str:
 
 
 def left_out_error(server: ServerConfig, deaths: int, seconds: float) -> ToolHostUnavailable:
-    """Say that a server is not started again for now."""
+    """Report that a server is not restarted for now."""
     what = f"it failed {deaths} times in a row, and is left alone for {seconds:.0f} s; see its log, or remove it"
     return _unavailable(server, what, "not_run")
 
 
 def timeout_error(server: ServerConfig, doing: str, seconds: float, connection: Connection) -> ToolHostUnavailable:
-    """Say that a request took too long."""
+    """Report that a request took too long."""
     what = f'no answer within {seconds:g} s while {doing} ("timeout" in its configuration is in milliseconds)'
     return _unavailable(server, f"{what}; {_LOOK_FIRST}.{connection.log.describe()}", "timeout")
 
 
 def request_error(server: ServerConfig, doing: str, error: Exception, connection: Connection) -> ToolHostError:
-    """Say why a request failed; the connection has been closed already if the server is gone."""
+    """Describe why a request failed; the connection is closed already if the server is gone."""
     log = connection.log
     if log.sign_in and (connection.closed or log.http_status in _ADVICE):
         return _unavailable(server, f"{log.sign_in} ({doing})", "not_run")
@@ -200,7 +197,7 @@ def _unavailable(server: ServerConfig, what: str, reason: FailureReason = "unkno
 
 
 def _detail(error: BaseException | None) -> str:
-    """Return what an exception says, in one line of bounded length; it can be a server's text."""
+    """Return the text of an exception, which can be a server's, in one line of limited length."""
     if isinstance(error, ValidationError):
         first = error.errors(include_url=False, include_context=False)[0]
         return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:200]

@@ -1,7 +1,7 @@
 """Limits how much a server may send: bytes of a message, unsolicited messages, the body of an HTTP answer.
 
-The SDK bounds only events of Streamable HTTP. Without these limits a server that writes one line, or one body, without end
-takes all memory long before the time limit of a call. What is larger than a message may be is never held, whole or in part.
+The SDK limits only events of Streamable HTTP. Without these limits, a server that writes an endless line or body would take all
+memory long before the time limit of a call. Nothing larger than a message is ever kept in memory.
 
 A failed HTTP answer affects only its own request. The cause is kept under the id of the request, because the SDK's own error
 loses the status and `Retry-After`.
@@ -23,16 +23,16 @@ from .messages import Halves
 __all__ = ["MAX_MESSAGE_BYTES", "Flood", "HttpTrouble", "HttpTroubles", "TooLarge", "lines"]
 
 MAX_MESSAGE_BYTES: Final = 32 << 20
-"""The largest message that is read, over any transport but the older HTTP+SSE, whose limit of 1 MiB is the SDK's."""
+"""The largest message that is read; over the older HTTP+SSE, the SDK's limit of 1 MiB applies."""
 
 _MAX_UNASKED = 50_000
 _FLOOD_SECONDS = 60.0
-_MAX_KEPT = 1000  # troubles; each is taken out by the answer of its request
+_MAX_KEPT = 1000  # troubles; the answer to a request takes out its own
 _OF_THE_WIRE = {"content-encoding", "content-length"}
 
 
 class TooLarge(Exception):
-    """A message is larger than any may be."""
+    """A message exceeds `MAX_MESSAGE_BYTES`."""
 
     def __init__(self) -> None:
         super().__init__(f"it sent a message of more than {MAX_MESSAGE_BYTES >> 20} MiB")
@@ -55,7 +55,7 @@ class Flood:
 
 
 async def lines(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """Cut a stream into lines, in time linear in what comes; an unfinished last line is dropped."""
+    """Cut a stream into lines, in linear time; an unfinished last line is dropped."""
     held: list[bytes] = []
     size = 0
     async for piece in pieces:
@@ -86,16 +86,16 @@ class HttpTroubles:
         self._by_request: dict[str, HttpTrouble] = {}
 
     async def watch(self, response: httpx2.Response) -> None:
-        """Bound the body of an answer and note a refusal; an event hook of the client."""
+        """Limit the body of an answer, and note a refusal; an event hook of the client."""
         if response.status_code >= 400:
             after = _seconds(response.headers.get("retry-after", ""))
             self.note(response.request, HttpTrouble(status=response.status_code, retry_after=after))
         is_bounded = response.status_code >= 400 or not _is_event_stream(response)
-        response.stream = _Body(response, self) if is_bounded else _Events(response)  # the SDK bounds events
+        response.stream = _Body(response, self) if is_bounded else _Events(response, self)  # the SDK limits events
         response.headers = httpx2.Headers([(name, text) for name, text in response.headers.items() if name not in _OF_THE_WIRE])
 
     def note(self, request: httpx2.Request, trouble: HttpTrouble) -> None:
-        """Keep the first trouble under the id of the JSON-RPC request that it befell, if it was one."""
+        """Keep the first trouble of a JSON-RPC request, under its id."""
         number = _request_id(request)
         if number is not None and number not in self._by_request and len(self._by_request) < _MAX_KEPT:
             self._by_request[number] = trouble
@@ -106,11 +106,11 @@ class HttpTroubles:
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer, decoded and bounded; what is wrong with it is raised as what the SDK expects of a body."""
+    """The body of an answer, decoded and limited; its errors are raised as the SDK expects them."""
 
     def __init__(self, response: httpx2.Response, troubles: HttpTroubles) -> None:
         self._request, self._troubles, self._inner = response.request, troubles, response.stream
-        # Decoded here, because a limit on what comes over the network would let a small body become a large one.
+        # Decoded here, because a small packed body can become a large one.
         self._plain = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -131,23 +131,17 @@ class _Body(httpx2.AsyncByteStream):
         await self._plain.aclose()
 
 
-class _Events(httpx2.AsyncByteStream):
+class _Events(_Body):
     """A stream of events, decoded; it may last as long as the connection."""
-
-    def __init__(self, response: httpx2.Response) -> None:
-        self._plain = httpx2.Response(response.status_code, headers=response.headers, stream=response.stream)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         halves = Halves()
         async for piece in self._plain.aiter_bytes():
             yield halves.mend(piece)
 
-    async def aclose(self) -> None:
-        await self._plain.aclose()
-
 
 def _is_event_stream(response: httpx2.Response) -> bool:
-    """Tell whether events come that were asked for; of other answers the SDK reads the body whole, whatever its type."""
+    """Return whether an answer is a requested stream of events; the SDK reads any other body as a whole."""
     request, is_stream = response.request, "text/event-stream"
     asked = request.method in ("GET", "POST") and is_stream in request.headers.get("accept", "")
     return asked and str(response.headers.get("content-type", "")).lower().startswith(is_stream)
@@ -157,7 +151,7 @@ def _request_id(request: httpx2.Request) -> str | None:
     """Return the id of the JSON-RPC request that an HTTP request carries."""
     try:
         message = json.loads(request.content)
-    except (ValueError, RecursionError, httpx2.RequestNotRead):  # not of ours: a sign-in, or a request without body
+    except (ValueError, RecursionError, httpx2.RequestNotRead):  # a sign-in, or a request without body
         return None
     return str(message["id"]) if isinstance(message, dict) and "method" in message and "id" in message else None
 
@@ -169,7 +163,7 @@ def _seconds(retry_after: str) -> float | None:
     except ValueError:
         try:
             then = parsedate_to_datetime(retry_after)
-        except (ValueError, OverflowError):  # no date, or a year that none has
+        except (ValueError, OverflowError):  # not a date, or an impossible year
             return None
         seconds = (then if then.tzinfo else then.replace(tzinfo=UTC)).timestamp() - datetime.now(UTC).timestamp()
     return max(seconds, 0.0) if math.isfinite(seconds) else None

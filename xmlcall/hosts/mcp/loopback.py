@@ -1,7 +1,7 @@
 """The small server on 127.0.0.1 to which the browser returns after a sign-in (RFC 8252, 7.3).
 
 It takes one answer, that with the expected `state`: any page that the browser shows can send requests here, and is refused.
-Waits, headers and connections are bounded. The page that the person sees repeats nothing of the request.
+Waits, headers and connections are limited. The page that the user sees repeats nothing of the request.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _MAX_HEAD: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
-# What a connection does that is not from a browser that is well: it says nothing of the sign-in, which goes on waiting.
+# Failures of a connection that does not come from a working browser; the sign-in goes on waiting.
 _NO_BROWSER: Final = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 _MAX_CONNECTIONS: Final = 20
 _DONE: Final = "Thank you. You can close this page and go back to xmlcall."
@@ -43,7 +43,7 @@ class Loopback:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         if not self._answer.cancel() and not self._answer.cancelled():
-            self._answer.exception()  # whether or not somebody waited for it
+            self._answer.exception()  # retrieved, even if nothing waited for it
         await asyncio.gather(*(task for task in self._connections if task), return_exceptions=True)
 
     async def answer(self, seconds: float) -> AuthorizationCodeResult:
@@ -97,14 +97,14 @@ def _page(status: str, text: str) -> bytes:
 
 
 def free_port() -> int:
-    """Return a port on which nobody listens now."""
+    """Return a free port."""
     with socket.socket() as probe:
         probe.bind((_HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a port can be listened on now."""
+    """Return whether a port is free."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:

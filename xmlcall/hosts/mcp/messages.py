@@ -26,18 +26,18 @@ _REPLACED: Final = rb"\ufffd"
 
 
 class Halves:
-    """Replaces halves of surrogate pairs by U+FFFD in JSON that comes in pieces; at most an escape is held back."""
+    """Replaces halves of surrogate pairs by U+FFFD in JSON that arrives in pieces; at most one escape is held back."""
 
     def __init__(self) -> None:
         self._held = b""
 
     def mend(self, piece: bytes) -> bytes:
-        """Return what can be told of so far."""
+        """Return what is certain so far."""
         data, self._held = self._held + piece, b""
         return _ESCAPE.sub(self._one, data) if b"\\" in data else data
 
     def rest(self) -> bytes:
-        """Return what was held back, as nothing follows."""
+        """Return what was held back, at the end."""
         rest, self._held = self._held, b""
         return re.sub(_HALF, lambda match: _REPLACED, rest)
 
@@ -55,10 +55,10 @@ def whole_escapes(line: bytes) -> bytes:
 
 
 def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments that can be sent: UTF-8 has no halves of surrogate pairs, which a model can write in JSON."""
+    """Return arguments that UTF-8 can encode: a model can write halves of surrogate pairs in JSON."""
     try:
         text = json.dumps(arguments)
-    except (TypeError, ValueError, RecursionError):  # what writes them will say so
+    except (TypeError, ValueError, RecursionError):  # their writer will report it
         return dict(arguments)
     is_odd = "\\ud" in text  # `json` writes small letters
     return dict(json.loads(whole_escapes(text.encode()))) if is_odd else dict(arguments)
@@ -66,7 +66,7 @@ def sendable(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableAnswer:
-    """The `data` of an error that stands for an answer outside the protocol."""
+    """The `data` of an error that replaces an answer outside the protocol."""
 
 
 def read_refused(error: Exception) -> JSONRPCResponse | JSONRPCError | None:

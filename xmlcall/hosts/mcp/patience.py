@@ -8,17 +8,16 @@ of the server does not count.
 import asyncio
 import contextlib
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 __all__ = ["MOST", "CallPatience"]
 
 MOST: Final = 10.0
-"""The longest that a call may take, in limits."""
+"""How many times its limit a call may take in total."""
 
 
 class CallPatience:
-    """Bounds one call; `async with` raises TimeoutError past the limit, and may be entered again for another try."""
+    """Limits one call; `async with` raises TimeoutError past the limit, and may be entered again for another try."""
 
     def __init__(self, limit: float, *, may_ask: bool = True) -> None:
         self.limit, self.may_ask = limit, may_ask
@@ -34,21 +33,19 @@ class CallPatience:
         self._reset()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         self._spend()
-        await self._timeout.__aexit__(kind, error, trace)
+        await self._timeout.__aexit__(*raised)
 
     def renew(self) -> None:
-        """Begin the limit anew: the server has told how far it is."""
+        """Restart the limit, because the server has reported progress."""
         self._spend()
         if not self._resting:
             self._reset()
 
     @property
     def seconds(self) -> float:
-        """Which limit has run out, for a message: the whole, or that between two notices."""
+        """The limit that has run out, for a message: the total, or the one between two reports."""
         return self.limit * MOST if self._left <= 0 else self.limit
 
     @property
@@ -58,7 +55,7 @@ class CallPatience:
 
     @contextlib.contextmanager
     def rest(self) -> Iterator[None]:
-        """Let no time pass while somebody is asked; several may be at once."""
+        """Pause the limit while the user or a model is asked; pauses may overlap."""
         self._spend()
         self._resting += 1
         self._timeout_at(None)
@@ -71,7 +68,7 @@ class CallPatience:
                 self._reset()
 
     def _spend(self) -> None:
-        """Take the time since the last look off what is left of the whole."""
+        """Subtract the time since the last check from the total."""
         now = _now()
         if not self._resting:
             self._left -= now - self._since

@@ -1,8 +1,8 @@
-"""Descriptions by servers as plain text of bounded length: what a person cannot see, no model reads either.
+"""Descriptions by servers as plain text of limited length: no model reads what the user cannot see.
 
 Text can be hidden in characters without a glyph: tags (U+E0000), variation selectors, zero-width characters, marks that reorder
-what stands around them. They are removed, and so are control characters and terminal escapes. Some of them are needed to write
-emoji, Persian, Hindi or Arabic; those are kept where they do that, one at a time, so that a run of them is not:
+the text around them. They are removed, and so are control characters and terminal escapes. Emoji, Persian, Hindi and Arabic
+need some of these characters. They are kept in such text, one at a time, so that no run of them remains:
 
 | character | is kept |
 |---|---|
@@ -69,7 +69,7 @@ def plain_text(text: str, most: int) -> tuple[str, str]:
 
 
 def hides(text: str) -> bool:
-    """Say whether a value has characters that nobody sees; control characters, which a value may need, aside."""
+    """Return whether a value has invisible characters, except control characters, which a value may need."""
     return any(unicodedata.category(char) != "Cc" for char in _hidden(text))
 
 
@@ -90,7 +90,7 @@ def _hidden(text: str) -> Iterator[str]:
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Cut a text into pieces, and say of each whether its odd characters may stay."""
+    """Cut a text into pieces, each with whether its odd characters may stay."""
     if _runs_leftwards(text):
         yield from ((piece, stays or piece in _DIRECTION) for each, stays in _sequences(text) for piece in _around(each, stays))
     else:
@@ -115,7 +115,7 @@ def _runs_leftwards(text: str) -> bool:
 
 
 def _is_odd(char: str) -> bool:
-    """Say whether a character has no glyph of its own, and is no white space of a text."""
+    """Return whether a character has no glyph of its own and is not ordinary white space."""
     if char in "\t\n" or " " <= char <= "~" or char in _VISIBLE:
         return False
     is_hidden = INVISIBLE.match(char) is not None and char != _BRAILLE_SPACE
@@ -143,7 +143,7 @@ def _told(text: str, most: int, key: str, told: list[str]) -> str:
 
 
 def _plain_schema(node: Any, told: list[str], depth: int) -> Any:
-    """Return a schema with plain words; names and values, which a call has to repeat, stay as they are."""
+    """Make the words of a schema plain; names and values stay as they are, because a call has to repeat them."""
     if depth == 0:
         return node
     if isinstance(node, list):

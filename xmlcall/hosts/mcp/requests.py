@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
-"""How grave a log message is (RFC 5424, as MCP takes it)."""
+"""The level of a log message (RFC 5424, as in MCP)."""
 
 LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The levels, the least grave first."""
+"""The levels, the least severe first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +67,7 @@ class UrlRequest:
 
     @property
     def spelled_host(self) -> str:
-        """The host as the network reads it, so that letters of another script and odd numbers show (MCP: warn of look-alikes)."""
+        """The host as the network reads it, which reveals letters of other scripts and odd numbers (MCP: warn of look-alikes)."""
         spelled = host_readings(urlsplit(self.url).hostname or "")[-1]
         return spelled.encode("ascii", "backslashreplace").decode("ascii")
 
@@ -125,13 +125,13 @@ class LogMessage:
 
 
 Elicit = Callable[[FormRequest | UrlRequest], Awaitable[ElicitAnswer]]
-"""Asks the person. It is cancelled when the call ends, or the server takes its question back."""
+"""Asks the user. It is cancelled when the call ends, or the server withdraws its question."""
 
 Sample = Callable[[SampleRequest], Awaitable[SampleReply | None]]
-"""Asks the model; None if the person refuses. It is cancelled when the call ends."""
+"""Asks the model; None if the user refuses. It is cancelled when the call ends."""
 
 OnLog = Callable[[LogMessage], None]
-"""Told of a log message."""
+"""Receives a log message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,4 +158,4 @@ class ClientFeatures:
 
 
 NO_FEATURES: Final = ClientFeatures()
-"""Nothing is declared, and nothing answered."""
+"""Nothing is declared or answered."""

@@ -28,12 +28,12 @@ from .patience import MOST, CallPatience
 __all__ = ["call_as_task", "result_of_task", "runs_tasks"]
 
 _DEFAULT_PAUSE: Final = 1.0
-_PAUSES: Final = (0.05, 30.0)  # seconds between two looks at a task, whatever the server suggests
+_PAUSES: Final = (0.05, 30.0)  # seconds between two polls, whatever the server suggests
 _CANCEL_SECONDS: Final = 2.0
 
 
 def runs_tasks(client: Client) -> bool:
-    """Tell whether a server can run a tool call as a task."""
+    """Return whether a server can run a tool call as a task."""
     tasks = client.server_capabilities.tasks
     tools = tasks.requests.tools if tasks and tasks.requests else None
     return client.protocol_version not in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.call is not None
@@ -54,7 +54,7 @@ async def call_as_task(
     task = _task_of(started)
     task_id = task.get("taskId")
     if not isinstance(task_id, str):
-        return started  # the server has run it at once
+        return started  # the server ran it at once
     if on_task is not None:
         on_task(task_id)
     try:
@@ -68,15 +68,7 @@ async def call_as_task(
 async def result_of_task(
     client: Client, task_id: str, patience: CallPatience, told: ProgressFnT
 ) -> mcp.CallToolResult | Literal["cancelled", "unknown"]:
-    """Wait for what becomes of a task that was started over another connection.
-
-    Returns:
-        The result, as the filter hands it on; `unknown` where the server does not know the task.
-
-    Raises:
-        MCPError, pydantic.ValidationError: as of any request. The task is cancelled if it is not done in time; it goes on if only
-            the waiting for it is ended.
-    """
+    """Wait for the outcome of a task that was started over another connection; one that is late is cancelled."""
     if not runs_tasks(client):
         return "unknown"
     try:
@@ -85,7 +77,7 @@ async def result_of_task(
     except MCPError as error:
         if error.code == mcp.CONNECTION_CLOSED:
             raise
-        return "unknown"  # -32602 is what a server has to say of an id that it does not know
+        return "unknown"  # -32602 is the prescribed error for an unknown id
     except asyncio.CancelledError:
         if patience.is_over:
             await _cancel(client, task_id)
@@ -99,14 +91,14 @@ async def _payload(client: Client, task_id: str) -> mcp.CallToolResult:
 
 
 def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
-    """Return the task that a server has made of a call; empty if it made none."""
+    """Return the task that a server made of a call; empty if it made none."""
     answer = (started.meta or {}).get(ORIGINAL)
     task = answer.get("task") if isinstance(answer, dict) else None
     return task if isinstance(task, dict) else {}
 
 
 async def _wait(client: Client, task_id: str, pause: float, patience: CallPatience, told: ProgressFnT) -> str:
-    """Look after a task until it has ended or wants input, and return its state; bounded by the caller's patience."""
+    """Poll a task until it has ended or requires input, and return its state; the caller's patience limits it."""
     wanted = mcp.GetTaskRequest(params=mcp.GetTaskRequestParams(task_id=task_id))
     message, number = "", 0
     while True:
@@ -121,13 +113,13 @@ async def _wait(client: Client, task_id: str, pause: float, patience: CallPatien
 
 
 def _pause(milliseconds: Any, default: float = _DEFAULT_PAUSE) -> float:
-    """Bound the seconds that a server suggests between two looks."""
+    """Limit the pause between two polls that a server suggests."""
     suggested = milliseconds if isinstance(milliseconds, int | float) else default * 1000
     return min(max(_PAUSES[0] * 1000, suggested), _PAUSES[1] * 1000) / 1000  # no float holds some of JSON's numbers
 
 
 async def _cancel(client: Client, task_id: str) -> None:
-    """Tell the server that nobody waits any more; it may be gone, or done by now."""
+    """Cancel a task; the server may be gone, or done by now."""
     wanted = mcp.CancelTaskRequest(params=mcp.CancelTaskRequestParams(task_id=task_id))
     with contextlib.suppress(MCPError, ValidationError), anyio.move_on_after(_CANCEL_SECONDS, shield=True):
         await client.session.send_request(wanted, mcp.CancelTaskResult)

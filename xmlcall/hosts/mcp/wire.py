@@ -1,7 +1,7 @@
 """MCP's dicts <-> our types: tools and results (spec 2025-11-25 and 2026-07-28; the older revisions are subsets).
 
-Servers are hostile or merely sloppy, so nothing here raises on a result: a block of an unknown kind, or one that lacks what
-its kind needs, is kept whole as `OtherContent`.
+Servers are hostile or merely sloppy, so nothing here raises on a result: a block of an unknown kind, or an incomplete one, is
+kept whole as `OtherContent`.
 """
 
 import json
@@ -37,10 +37,10 @@ __all__ = [
 ]
 
 ROLES: Final = ("user", "assistant")
-"""Of annotations, and of the messages of prompts."""
+"""The roles in annotations, and in the messages of prompts."""
 
 MOST_BLOCKS: Final = 1_000
-"""Blocks of a result that are no text: each is named to a model."""
+"""The most blocks of a result other than text; each is named to the model."""
 
 _LONGEST_TYPE = 255  # characters of a MIME type (RFC 6838, 4.2)
 _OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultType", "_meta")
@@ -75,7 +75,7 @@ def content_from_mcp(block: Any) -> Content:
 
 
 def _audience(block: Mapping[str, Any]) -> Audience:
-    """Return for whom a block is; what names nobody that there is, names everybody."""
+    """Return for whom a block is meant; unknown names mean everybody."""
     annotations = block.get("annotations")
     named = annotations.get("audience") if isinstance(annotations, Mapping) else None
     return tuple(role for role in ROLES if role in named) if isinstance(named, list) else ()
@@ -157,20 +157,16 @@ def _given(**fields: Any) -> dict[str, Any]:
 
 
 def requires_task(tool: Mapping[str, Any]) -> bool:
-    """Tell whether a tool of `list` can only run as a task (2025-11-25, `execution.taskSupport`)."""
+    """Return whether a tool of `list` can only run as a task (2025-11-25, `execution.taskSupport`)."""
     execution = tool.get("execution")
     return isinstance(execution, Mapping) and execution.get("taskSupport") == "required"
 
 
 def cut_result(result: ToolResult, limit: int) -> ToolResult:
-    """Bound what is shown of a result, so that one answer cannot fill memory or a model's context.
+    """Limit a result, so that one answer cannot fill memory or a model's context; a text block in the copy reports a cut.
 
     Args:
-        limit: characters over all blocks, addresses and names of resources included; the structured value, as JSON, is bounded on
-            its own.
-
-    Returns:
-        The same result if it fits; else a copy that is cut, with a text block that says so.
+        limit: characters over all blocks, addresses and names of resources included; the structured value has a limit of its own.
     """
     kept = _first_blocks(result.content)
     blocks, total = list[Content](), 0
@@ -197,7 +193,7 @@ def cut_result(result: ToolResult, limit: int) -> ToolResult:
 
 
 def _first_blocks(blocks: Sequence[Content]) -> list[Content]:
-    """Return blocks without those beyond the number of what is no text."""
+    """Drop blocks other than text beyond their limit."""
     counted = accumulate(not isinstance(block, TextContent) for block in blocks)
     return [
         block for block, others in zip(blocks, counted, strict=True) if isinstance(block, TextContent) or others <= MOST_BLOCKS
@@ -219,7 +215,7 @@ def _shown_size(block: Content) -> int:
 
 
 def _cut_block(block: Content, room: int) -> Content | None:
-    """Return what of a block has room; None for nothing."""
+    """Return the part of a block that fits; None if nothing does."""
     match block:
         case TextContent(text=text) if room > 0:
             return replace(block, text=text[:room])
