@@ -36,7 +36,7 @@ async def requests(observer: Observer) -> None:
     """Tell of many requests."""
     for _ in range(REQUESTS):
         observing = observer.begin(ASKED, PATH)
-        observing.asked("model")
+        observing.model = "model"
         observing.stream_began()
         asked = observing.model_asked("llama.cpp")
         asked.begun()

@@ -61,6 +61,6 @@ def test_a_trace_is_named_only_if_it_is_one(header: str, trace: str | None) -> N
 def test_the_name_of_a_key_is_told() -> None:
     metrics = Metrics()
     observing = Observing(metrics, endpoint="/", method="GET")
-    observing.admitted("team-a")
+    observing.key = "team-a"
     assert observing.over(status=200, error=None, has_left=False)["key"] == "team-a"
     assert 'key="team-a"' in metrics.exposition()[0].decode()

@@ -178,7 +178,7 @@ class EntryReader:
             "include_tools": self._tools("include_tools", default=("*",)),
             "exclude_tools": self._tools("exclude_tools"),
             "auto_approve": self._auto_approve(),
-            "roots": tuple(self._folder(path) for path in self._strings("roots")),
+            "roots": tuple(self._variables.folder(self._expand(path, "roots")) for path in self._strings("roots")),
             "trust": self._flag("trust", default=False),
             "extra": self._extra,
         }
@@ -314,9 +314,6 @@ class EntryReader:
         if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
             raise self._wrong(key, "a list of strings", value)
         return tuple(value)
-
-    def _folder(self, path: str) -> str:
-        return self._variables.folder(self._expand(path, "roots"))
 
     def _mapping(self, key: str) -> dict[str, str]:
         value = self._entry.get(key, {})

@@ -106,7 +106,8 @@ def _of_projects(document: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
     """Return the servers of the working directory, or of the nearest folder above it, or else the names of others by folder."""
     projects = _at(document, ("projects",))
     listed = projects.items() if isinstance(projects, dict) else ()
-    held = {str(folder): project for folder, project in listed if _is_filled(_at(project, ("mcpServers",)))}
+    with_servers = ((folder, project, _at(project, ("mcpServers",))) for folder, project in listed)
+    held = {str(folder): project for folder, project, servers in with_servers if servers and isinstance(servers, dict)}
     here = os.path.join(os.getcwd(), "") if held else ""
     near = [folder for folder in held if os.path.isabs(folder) and here.startswith(os.path.join(folder, ""))]
     if not near:
@@ -114,10 +115,6 @@ def _of_projects(document: Any) -> tuple[dict[str, Any], dict[str, list[str]]]:
     project = held[max(near, key=len)]
     left_out = _at(project, ("disabledMcpServers",)) or ()
     return {str(name): entry for name, entry in project["mcpServers"].items() if name not in left_out}, {}
-
-
-def _is_filled(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value)
 
 
 def _chosen(entries: dict[str, Any], document: Any) -> dict[str, Any]:

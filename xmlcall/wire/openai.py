@@ -31,6 +31,7 @@ __all__ = [
     "native_call",
     "read_error",
     "read_json",
+    "refuse_constant",
     "request_body",
     "text_of",
     "tool_dict",
@@ -180,7 +181,7 @@ def _arguments(text: str) -> tuple[RawArgument, ...] | None:
         return dict(members)
 
     try:
-        value = json.loads(text, object_pairs_hook=keep, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=keep, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return None
     if not isinstance(value, dict):
@@ -198,7 +199,8 @@ def json_text(value: Any) -> str:
         return "[nested too deeply]"
 
 
-def _refuse_constant(name: str) -> Any:
+def refuse_constant(name: str) -> Any:
+    """Refuse NaN and Infinity, as `parse_constant` of `json.loads`."""
     raise ValueError(f"{name} is not JSON")  # Python accepts NaN and Infinity, RFC 8259 does not
 
 
@@ -293,7 +295,7 @@ class StreamReader:
         """Read the next chunk; return what can be shown now, None if nothing."""
         usage = usage_of(data) if data.get("usage") or data.get("timings") else None
         self._usage = usage or self._usage
-        choice = self._choice(data.get("choices"))
+        choice = next((each for each in mappings(data.get("choices")) if each.get("index", 0) == 0), {})
         self._finish_reason = text_of(choice.get("finish_reason")) or self._finish_reason
         delta = mapping(choice.get("delta"))
         for part in mappings(delta.get("tool_calls")):
@@ -314,10 +316,6 @@ class StreamReader:
         calls = (native_call(n, call.name, "".join(call.arguments), cut=cut) for n, call in enumerate(self._calls))
         ids = tuple(call.id for call in self._calls)
         return Chunk(text=self._held, tool_calls=tuple(calls), call_ids=ids, finish_reason=finish_reason, usage=self._usage)
-
-    @staticmethod
-    def _choice(choices: Any) -> Mapping[str, Any]:
-        return next((choice for choice in mappings(choices) if choice.get("index", 0) == 0), {})
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
         """Add a fragment to the call with its `index`, unless it has a new `id` (some servers give all calls the index 0)."""

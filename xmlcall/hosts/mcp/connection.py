@@ -59,8 +59,8 @@ class Connection:
         self._sign_in = self._while_a_call_runs(sign_in)
         self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
         trouble_of = self.log.troubles.take
-        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._ended, self._answers.asked, trouble_of)
         self._stop = asyncio.Event()
+        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._stop.set, self._answers.asked, trouble_of)
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None
@@ -111,9 +111,6 @@ class Connection:
         if interrupted is not None:
             raise interrupted
 
-    def _ended(self) -> None:
-        self._stop.set()
-
     async def _own(self, mode: str, timeout: float) -> None:
         self._scope.deadline = anyio.current_time() + timeout
         try:
@@ -131,7 +128,8 @@ class Connection:
     async def _serve(self, mode: str) -> None:
         transport = filtered(open_transport(self._server, self.log, self._sign_in), self._filter)
         answers = self._answers.for_client()
-        client = Client(transport, mode=mode, cache=None, client_info=_client_info(), message_handler=self._on_message, **answers)
+        us = mcp.Implementation(name="xmlcall", version=version("xmlcall"))
+        client = Client(transport, mode=mode, cache=None, client_info=us, message_handler=self._on_message, **answers)
         async with client:
             self._scope.deadline = math.inf
             self.client, self.opened, self.instructions = client, True, client.instructions or ""
@@ -183,10 +181,6 @@ class Connection:
                 self._changed.set()  # changes in between are not reported again
             await asyncio.sleep(_LISTEN_PAUSES[min(lost, len(_LISTEN_PAUSES) - 1)])
             lost += 1
-
-
-def _client_info() -> mcp.Implementation:
-    return mcp.Implementation(name="xmlcall", version=version("xmlcall"))
 
 
 def _with_roots_of(server: ServerConfig, features: ClientFeatures) -> ClientFeatures:

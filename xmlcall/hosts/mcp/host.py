@@ -205,7 +205,18 @@ class McpHost:
     async def task_result(
         self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> TaskResult:
-        """Wait for the outcome of a task of an earlier connection (see `TaskHost`)."""
+        """Wait for the outcome of a task of an earlier connection (see `TaskHost`).
+
+        Args:
+            name: the tool's, for messages.
+            task: its id.
+            timeout: seconds without a message from the server; None takes its configured limit.
+            progress: called while the tool runs, if it reports progress.
+
+        Raises:
+            ToolHostUnavailable: the server is gone, or not done in time.
+            ToolHostProtocolError: the task has failed, or an answer is outside the protocol.
+        """
         patience = CallPatience(self._server.timeout if timeout is None else timeout)
         told = _told_to(progress, patience)
         doing = f"asking for the task of {name!r}"

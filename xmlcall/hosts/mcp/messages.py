@@ -109,9 +109,5 @@ def _error_in(message: Mapping[str, Any]) -> ErrorData:
         return ErrorData(code=code if type(code) is int else INTERNAL_ERROR, message=said)
     if error is not None:
         return ErrorData(code=PARSE_ERROR, message="its error is not an object with a message", data=UnreadableAnswer())
-    what = f"its result is {_shape(message['result'])}, not an object" if "result" in message else "it has no result"
+    what = f"its result is {json.dumps(message['result'])[:40]}, not an object" if "result" in message else "it has no result"
     return ErrorData(code=PARSE_ERROR, message=what, data=UnreadableAnswer())
-
-
-def _shape(value: Any) -> str:
-    return json.dumps(value)[:40]

@@ -70,7 +70,8 @@ def plain_text(text: str, most: int) -> tuple[str, str]:
 
 def hides(text: str) -> bool:
     """Return whether a value has invisible characters, except control characters, which a value may need."""
-    return any(unicodedata.category(char) != "Cc" for char in _hidden(text))
+    hidden = (char for piece, may_stay in _pieces(text) if not may_stay for char in piece if _is_odd(char))
+    return any(unicodedata.category(char) != "Cc" for char in hidden)
 
 
 def _without_hidden(text: str) -> tuple[str, int]:
@@ -83,10 +84,6 @@ def _without_hidden(text: str) -> tuple[str, int]:
         hidden += len(piece) - len(found)
         kept.append(found)
     return "".join(kept), hidden
-
-
-def _hidden(text: str) -> Iterator[str]:
-    return (char for piece, may_stay in _pieces(text) if not may_stay for char in piece if _is_odd(char))
 
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:

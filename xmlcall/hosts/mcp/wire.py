@@ -104,10 +104,6 @@ def _resource_link(block: Mapping[str, Any]) -> Content | None:
     )
 
 
-def _resource(block: Mapping[str, Any]) -> Content | None:
-    return contents_from_mcp(block.get("resource"))
-
-
 def contents_from_mcp(resource: Any) -> EmbeddedResource | None:
     """Read a resource of `resources/read` or of a content block; None if it has neither text nor data."""
     if not isinstance(resource, Mapping):
@@ -128,7 +124,7 @@ _READERS: dict[str, Callable[[Mapping[str, Any]], Content | None]] = {
     "image": _image,
     "audio": _audio,
     "resource_link": _resource_link,
-    "resource": _resource,
+    "resource": lambda block: contents_from_mcp(block.get("resource")),
 }
 
 

@@ -128,7 +128,8 @@ class CallText:
             return ""
         value = text if self._plain else bind_argument(RawArgument(name=name, text=text), self._tool, self._catalog)
         waits = value is MISSING or may_lose_indentation(text) or _may_be_one_item(text, value)
-        if waits or has_placeholder(name, value) or self._is_in_doubt(name, value):
+        is_doubted = self._may_be_made_up is not None and self._may_be_made_up(self._tool, name, value)
+        if waits or is_doubted or has_placeholder(name, value):
             self._held, self._open = True, None
             return ""
         self._copies = [example for example in self._copies if example.get(name, value) == value]
@@ -140,9 +141,6 @@ class CallText:
         comma = self._comma()
         self._sent[name] = value
         return f"{comma}{json.dumps(name)}: {_json(value)}"
-
-    def _is_in_doubt(self, name: str, value: Any) -> bool:
-        return self._may_be_made_up is not None and self._may_be_made_up(self._tool, name, value)
 
     def _says_nothing(self, name: str, text: str) -> bool:
         word = self._unsaid

@@ -112,7 +112,8 @@ class Recording:
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
         """Note in which way a request is answered."""
         if self._turn is not None:
-            self._turn.know(way=way, tools=tools, lang=format.lang, **_asking(format) if way == "xml" else {})
+            asking = {"dialect": format.dialect, "family": format.family} if way == "xml" else {}
+            self._turn.know(way=way, tools=tools, lang=format.lang, **asking)
             self._recorder.changed(self._turn)
 
     def prompt(self, messages: Sequence[Message]) -> None:
@@ -229,10 +230,6 @@ class Recording:
             return ""
         said = _bounded(self._passing.failure(), LONGEST_ERROR)
         return self._recorder.hide(f"the model server said, with status {status}: {said}")
-
-
-def _asking(format: PromptFormat) -> dict[str, str]:
-    return {"dialect": format.dialect, "family": format.family}
 
 
 def _bounded(text: str, most: int) -> str:

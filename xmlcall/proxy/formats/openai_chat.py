@@ -123,7 +123,9 @@ def chosen(choice: Any, tools: tuple[Tool, ...]) -> ToolChoice:
     if choice is None:
         return ToolChoice()
     if choice in ("auto", "none", "required"):
-        return _demanded(ToolChoice(mode=choice), tools)
+        if choice == "required" and not tools:
+            raise ApiError('tool_choice: expected "tools" beside "required", got none', param="tool_choice")
+        return ToolChoice(mode=choice)
     if isinstance(choice, dict) and choice.get("type") == "allowed_tools":
         inner = choice.get("allowed_tools", choice)
         listed = inner.get("tools") if isinstance(inner, dict) else None
@@ -138,12 +140,6 @@ def chosen(choice: Any, tools: tuple[Tool, ...]) -> ToolChoice:
         'tool_choice: expected "auto", "none", "required", a function or allowed tools, got ' + repr(choice)[:80],
         param="tool_choice",
     )
-
-
-def _demanded(choice: ToolChoice, tools: tuple[Tool, ...]) -> ToolChoice:
-    if choice.mode == "required" and not tools:
-        raise ApiError('tool_choice: expected "tools" beside "required", got none', param="tool_choice")
-    return choice
 
 
 def _chosen_name(choice: Any) -> str:

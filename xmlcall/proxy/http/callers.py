@@ -5,7 +5,6 @@ distinguished by their names and aliases. A model that a key may not use is invi
 request for it gets the same error as an unknown name.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -70,10 +69,7 @@ class Caller:
     @property
     def models(self) -> tuple[ServedModel, ...]:
         """The models that this caller may use."""
-        return tuple(self._models())
-
-    def _models(self) -> Iterator[ServedModel]:
-        return (model for model in self.served.models if self.key is None or self.key.may_use(model.name))
+        return tuple(model for model in self.served.models if self.key is None or self.key.may_use(model.name))
 
     def model(self, name: Any) -> ServedModel:
         """Return the model that a request names, unchecked; without a name, the first model is meant."""
@@ -87,7 +83,3 @@ class Caller:
         names = ", ".join(repr(model.name) for model in models) or "no model that this key may use"
         message = f"model: expected one of {names}, got {str(name)[:SHOWN]!r}"
         raise ApiError(message, status=404, param="model", code="model_not_found")
-
-    def first(self) -> ServedModel:
-        """Return the model for paths that name none."""
-        return self.model(None)

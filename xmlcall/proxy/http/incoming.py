@@ -32,6 +32,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ...schema.references import deeper_than
+from ...wire.openai import refuse_constant
 from ..formats.anthropic import MessagesBody
 from ..formats.contract import ApiError
 from ..formats.ollama import OllamaChatBody, OllamaGenerateBody, OllamaMessage, OllamaOptions
@@ -110,7 +111,7 @@ async def content_of(request: Request) -> bytes:
                     raise ApiError(f"expected a body of at most {BODY_LIMIT} bytes", status=413, code="request_too_large")
     except TimeoutError:
         raise ApiError(f"expected the whole body within {BODY_SECONDS:g} s", status=408, code="request_timeout") from None
-    if _is_packed(encoding := request.headers.get("content-encoding", "")):
+    if _names(encoding := request.headers.get("content-encoding", "")):
         return await asyncio.to_thread(_unpacked, bytes(content), encoding, BODY_LIMIT)
     return bytes(content)
 
@@ -131,7 +132,7 @@ def data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
 def object_of(content: bytes | bytearray) -> dict[str, Any]:
     """Read a JSON object."""
     try:
-        data = json.loads(content, parse_constant=_refuse_constant, parse_float=_finite)
+        data = json.loads(content, parse_constant=refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"expected a JSON body: {str(error)[:200] or 'it is nested too deeply'}") from None
     if not isinstance(data, dict):
@@ -139,10 +140,6 @@ def object_of(content: bytes | bytearray) -> dict[str, Any]:
     if deeper_than(DEPTH_LIMIT, data):
         raise ValueError(f"expected a body of at most {DEPTH_LIMIT} levels")
     return data
-
-
-def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _finite(text: str) -> float:
@@ -225,11 +222,6 @@ def _named(fields: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 # -- packed bodies -----------------------------------------------------------------------------------------------------
-
-
-def _is_packed(encoding: str) -> bool:
-    """Return whether a body has to be unpacked."""
-    return bool(_names(encoding))
 
 
 def _unpacked(content: bytes, encoding: str, limit: int) -> bytes:

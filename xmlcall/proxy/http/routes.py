@@ -115,7 +115,7 @@ class Handler:
             is_preflight = request.method == "OPTIONS"
             key = self._guard.check(request.headers, is_preflight=is_preflight)
             if key is not None:
-                observing.admitted(key.name)
+                observing.key = key.name
             if is_preflight:
                 await exchange.json({})
             else:
@@ -155,7 +155,7 @@ def asking(question: QuestionPath) -> Responder:
             engine.say_once(
                 f"fields with {word!r} in their names are left out (said once): they may choose other models, addresses or files"
             )
-        observing.asked(model.name)
+        observing.model = model.name
         if recording is not None:
             recording.is_about(model.name)
         if opened := await _relayed(engine, question, data):
@@ -298,7 +298,7 @@ async def _props(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 
 async def _alive(caller: Caller, request: Request, exchange: Exchange) -> None:
-    await exchange.json({"status": "ok", "model": caller.first().name})
+    await exchange.json({"status": "ok", "model": caller.model(None).name})
 
 
 async def _count(caller: Caller, request: Request, exchange: Exchange) -> None:

@@ -184,9 +184,7 @@ def shared_folder() -> Path | None:
     return Path(os.environ[SHARED])
 
 
-@cache
-def _of_this_process() -> Metrics:
-    return Metrics()
+_of_this_process: Final = cache(Metrics)
 
 
 def metrics_of_process() -> Metrics:

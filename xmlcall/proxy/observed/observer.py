@@ -99,14 +99,6 @@ class Observing:
 
     # -- how it goes -----------------------------------------------------------------------------------------------------
 
-    def admitted(self, key: str) -> None:
-        """Note the name of the caller's key."""
-        self.key = key
-
-    def asked(self, model: str) -> None:
-        """Note which model is asked."""
-        self.model = model
-
     def stream_began(self) -> None:
         """Note that the answer is streamed."""
         if not self._is_stream:
