@@ -87,7 +87,7 @@ def parse_servers(
 
 Transport = Literal["stdio", "http", "sse", "either"]
 
-# In small letters, and without what stands between words.
+# In lower case, without the separators between words.
 _TRANSPORTS: Final[dict[str, Transport]] = {
     "stdio": "stdio",
     "local": "stdio",
@@ -166,7 +166,7 @@ class EntryReader:
         self._extra = {key: value for key, value in given.items() if key not in _KNOWN}
 
     def enabled(self) -> bool:
-        """Say whether the server is enabled; called before variables are expanded, because a disabled one's may be unset."""
+        """Return whether the server is enabled; called before variables are expanded, because a disabled one's may be unset."""
         return self._flag("enabled", default=True) and not self._flag("disabled", default=False)
 
     def server(self) -> ServerConfig:

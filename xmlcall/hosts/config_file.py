@@ -260,7 +260,7 @@ class Variables:
         return os.path.abspath(self.path(text))
 
     def home(self) -> str:
-        """Return the person's folder."""
+        """Return the user's home folder."""
         return self._environ.get("HOME") or os.path.expanduser("~")
 
     def workspace(self) -> str:

@@ -134,7 +134,7 @@ async def _in_thread(function: Callable[[dict[str, Any]], Any], arguments: dict[
             outcome = function(arguments)
         except BaseException as error:  # the function's own, SystemExit included, or pydantic's about the arguments
             outcome = _failed(error)
-        with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile: nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile, so nothing waits
             loop.call_soon_threadsafe(lambda: None if done.done() else done.set_result(outcome))
 
     threading.Thread(target=contextvars.copy_context().run, args=(work,), daemon=True).start()

@@ -24,7 +24,7 @@ class _Server:
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def offers(self, tool: str) -> bool:
-        """Say whether the filters, which are names or globs, let a tool through."""
+        """Return whether the filters, which are names or globs, let a tool through."""
         return _matches(tool, self.include_tools) and not _matches(tool, self.exclude_tools)
 
 

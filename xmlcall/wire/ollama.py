@@ -113,12 +113,12 @@ def context_length_of(model_info: Mapping[str, Any]) -> int | None:
 
 
 def tool_role_of(capabilities: Iterable[str], template: str) -> bool:
-    """Say whether a message of role `tool` reaches the model: templates that do not check for the role drop it silently."""
+    """Return whether a message of role `tool` reaches the model: templates that do not check for the role drop it silently."""
     return "tools" in capabilities and bool(_TOOL_ROLE.search(template))
 
 
 def has_chat_template(template: str, modelfile: str) -> bool | None:
-    """Say, by the Go template and the modelfile of `/api/show`, whether a model has a chat template; None if unknown."""
+    """Return, by the Go template and modelfile of `/api/show`, whether a model has a chat template; None if unknown."""
     return not _BARE.fullmatch(template) or bool(_RENDERER.search(modelfile)) if template else None
 
 

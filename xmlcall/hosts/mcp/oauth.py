@@ -40,8 +40,8 @@ from .token_store import KeptSignIn, SystemTokens, TokenStore, key_of
 __all__ = ["Ask", "SignIn", "SignInLog", "authorization", "forget", "kept_in_file", "wants_sign_in"]
 
 Ask = Callable[[str, str], Awaitable[bool]]
-"""Asks a person to sign in: the server's name and an address come in, whether they agreed goes out. The address MUST be shown in
-full, and opened only after they have agreed; it is a server's text."""
+"""Asks the user to sign in, by the server's name and an address; returns whether the user agreed. The address is a server's text.
+It MUST be shown in full, and opened only after the user has agreed."""
 
 _LOOK_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 30.0  # after a flow that failed
@@ -55,14 +55,14 @@ async def _whatever_comes(answer: Awaitable[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignIn:
-    """How to sign in to servers that want it.
+    """How to sign in to servers that require it.
 
     Args:
-        ask: asks the person; None asks nobody, and only what is kept is used.
+        ask: asks the user; None never asks, and only an earlier sign-in is used.
         tokens: where tokens are kept.
-        patience: seconds that the browser is waited for.
-        may_ask: whether the person may be asked just now.
-        during: waits for the person, for as long as somebody needs the answer; None once nobody does.
+        patience: seconds to wait for the browser.
+        may_ask: whether the user may be asked now.
+        during: waits for the user while the answer is needed; None once it no longer is.
     """
 
     ask: Ask | None = None
@@ -73,7 +73,7 @@ class SignIn:
 
     @property
     def asks(self) -> bool:
-        """Whether the person is asked just now."""
+        """Whether the user can be asked now."""
         return self.ask is not None and self.may_ask()
 
 

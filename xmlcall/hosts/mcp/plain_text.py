@@ -7,10 +7,10 @@ need some of these characters. They are kept in such text, one at a time, so tha
 | character | is kept |
 |---|---|
 | tab, line feed | always |
-| zero-width joiner | between emoji, and behind a letter of a script that joins (Arabic to Sinhala) |
+| zero-width joiner | between emoji, and after a letter of a script that joins (Arabic to Sinhala) |
 | zero-width non-joiner | between letters of these scripts |
-| variation selector 15, 16 | behind a symbol, digit, `#` or `*` |
-| variation selector 17 to 256 | behind a Chinese character |
+| variation selector 15, 16 | after a symbol, digit, `#` or `*` |
+| variation selector 17 to 256 | after a Chinese character |
 | marks of direction (U+200E, U+200F, U+061C) | in a text with letters that run from right to left |
 | tags | in the flags of England, Scotland and Wales |
 

@@ -44,7 +44,7 @@ LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "notice", "warning",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormRequest:
-    """A server asks the person to fill in a form (MCP elicitation, form mode)."""
+    """A server asks the user to fill in a form (MCP elicitation, form mode)."""
 
     server: str
     message: str
@@ -53,11 +53,11 @@ class FormRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlRequest:
-    """A server asks the person to visit an address, for what must not pass through the client (MCP elicitation, URL mode).
+    """A server asks the user to visit an address, for data that must not pass through the client (MCP elicitation, URL mode).
 
     Args:
-        url: it MUST NOT be opened or fetched before the person has seen all of it and agreed.
-        is_awaited: a call is made again once they are done there; `accept` means that they are.
+        url: it MUST NOT be opened or fetched before the user has seen all of it and agreed.
+        is_awaited: the call is repeated once the user is done there, which `accept` means.
     """
 
     server: str
@@ -74,11 +74,11 @@ class UrlRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitAnswer:
-    """What the person answered.
+    """The user's answer.
 
     Args:
-        action: `accept`, `decline` (the person said no) or `cancel` (they gave no answer).
-        content: of a form that was accepted; defaults of the schema are filled in for fields that are missing.
+        action: `accept`, `decline` (the user said no) or `cancel` (no answer).
+        content: of an accepted form; missing fields get the defaults of the schema.
     """
 
     action: Literal["accept", "decline", "cancel"]
@@ -90,7 +90,7 @@ class SampleRequest:
     """A server asks for a completion (MCP sampling).
 
     Args:
-        messages: what the model is to go on from, the server's system prompt first if there is one; text only.
+        messages: the conversation to continue, with the server's system prompt first if there is one; text only.
     """
 
     server: str
@@ -114,7 +114,7 @@ class LogMessage:
     """A line of a server's log (MCP logging).
 
     Args:
-        left_out: how many messages before this one were too many in their second.
+        left_out: how many messages before this one exceeded the limit per second.
     """
 
     server: str
@@ -141,11 +141,11 @@ class ClientFeatures:
     Args:
         roots: absolute paths of the folders to report to servers that ask where they may work.
         log: receives log messages; a server may send a limited number each second.
-        log_level: the least grave that servers are asked to send; only with `log`.
-        refused: told of a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) where a server
-            asks for what is not given.
-        sign_in: asks the person to sign in where a server wants that while a call runs; gets its name and the address, which MUST
-            be shown in full, and says whether they agreed.
+        log_level: the least severe that servers are asked to send; only with `log`.
+        refused: receives a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) if the request
+            is not supported.
+        sign_in: asks the user to sign in if a server requires it while a call runs; gets its name and the address, which MUST be
+            shown in full, and returns whether the user agreed.
     """
 
     elicit: Elicit | None = None

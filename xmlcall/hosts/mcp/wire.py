@@ -47,7 +47,7 @@ _OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultT
 
 
 def result_from_mcp(result: Mapping[str, Any]) -> ToolResult:
-    """Read a CallToolResult; a `content` that is one block or a string is read as that, and what came in place of any is kept."""
+    """Read a CallToolResult; a `content` of one block or a string is read as that, and unknown fields replace a missing one."""
     content = _contents(result.get("content"))
     structured = result.get("structuredContent", result.get("toolResult", MISSING))
     other = {key: value for key, value in result.items() if key not in _OF_RESULTS}
