@@ -13,8 +13,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.http.access import Guard
-from xmlcall.proxy.http.callers import serving
+from xmlcall.proxy.http.access import Guard, serving
 from xmlcall.proxy.observed.metrics import Metrics
 from xmlcall.proxy.observed.observer import Observer
 

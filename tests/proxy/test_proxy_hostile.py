@@ -38,8 +38,7 @@ from xmlcall.proxy.formats import bodies
 from xmlcall.proxy.formats.contract import ApiError
 from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import incoming
-from xmlcall.proxy.http.access import Guard
-from xmlcall.proxy.http.callers import serving
+from xmlcall.proxy.http.access import Guard, serving
 from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, description, format_of
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references

@@ -20,8 +20,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable, ContextOverflow
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.http.access import Guard, key_of
-from xmlcall.proxy.http.callers import serving
+from xmlcall.proxy.http.access import Guard, key_of, serving
 from xmlcall.proxy.observed import metrics
 from xmlcall.proxy.observed.metrics import METRICS, Bounded, Metrics
 from xmlcall.proxy.observed.observer import Observer

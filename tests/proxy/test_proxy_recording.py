@@ -28,7 +28,7 @@ from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.recording import client_of
 from xmlcall.proxy.http.access import Guard, key_of
-from xmlcall.proxy.http.callers import serving as serving_one
+from xmlcall.proxy.http.access import serving as serving_one
 from xmlcall.turns.model import TurnRecord, summary_of, turn_to_json
 from xmlcall.turns.recorder import Recorder
 

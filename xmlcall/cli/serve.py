@@ -42,8 +42,7 @@ from .words import speaker
 if TYPE_CHECKING:
     from ..proxy.engine.engine import Engine
     from ..proxy.engine.own_tools import OwnTools
-    from ..proxy.http.access import Guard
-    from ..proxy.http.callers import ServedModels
+    from ..proxy.http.access import Guard, ServedModels
     from ..proxy.settings import ModelSettings, ProxySettings
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -313,7 +312,7 @@ def _collect_seldom() -> None:
 async def _many(serving: _Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
     """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
-    from ..proxy.http.callers import ServedModels
+    from ..proxy.http.access import ServedModels
 
     models = models_of(serving.models, own, **more)
     async with opened(models, serving.models, wait=serving.wait, tell=complain):
@@ -327,7 +326,7 @@ async def _one(
     """Open the model of `--model`."""
     from ..proxy.configured import enter
     from ..proxy.engine.engine import Engine
-    from ..proxy.http.callers import serving as served_alone
+    from ..proxy.http.access import serving as served_alone
 
     opening = OpeningStatus(error_console(), speaker("en"))
     backend = connected(options.model, options.context, opening)

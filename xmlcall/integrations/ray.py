@@ -38,8 +38,7 @@ from ..hosts.base import Host
 from ..proxy.app import app_of
 from ..proxy.configured import configured_app
 from ..proxy.engine.engine import Engine
-from ..proxy.http.access import Guard, key_of
-from ..proxy.http.callers import serving
+from ..proxy.http.access import Guard, key_of, serving
 from ..proxy.http.exchange import Ending
 from ..turn.asking import Asking, AskingFields
 

@@ -20,8 +20,7 @@ from ..hosts.base import Host
 from ..turn.asking import Asking, AskingFields
 from .engine.engine import Engine
 from .formats.contract import ApiError
-from .http.access import Guard
-from .http.callers import Caller, ServedModels, serving
+from .http.access import Caller, Guard, ServedModels, serving
 from .http.exchange import Ending, Exchange
 from .http.incoming import one_framing, tolerant_paths
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, description, format_of

@@ -24,8 +24,7 @@ from ..profiles.profile import Profile
 from .app import app_of
 from .engine.engine import Engine
 from .engine.own_tools import OwnTools
-from .http.access import Guard
-from .http.callers import ServedModel, ServedModels
+from .http.access import Guard, ServedModel, ServedModels
 from .http.exchange import Ending
 from .settings import ModelSettings, keys_of, read_settings
 

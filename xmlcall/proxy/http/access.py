@@ -9,6 +9,10 @@ are allowed.
 *API keys* decide who may call, and which models each caller may use. They are never written anywhere. Only the SHA-256 of a key
 is kept, and it is compared in constant time, so neither memory nor response times reveal the key. Keys should be long and random:
 nothing here makes a short key safe.
+
+*Models*: a single model without a name of its own answers to every name, because some clients use a fixed name. Several models
+are distinguished by their names and aliases. A model that a key may not use is invisible to its caller: no list contains it, and
+a request for it gets the same error as an unknown name.
 """
 
 import hashlib
@@ -16,15 +20,20 @@ import hmac
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Final
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
 
 from ...backends.http import is_loopback
 from ..formats.contract import ApiError
+from ..formats.ollama import is_named
 
-__all__ = ["Guard", "Key", "digest_of", "key_of"]
+if TYPE_CHECKING:
+    from ..engine.engine import Engine
+
+__all__ = ["Caller", "Guard", "Key", "ServedModel", "ServedModels", "digest_of", "key_of", "serving"]
 
 # -- keys -----------------------------------------------------------------------------------------------------------------
 
@@ -128,3 +137,74 @@ def _name(host: str) -> str:
 
 def _forbidden(message: str) -> ApiError:
     return ApiError(message, status=403, kind="permission_error", code="forbidden")
+
+
+# -- which models a caller may use ----------------------------------------------------------------------------------------
+
+SHOWN: Final = 80  # characters of a requested name that an error shows
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """A model under a name; a `given_name` of "" stands for the model server's name."""
+
+    engine: "Engine"
+    given_name: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The name under which callers know it."""
+        return self.given_name or self.engine.model
+
+    def is_meant(self, name: str) -> bool:
+        """Return whether a name refers to this model, with or without Ollama's tag `latest`."""
+        return is_named(self.name, name)
+
+    def is_alias(self, name: str) -> bool:
+        """Return whether a name matches one of the aliases."""
+        return any(fnmatchcase(name, alias) for alias in self.aliases)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModels:
+    """All models of a proxy, at least one; the first answers requests that name none, or with `takes_any_name` every name."""
+
+    models: tuple[ServedModel, ...]
+    takes_any_name: bool = False
+
+    @property
+    def engine(self) -> "Engine":
+        """The engine of the first model."""
+        return self.models[0].engine
+
+
+def serving(engine: "Engine") -> ServedModels:
+    """Serve one model under every name."""
+    return ServedModels(models=(ServedModel(engine=engine),), takes_any_name=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The caller of a request, with the key that it sent."""
+
+    served: ServedModels
+    key: Key | None = None
+
+    @property
+    def models(self) -> tuple[ServedModel, ...]:
+        """The models that this caller may use."""
+        return tuple(model for model in self.served.models if self.key is None or self.key.may_use(model.name))
+
+    def model(self, name: Any) -> ServedModel:
+        """Return the model that a request names, unchecked; without a name, the first model is meant."""
+        models = self.models
+        if models and (self.served.takes_any_name or not name):
+            return models[0]
+        if isinstance(name, str):
+            for meant in (ServedModel.is_meant, ServedModel.is_alias):
+                if found := next((model for model in models if meant(model, name)), None):
+                    return found
+        names = ", ".join(repr(model.name) for model in models) or "no model that this key may use"
+        message = f"model: expected one of {names}, got {str(name)[:SHOWN]!r}"
+        raise ApiError(message, status=404, param="model", code="model_not_found")

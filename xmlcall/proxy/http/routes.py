@@ -36,8 +36,7 @@ from ..formats.openai_chat import CHAT, ChatBody
 from ..formats.openai_responses import RESPONSES, ResponsesBody
 from ..formats.tolerance import mended
 from ..observed.observer import Hearing, Observing, relaying
-from .access import Guard
-from .callers import Caller, ServedModels
+from .access import Caller, Guard, ServedModels
 from .exchange import Ending, Exchange, api_error
 from .incoming import content_of, data_and_left_out, data_of, object_of, refuse_many
 
