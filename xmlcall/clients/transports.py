@@ -18,6 +18,7 @@ import threading
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
@@ -28,6 +29,7 @@ from ..backends.base import Backend
 from ..errors import UsageError, XmlcallError
 from ..proxy import create_app
 from ..proxy.http import exchange as answering
+from ..proxy.http.access import Guard
 from ..proxy.http.routes import format_of
 from .asgi import AppError, AppResponse, Headers, Lifespan
 
@@ -54,7 +56,8 @@ class _Service:
     """A model's proxy, in the event loop of the requests. After that loop has ended, a request in another loop reopens it."""
 
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
-        arguments = {"allowed_hosts": ("*",), **options, "hosts": tuple(hosts)}
+        guard = replace(options.pop("guard", None) or Guard(), hosts=("*",))  # no network, so no DNS rebinding
+        arguments = {**options, "guard": guard, "hosts": tuple(hosts)}
         self._make: Callable[[], ASGIApp] = functools.partial(create_app, model, **arguments)
         self._make()  # so that invalid arguments raise now
         self._lifespan: Lifespan | None = None
