@@ -40,7 +40,6 @@ from xmlcall.clients import (
 )
 from xmlcall.clients.asgi import AHEAD, AppError, AppResponse
 from xmlcall.errors import BackendProtocolError, BackendStatusError, UsageError
-from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Chunk, CompletionRequest
 
@@ -353,7 +352,7 @@ async def test_paths(name: str, make: dict[str, Callable[..., Any]]) -> None:
 
 
 async def test_options_reach_the_proxy() -> None:
-    with httpx2_client(Watched("Hi"), guard=Guard(keys=(key_of("secret"),))) as client:
+    with httpx2_client(Watched("Hi"), api_key="secret") as client:
         assert client.post(CHAT, json=ASK).status_code == 401
         assert client.post(CHAT, json=ASK, headers={"Authorization": "Bearer secret"}).status_code == 200
 

@@ -31,9 +31,8 @@ from xmlcall import LocalHost
 from xmlcall.backends import retrying
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy import create_app
+from xmlcall.proxy import Guard, create_app
 from xmlcall.proxy.http import exchange
-from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
 
@@ -1099,9 +1098,19 @@ PAGE = "http://localhost:3000"
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[str]:
     hello = (Chunk(text="Hello."), Chunk(finish_reason="stop", usage=Usage()))
-    app = create_app(ScriptedBackend([hello] * 99), mode="xml", guard=Guard(keys=(key_of(KEY),), origins=(f"{PAGE}/",)))
+    app = create_app(ScriptedBackend([hello] * 99), mode="xml", api_key=KEY, guard=Guard(origins=(f"{PAGE}/",)))
     with run_server(app, lifespan="on") as url:
         yield url
+
+
+async def test_old_names_of_a_guard_are_taken_for_one_release() -> None:
+    backend = ScriptedBackend([(Chunk(text="Hello."), Chunk(finish_reason="stop", usage=Usage()))])
+    with pytest.warns(DeprecationWarning, match=r"create_app\(guard=Guard\(origins=\.\.\., hosts=\.\.\.\)\)"):
+        app = create_app(backend, mode="xml", origins=[PAGE], allowed_hosts=["box.lan"])
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://box.lan") as client:
+        allowed = await client.options("/v1/models", headers={"origin": PAGE, "access-control-request-method": "GET"})
+        other = await client.get("/v1/models", headers={"host": "elsewhere.lan"})
+    assert (allowed.headers["access-control-allow-origin"], other.status_code) == (PAGE, 403)
 
 
 KEYS: list[tuple[dict[str, str | bytes], int]] = [

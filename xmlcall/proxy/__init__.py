@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .app import create_app
     from .configured import configured_app
+    from .http.access import Guard, key_of
 
-__all__ = ["configured_app", "create_app"]
+__all__ = ["Guard", "configured_app", "create_app", "key_of"]
 
 
 def __getattr__(name: str) -> Any:  # on first use, so that the pure modules of this package load without a web framework
@@ -18,4 +19,8 @@ def __getattr__(name: str) -> Any:  # on first use, so that the pure modules of 
         from .configured import configured_app
 
         return configured_app
+    if name in ("Guard", "key_of"):
+        from .http import access
+
+        return getattr(access, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,9 +1,11 @@
 """The proxy as an ASGI app."""
 
 import contextlib
+import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping
+from dataclasses import replace
 from functools import partial
-from typing import Unpack
+from typing import Unpack, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -20,7 +22,7 @@ from ..hosts.base import Host
 from ..turn.asking import Asking, AskingFields
 from .engine.engine import Engine
 from .formats.contract import ApiError
-from .http.access import Caller, Guard, ServedModels, serving
+from .http.access import Caller, Guard, ServedModels, key_of, serving
 from .http.exchange import Ending, Exchange
 from .http.incoming import one_framing, tolerant_paths
 from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, description, format_of
@@ -30,6 +32,13 @@ from .observed.probes import outside_routes
 __all__ = ["app_of", "create_app"]
 
 
+class _AppFields(AskingFields, total=False):
+    """The keywords of the app beside its parameters; the last two are old names of fields of `Guard`."""
+
+    origins: Iterable[str]
+    allowed_hosts: Iterable[str]
+
+
 def create_app(
     model: str | Backend,
     hosts: Iterable[Host] = (),
@@ -37,9 +46,10 @@ def create_app(
     allowed: Iterable[str] | Rules = (),
     asking: Asking | None = None,
     stream_arguments: bool = False,
+    api_key: str = "",
     guard: Guard | None = None,
     strict: bool = False,
-    **asked: Unpack[AskingFields],
+    **asked: Unpack[_AppFields],
 ) -> Starlette:
     """Make the proxy, for any ASGI server; its lifespan opens the model and the hosts.
 
@@ -49,8 +59,9 @@ def create_app(
         allowed: globs over `server.tool` that select the hosts' tools to offer and run without confirmation; or `Rules`.
         asking: how the model is asked; None for the defaults, in mode `auto`.
         stream_arguments: whether arguments go out before their call is complete.
-        guard: the keys that requests must carry, web pages that may call, and names under which clients may call the proxy; None
-            needs no key, and allows no page and only this machine's own names.
+        api_key: the key that every request must carry; "" if none is required.
+        guard: several keys, web pages that may call, and names under which clients may call the proxy; None allows no page and
+            only this machine's own names.
         strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
         asked: fields of `asking` by name, such as `mode="xml"`.
 
@@ -58,8 +69,18 @@ def create_app(
         UsageError: the model address or a setting is invalid.
     """
     backend = connect(model) if isinstance(model, str) else model
-    engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **asked)
-    return app_of(serving(engine), guard or Guard(), lifespan=_opening(engine))
+    guard = _guard(guard or Guard(), api_key, hosts=asked.pop("allowed_hosts", None), origins=asked.pop("origins", None))
+    how = replace(asking or Asking(mode="auto"), **cast(AskingFields, asked))
+    engine = Engine(backend, hosts, allowed=allowed, asking=how, stream_arguments=stream_arguments, strict=strict)
+    return app_of(serving(engine), guard, lifespan=_opening(engine))
+
+
+def _guard(guard: Guard, api_key: str, **old: Iterable[str] | None) -> Guard:
+    named = {name: tuple(value) for name, value in old.items() if value is not None}
+    if named:
+        warnings.warn("origins and allowed_hosts are now create_app(guard=Guard(origins=..., hosts=...))", DeprecationWarning, 3)
+    keys = (*guard.keys, key_of(api_key)) if api_key else guard.keys
+    return replace(guard, keys=keys, **named)
 
 
 def _opening(engine: Engine) -> Lifespan[Starlette]:
