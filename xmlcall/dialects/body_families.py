@@ -5,7 +5,7 @@
 - Objects: a tag names the tool, and one object with its arguments follows.
 """
 
-from .dialect import Body, Dialect
+from .dialect import Body, Dialect, pairs
 from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import bare_json, python_list, tag
 
@@ -15,8 +15,8 @@ __all__ = ["JSON", "OBJECTS", "PYTHON"]
 # Hermes, Qwen2.5 and many others: one JSON object a wrapper.
 _HERMES = Dialect(
     name="hermes",
-    tags={"block_open": tag("<tool_call"), "block_close": tag("</tool_call")},
-    written={"block_open": "<tool_call>\n", "block_close": "\n</tool_call>"},
+    tags=pairs(block=(tag("<tool_call"), tag("</tool_call"))),
+    written=pairs(block=("<tool_call>\n", "\n</tool_call>")),
     body=Body.JSON,
     results=TOOL_RESPONSES,
 )
@@ -37,12 +37,10 @@ def _marked(
     **marks: str,
 ) -> Dialect:
     """Return a format in which JSON follows a mark."""
-    tags = {"block_open": opener, "block_close": closer, **marks}
-    texts = {"block_open": written[0], "block_close": written[1]}
     return Dialect(
         name=name,
-        tags={kind: pattern for kind, pattern in tags.items() if pattern},
-        written={kind: text for kind, text in texts.items() if text},
+        tags=pairs(block=(opener, closer), **marks),
+        written=pairs(block=written),
         keys=keys,
         body=body,
         one_list=one_list,
@@ -130,11 +128,7 @@ _MARKED = (
     ),
     # LM Studio, where a model has no format of its own.
     _marked(
-        "tool_request",
-        r"\[TOOL_REQUEST\]",
-        r"\[END_TOOL_REQUEST\]",
-        ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"),
-        one_list=False,
+        "tool_request", r"\[TOOL_REQUEST\]", r"\[END_TOOL_REQUEST\]", ("[TOOL_REQUEST]", "[END_TOOL_REQUEST]"), one_list=False
     ),
     # LongCat, in its JSON form.
     _marked(
@@ -165,18 +159,12 @@ _QUOTE = "'{3}|\"{3}"
 
 
 def _row(
-    name: str,
-    opener: str,
-    closer: str,
-    written: tuple[str, str],
-    body: Body = Body.PYTHON,
-    results: ResultForm = OWN_RESULTS,
+    name: str, opener: str, closer: str, written: tuple[str, str], body: Body = Body.PYTHON, results: ResultForm = OWN_RESULTS
 ) -> Dialect:
-    block_open, block_close = written
     return Dialect(
         name=name,
-        tags={"block_open": opener, "block_close": closer, "quote": _QUOTE},
-        written={"block_open": block_open, "block_close": block_close},
+        tags=pairs(block=(opener, closer), quote=_QUOTE),
+        written=pairs(block=written),
         body=body,
         one_list=body is Body.PYTHON,
         results=results,
@@ -202,7 +190,7 @@ _OLMO = _row(
 _TOOL_CODE = Dialect(
     name="tool_code",
     tags={"quote": _QUOTE, "fence_close": "```"},
-    written={"block_open": "```tool_code\n", "block_close": "\n```"},
+    written=pairs(block=("```tool_code\n", "\n```")),
     fence="tool_code",
     body=Body.LINES,
 )
@@ -221,16 +209,17 @@ _BEFORE_GEMMA = r"(?=\s{0,8}[{(])"
 # Gemma 4: strings between marks, keys without quotes; reasoning is a channel.
 _GEMMA4 = Dialect(
     name="gemma4",
-    tags={
-        "call_open": rf"<\|tool_call>(?:call)?:\s{{0,4}}(?:[\w.\-]{{1,64}}:){{0,3}}{_NAME}{_BEFORE_GEMMA}",
-        "call_close": r"<tool_call\|>",
-        "lost_open": rf"call:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
-        "quote": r'<\|"\|>',
-        "reasoning_open": r"<\|channel>(?:thought(?:\n|(?=[^\n]))|(?=[^t]|t[^h]|th[^o]|tho[^u]|thou[^g]|thoug[^h]|though[^t]))",
-        "reasoning_close": r"<channel\|>",
-        "mark": r"<turn\|>|<\|tool_response>|<eos>",
-    },
-    written={"call_open": "<|tool_call>call:{name}", "call_close": "<tool_call|>", "quote": '<|"|>'},
+    tags=pairs(
+        call=(rf"<\|tool_call>(?:call)?:\s{{0,4}}(?:[\w.\-]{{1,64}}:){{0,3}}{_NAME}{_BEFORE_GEMMA}", r"<tool_call\|>"),
+        lost_open=rf"call:\s{{0,4}}{_NAME}{_BEFORE_OBJECT}",
+        quote=r'<\|"\|>',
+        reasoning=(
+            r"<\|channel>(?:thought(?:\n|(?=[^\n]))|(?=[^t]|t[^h]|th[^o]|tho[^u]|thou[^g]|thoug[^h]|though[^t]))",
+            r"<channel\|>",
+        ),
+        mark=r"<turn\|>|<\|tool_response>|<eos>",
+    ),
+    written=pairs(call=("<|tool_call>call:{name}", "<tool_call|>"), quote='<|"|>'),
     name_in_tag=r"(?:<\|tool_call>(?:call)?|\Acall):\s*([\w.\-]+(?::[\w.\-]+)*)",
     body=Body.GEMMA,
     joint="",
@@ -238,13 +227,12 @@ _GEMMA4 = Dialect(
 )
 _FUNCTION_GEMMA = Dialect(
     name="functiongemma",
-    tags={
-        "call_open": rf"<start_function_call>\s{{0,4}}call:\s{{0,4}}{_NAME}{_BEFORE_GEMMA}",
-        "call_close": "<end_function_call>",
-        "quote": "<escape>",
-        "mark": "<start_function_response>|<end_of_turn>",
-    },
-    written={"call_open": "<start_function_call>call:{name}", "call_close": "<end_function_call>", "quote": "<escape>"},
+    tags=pairs(
+        call=(rf"<start_function_call>\s{{0,4}}call:\s{{0,4}}{_NAME}{_BEFORE_GEMMA}", "<end_function_call>"),
+        quote="<escape>",
+        mark="<start_function_response>|<end_of_turn>",
+    ),
+    written=pairs(call=("<start_function_call>call:{name}", "<end_function_call>"), quote="<escape>"),
     name_in_tag=r":\s*([\w.\-]+)",
     body=Body.GEMMA,
     joint="",
@@ -256,12 +244,11 @@ _FUNCTION_GEMMA = Dialect(
 # Mistral from its tokenizer 11 on: the mark before each call; an id and a second mark in some models. Nothing closes a call.
 _MISTRAL = Dialect(
     name="mistral",
-    tags={
-        "call_open": rf"\[TOOL_CALLS\]\s{{0,4}}{_NAME}(?:\s{{0,4}}\[CALL_ID\]\w{{1,64}})?(?:\s{{0,4}}\[ARGS\])?"
+    tags=pairs(
+        call_open=rf"\[TOOL_CALLS\]\s{{0,4}}{_NAME}(?:\s{{0,4}}\[CALL_ID\]\w{{1,64}})?(?:\s{{0,4}}\[ARGS\])?"
         rf"{_BEFORE_OBJECT}",
-        "reasoning_open": r"\[THINK\]",
-        "reasoning_close": r"\[/THINK\]",
-    },
+        reasoning=(r"\[THINK\]", r"\[/THINK\]"),
+    ),
     written={"call_open": "[TOOL_CALLS]{name}[ARGS]"},
     name_in_tag=r"(?:\[TOOL_CALLS\]\s*|\A)([\w.\-]+)",
     lost_mark=rf"{{tools}}(?:\s{{0,4}}\[CALL_ID\]\w{{1,64}})?\[ARGS\]{_BEFORE_OBJECT}",
@@ -287,10 +274,7 @@ _HARMONY = Dialect(
         "lost_open": rf"(?:assistant)?(?:commentary|analysis)\s{{0,4}}to=functions\.{_NAME}(?:\s{{0,4}}(?:json|code))?"
         rf"{_BEFORE_OBJECT}",
     },
-    written={
-        "call_open": "<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>",
-        "call_close": "<|call|>",
-    },
+    written=pairs(call=("<|start|>assistant<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>", "<|call|>")),
     name_in_tag=r"to=(?:functions\.)?([\w.\-]+)",
     body=Body.OBJECT,
     joint="",
@@ -299,20 +283,19 @@ _HARMONY = Dialect(
 # Kimi K2: the id names the tool and counts the calls of a conversation.
 _KIMI_K2 = Dialect(
     name="kimi_k2",
-    tags={
-        "block_open": r"<\|tool_calls?_section_begin\|>",
-        "block_close": r"<\|tool_calls?_section_end\|>",
-        "call_open": rf"<\|tool_call_begin\|>\s{{0,8}}(?:functions\.)?{_NAME}(?::\d{{1,6}})?\s{{0,8}}"
-        r"<\|tool_call_argument_begin\|>",
-        "call_close": r"<\|tool_call_end\|>",
-        "lost_open": rf"functions\.{_NAME}:\d{{1,6}}\s{{0,8}}(?:<\|tool_call_argument_begin\|>)?{_BEFORE_OBJECT}",
-    },
-    written={
-        "block_open": "<|tool_calls_section_begin|>",
-        "block_close": "<|tool_calls_section_end|>",
-        "call_open": "<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>",
-        "call_close": "<|tool_call_end|>",
-    },
+    tags=pairs(
+        block=(r"<\|tool_calls?_section_begin\|>", r"<\|tool_calls?_section_end\|>"),
+        call=(
+            rf"<\|tool_call_begin\|>\s{{0,8}}(?:functions\.)?{_NAME}(?::\d{{1,6}})?\s{{0,8}}"
+            r"<\|tool_call_argument_begin\|>",
+            r"<\|tool_call_end\|>",
+        ),
+        lost_open=rf"functions\.{_NAME}:\d{{1,6}}\s{{0,8}}(?:<\|tool_call_argument_begin\|>)?{_BEFORE_OBJECT}",
+    ),
+    written=pairs(
+        block=("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>"),
+        call=("<|tool_call_begin|>functions.{name}:0<|tool_call_argument_begin|>", "<|tool_call_end|>"),
+    ),
     # Without separators an id keeps its prefix, so that `tools.names` recognizes the number at its end.
     name_in_tag=r"(?:<\|tool_call_begin\|>\s*|\A)(?:functions\.(?![\w.\-]*\d\s*<))?([\w.\-]+)",
     body=Body.OBJECT,
@@ -332,21 +315,22 @@ _SEP = _deepseek("tool sep")
 _FENCE = r"\s{0,8}(?:```(?:json)?\s{0,8})?(?=\{)"
 _DEEPSEEK = Dialect(
     name="deepseek",
-    tags={
-        "block_open": _deepseek("tool calls begin"),
-        "block_close": _deepseek("tool calls end"),
-        "call_open": _deepseek("tool call begin")
-        + rf"\s{{0,8}}(?:function{_SEP}\s{{0,8}}{_NAME}{_FENCE}|{_NAME}\s{{0,8}}{_SEP}{_FENCE})",
-        "call_close": _deepseek("tool call end"),
-        "fence_close": "```",
-        "special": rf"{_deepseek('end of sentence')}|{_deepseek('tool output begin')}|{_deepseek('tool output end')}",
-    },
-    written={
-        "block_open": "<\uff5ctool\u2581calls\u2581begin\uff5c>",
-        "block_close": "<\uff5ctool\u2581calls\u2581end\uff5c>",
-        "call_open": "<\uff5ctool\u2581call\u2581begin\uff5c>{name}<\uff5ctool\u2581sep\uff5c>",
-        "call_close": "<\uff5ctool\u2581call\u2581end\uff5c>",
-    },
+    tags=pairs(
+        block=(_deepseek("tool calls begin"), _deepseek("tool calls end")),
+        call=(
+            _deepseek("tool call begin") + rf"\s{{0,8}}(?:function{_SEP}\s{{0,8}}{_NAME}{_FENCE}|{_NAME}\s{{0,8}}{_SEP}{_FENCE})",
+            _deepseek("tool call end"),
+        ),
+        fence_close="```",
+        special=rf"{_deepseek('end of sentence')}|{_deepseek('tool output begin')}|{_deepseek('tool output end')}",
+    ),
+    written=pairs(
+        block=("<\uff5ctool\u2581calls\u2581begin\uff5c>", "<\uff5ctool\u2581calls\u2581end\uff5c>"),
+        call=(
+            "<\uff5ctool\u2581call\u2581begin\uff5c>{name}<\uff5ctool\u2581sep\uff5c>",
+            "<\uff5ctool\u2581call\u2581end\uff5c>",
+        ),
+    ),
     name_in_tag=rf"begin{_BAR}>\s*(?:function{_SEP}\s*)?([\w.\-]+)",
     body=Body.OBJECT,
     joint="",
@@ -363,23 +347,24 @@ def _plamo(words: str) -> str:
 
 _PLAMO = Dialect(
     name="plamo",
-    tags={
-        "block_open": _plamo("begin_tool_requests"),
-        "block_close": _plamo("end_tool_requests"),
-        "call_open": rf"{_plamo('begin_tool_request')}\s{{0,8}}{_plamo('begin_tool_name')}\s{{0,8}}{_NAME}\s{{0,8}}"
-        rf"{_plamo('end_tool_name')}\s{{0,8}}{_plamo('begin_tool_arguments')}{_BEFORE_OBJECT}",
-        "call_close": _plamo("end_tool_arguments"),
-        "reasoning_open": _plamo("begin_think"),
-        "reasoning_close": _plamo("end_think"),
-        "special": _plamo(r"(?:end_(?:tool_request|of_turn|message|response)|begin_(?:message|response)|msg|role)"),
-    },
-    written={
-        "block_open": "<|plamo:begin_tool_requests:plamo|>",
-        "block_close": "<|plamo:end_tool_requests:plamo|>",
-        "call_open": "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>"
-        "<|plamo:begin_tool_arguments:plamo|>",
-        "call_close": "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
-    },
+    tags=pairs(
+        block=(_plamo("begin_tool_requests"), _plamo("end_tool_requests")),
+        call=(
+            rf"{_plamo('begin_tool_request')}\s{{0,8}}{_plamo('begin_tool_name')}\s{{0,8}}{_NAME}\s{{0,8}}"
+            rf"{_plamo('end_tool_name')}\s{{0,8}}{_plamo('begin_tool_arguments')}{_BEFORE_OBJECT}",
+            _plamo("end_tool_arguments"),
+        ),
+        reasoning=(_plamo("begin_think"), _plamo("end_think")),
+        special=_plamo(r"(?:end_(?:tool_request|of_turn|message|response)|begin_(?:message|response)|msg|role)"),
+    ),
+    written=pairs(
+        block=("<|plamo:begin_tool_requests:plamo|>", "<|plamo:end_tool_requests:plamo|>"),
+        call=(
+            "<|plamo:begin_tool_request:plamo|><|plamo:begin_tool_name:plamo|>{name}<|plamo:end_tool_name:plamo|>"
+            "<|plamo:begin_tool_arguments:plamo|>",
+            "<|plamo:end_tool_arguments:plamo|><|plamo:end_tool_request:plamo|>",
+        ),
+    ),
     name_in_tag=r"begin_tool_name:plamo\|>\s*([\w.\-]+)",
     body=Body.OBJECT,
     joint="",

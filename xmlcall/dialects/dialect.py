@@ -23,7 +23,7 @@ from ..errors import UsageError
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_patterns import EXOTIC, WHITE, ZERO_WIDTH, alternation, attributes_of, element
 
-__all__ = ["Body", "Dialect", "OddTag", "TypeMark", "element_tags", "length_of_tag", "odd_tags", "with_tools"]
+__all__ = ["Body", "Dialect", "OddTag", "TypeMark", "element_tags", "length_of_tag", "odd_tags", "pairs", "with_tools"]
 
 _ORDINARY_NAME = regex.compile(r"[\w.\-]{1,64}")  # every format can read the tags of these
 _LONGEST_NAME = 256
@@ -163,6 +163,14 @@ class Dialect:
         problem = next((problem for check in _CHECKS for problem in check(self)), "")
         if problem:
             raise UsageError(f"the format {self.name!r} cannot be read: {problem}")
+
+
+def pairs(**tags: str | tuple[str, str]) -> dict[str, str]:
+    """Return tags by kind: `call=("<a>", "</a>")` gives `call_open` and `call_close`. An empty tag is left out."""
+    found: dict[str, str] = {}
+    for kind, tag in tags.items():
+        found |= {kind: tag} if isinstance(tag, str) else {f"{kind}_open": tag[0], f"{kind}_close": tag[1]}
+    return {kind: tag for kind, tag in found.items() if tag}
 
 
 # Names that are never elements of a tool or parameter: structural tags, and for tools also common HTML.

@@ -1,6 +1,6 @@
 """The tag family: formats whose calls and parameters are tags."""
 
-from .dialect import Dialect, TypeMark
+from .dialect import Dialect, TypeMark, pairs
 from .result_form import OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import ATTRIBUTES, SPACE, element, tag
 
@@ -9,27 +9,21 @@ __all__ = ["TAGS"]
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
     """Return the patterns of a format that states names in the attribute `name`."""
-    return {
-        "block_open": tag(f"<{block}"),
-        "block_close": tag(f"</{block}"),
-        "call_open": tag(f"<{prefix}{call}", ATTRIBUTES, "/?>"),
-        "call_close": tag(f"</{prefix}{call}"),
-        "parameter_open": tag(f"<{prefix}param(?:eter)?", ATTRIBUTES, "/?>"),
-        "parameter_close": tag(f"</{prefix}param(?:eter)?"),
-    }
+    return pairs(
+        block=(tag(f"<{block}"), tag(f"</{block}")),
+        call=(tag(f"<{prefix}{call}", ATTRIBUTES, "/?>"), tag(f"</{prefix}{call}")),
+        parameter=(tag(f"<{prefix}param(?:eter)?", ATTRIBUTES, "/?>"), tag(f"</{prefix}param(?:eter)?")),
+    )
 
 
 def _attribute_written(
     block: str, prefix: str = "", mark: str = "", call: str = "invoke", parameter: str = "parameter"
 ) -> dict[str, str]:
-    return {
-        "block_open": f"<{block}>",
-        "block_close": f"</{block}>",
-        "call_open": f'<{prefix}{call} name="{{name}}">',
-        "call_close": f"</{prefix}{call}>",
-        "parameter_open": f'<{prefix}{parameter} name="{{name}}"{mark}>',
-        "parameter_close": f"</{prefix}{parameter}>",
-    }
+    return pairs(
+        block=(f"<{block}>", f"</{block}>"),
+        call=(f'<{prefix}{call} name="{{name}}">', f"</{prefix}{call}>"),
+        parameter=(f'<{prefix}{parameter} name="{{name}}"{mark}>', f"</{prefix}{parameter}>"),
+    )
 
 
 _FUNCTION_CALLS = Dialect(
@@ -96,29 +90,27 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
     """Return a format with the name in the tag, without an attribute; `read_block` may accept other names of the wrapper."""
     return Dialect(
         name=name,
-        tags={
-            "block_open": tag(f"<{read_block or block}"),
-            "block_close": tag(f"</{read_block or block}"),
-            # `<function=f={"a": 1}</function>`, as Groq writes Llama's calls: the object begins where the tag would end.
-            # `<function f>`, with a blank for the equals sign.
-            "call_open": tag("<function=", r"\s{0,4}[^\s<>={]{1,128}\s{0,4}", r"(?:>|=?(?=\{))")
-            + "|"
-            + tag("<function", r"\s{1,4}[^\s<>=\"'/]{1,128}\s{0,4}"),
-            "call_close": tag("</function"),
-            # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` is another's.
-            "parameter_open": tag(
-                r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=\s](?:[^<>=]{0,127}>|[^<>=\s]{0,127}\s{0,4}=)", ""
+        tags=pairs(
+            block=(tag(f"<{read_block or block}"), tag(f"</{read_block or block}")),
+            call=(
+                # `<function=f={"a": 1}</function>`, as Groq writes Llama's calls: the object begins where the tag would end.
+                # `<function f>`, with a blank for the equals sign.
+                tag("<function=", r"\s{0,4}[^\s<>={]{1,128}\s{0,4}", r"(?:>|=?(?=\{))")
+                + "|"
+                + tag("<function", r"\s{1,4}[^\s<>=\"'/]{1,128}\s{0,4}"),
+                tag("</function"),
             ),
-            "parameter_close": tag("</parameter"),
-        },
-        written={
-            "block_open": f"<{block}>",
-            "block_close": f"</{block}>",
-            "call_open": "<function={name}>",
-            "call_close": "</function>",
-            "parameter_open": "<parameter={name}>",
-            "parameter_close": "</parameter>",
-        },
+            parameter=(
+                # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` is another's.
+                tag(r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=\s](?:[^<>=]{0,127}>|[^<>=\s]{0,127}\s{0,4}=)", ""),
+                tag("</parameter"),
+            ),
+        ),
+        written=pairs(
+            block=(f"<{block}>", f"</{block}>"),
+            call=("<function={name}>", "</function>"),
+            parameter=("<parameter={name}>", "</parameter>"),
+        ),
         name_in_tag=r"""(?:=|\A<function\s)\s*["']?([^<>="']+?)["']?\s*(?:[>=]|\Z)""",
         results=results,
     )
@@ -139,12 +131,9 @@ _GLM = Dialect(
         rf"(?:(?:</arg_key>{SPACE}){{1,2}}(?:<arg_value>|(?=[^<\s]))|<arg_value>)",
         "parameter_close": tag("</arg_value"),
     },
-    written={
-        "call_open": "<tool_call>{name}",
-        "call_close": "</tool_call>",
-        "parameter_open": "<arg_key>{name}</arg_key>\n<arg_value>",
-        "parameter_close": "</arg_value>",
-    },
+    written=pairs(
+        call=("<tool_call>{name}", "</tool_call>"), parameter=("<arg_key>{name}</arg_key>\n<arg_value>", "</arg_value>")
+    ),
     name_in_tag=r"<arg_key>\s*([^<>]+?)\s*<",
     name_after=tag("<(?:iquest(?:coder)?_)?tool_call"),
     is_exact=True,
@@ -155,12 +144,7 @@ _GLM = Dialect(
 _TOOL_NAME = Dialect(
     name="tool_name",
     tags={},
-    written={
-        "call_open": "<{name}>",
-        "call_close": "</{name}>",
-        "parameter_open": "<{name}>",
-        "parameter_close": "</{name}>",
-    },
+    written=pairs(call=("<{name}>", "</{name}>"), parameter=("<{name}>", "</{name}>")),
     tool_elements=True,
     parameter_elements=True,
     open_entities=True,
@@ -171,21 +155,16 @@ _NAME = rf"{SPACE}[^\s<>]{{1,128}}{SPACE}"
 # Anthropic's form of 2023: name and parameters are elements of fixed names, each parameter one of its own.
 _INVOKE_TOOL_NAME = Dialect(
     name="invoke_tool_name",
-    tags={
-        "block_open": tag("<function_calls"),
-        "block_close": tag("</function_calls"),
-        "call_open": rf"<invoke>{SPACE}<tool_name>{_NAME}</tool_name>{SPACE}(?:<parameters>|(?=</invoke>))",
-        "call_close": "</invoke>",
-        "list_close": "</parameters>",
-    },
-    written={
-        "block_open": "<function_calls>",
-        "block_close": "</function_calls>",
-        "call_open": "<invoke>\n<tool_name>{name}</tool_name>\n<parameters>",
-        "call_close": "</parameters>\n</invoke>",
-        "parameter_open": "<{name}>",
-        "parameter_close": "</{name}>",
-    },
+    tags=pairs(
+        block=(tag("<function_calls"), tag("</function_calls")),
+        call=(rf"<invoke>{SPACE}<tool_name>{_NAME}</tool_name>{SPACE}(?:<parameters>|(?=</invoke>))", "</invoke>"),
+        list_close="</parameters>",
+    ),
+    written=pairs(
+        block=("<function_calls>", "</function_calls>"),
+        call=("<invoke>\n<tool_name>{name}</tool_name>\n<parameters>", "</parameters>\n</invoke>"),
+        parameter=("<{name}>", "</{name}>"),
+    ),
     name_in_tag=r"<tool_name>\s*([^<>]+?)\s*</tool_name>",
     parameter_elements=True,
 )
@@ -193,18 +172,14 @@ _INVOKE_TOOL_NAME = Dialect(
 # Cherry Studio: the name is an element, the arguments are one JSON object.
 _CHERRY = Dialect(
     name="cherry",
-    tags={
-        "call_open": rf"<tool_use>{SPACE}<name>{_NAME}</name>",
-        "call_close": element("tool_use", closing=True),
-        "body_open": "<arguments>",
-        "parameter_close": element("arguments", closing=True),
-    },
-    written={
-        "call_open": "<tool_use>\n<name>{name}</name>",
-        "call_close": "</tool_use>",
-        "body_open": "<arguments>",
-        "parameter_close": "</arguments>",
-    },
+    tags=pairs(
+        call=(rf"<tool_use>{SPACE}<name>{_NAME}</name>", element("tool_use", closing=True)),
+        body_open="<arguments>",
+        parameter_close=element("arguments", closing=True),
+    ),
+    written=pairs(
+        call=("<tool_use>\n<name>{name}</name>", "</tool_use>"), body_open="<arguments>", parameter_close="</arguments>"
+    ),
     name_in_tag=r"<name>\s*([^<>]+?)\s*</name>",
     json_body=True,
 )
@@ -213,22 +188,16 @@ _CHERRY = Dialect(
 _QUOTE = r"(?:[\"']|&quot;|&#3[49];)"
 _ESCAPED = Dialect(
     name="escaped",
-    tags={
-        "block_open": "&lt;(?:function|tool)_calls&gt;",
-        "block_close": "&lt;/(?:function|tool)_calls&gt;",
-        "call_open": rf"&lt;invoke\s{{1,16}}name={_QUOTE}[^\s<>\"'&]{{1,128}}{_QUOTE}\s{{0,16}}/?&gt;",
-        "call_close": "&lt;/invoke&gt;",
-        "parameter_open": rf"&lt;parameter\s{{1,16}}name={_QUOTE}[^<>\"'&]{{1,128}}{_QUOTE}\s{{0,16}}&gt;",
-        "parameter_close": "&lt;/parameter&gt;",
-    },
-    written={
-        "block_open": "&lt;function_calls&gt;",
-        "block_close": "&lt;/function_calls&gt;",
-        "call_open": "&lt;invoke name=&quot;{name}&quot;&gt;",
-        "call_close": "&lt;/invoke&gt;",
-        "parameter_open": "&lt;parameter name=&quot;{name}&quot;&gt;",
-        "parameter_close": "&lt;/parameter&gt;",
-    },
+    tags=pairs(
+        block=("&lt;(?:function|tool)_calls&gt;", "&lt;/(?:function|tool)_calls&gt;"),
+        call=(rf"&lt;invoke\s{{1,16}}name={_QUOTE}[^\s<>\"'&]{{1,128}}{_QUOTE}\s{{0,16}}/?&gt;", "&lt;/invoke&gt;"),
+        parameter=(rf"&lt;parameter\s{{1,16}}name={_QUOTE}[^<>\"'&]{{1,128}}{_QUOTE}\s{{0,16}}&gt;", "&lt;/parameter&gt;"),
+    ),
+    written=pairs(
+        block=("&lt;function_calls&gt;", "&lt;/function_calls&gt;"),
+        call=("&lt;invoke name=&quot;{name}&quot;&gt;", "&lt;/invoke&gt;"),
+        parameter=("&lt;parameter name=&quot;{name}&quot;&gt;", "&lt;/parameter&gt;"),
+    ),
     name_in_tag=rf"name={_QUOTE}([^<>\"'&]+){_QUOTE}",
     entities=True,
 )
@@ -236,19 +205,16 @@ _ESCAPED = Dialect(
 # ZAYA1: the name in an element, each parameter an element that holds its name and its value.
 _ZAYA = Dialect(
     name="zaya",
-    tags={
-        "block_open": tag("<(?:zyphra_)?tool_call"),
-        "call_close": tag("</(?:zyphra_)?tool_call"),
-        "parameter_open": rf"<name>{_NAME}</name>{SPACE}<value>",
-        "parameter_close": "</value>",
-        "list_close": "</?parameter>",
-    },
-    written={
-        "call_open": "<zyphra_tool_call>{name}",
-        "call_close": "</zyphra_tool_call>",
-        "parameter_open": "<parameter><name>{name}</name><value>",
-        "parameter_close": "</value></parameter>",
-    },
+    tags=pairs(
+        block_open=tag("<(?:zyphra_)?tool_call"),
+        call_close=tag("</(?:zyphra_)?tool_call"),
+        parameter=(rf"<name>{_NAME}</name>{SPACE}<value>", "</value>"),
+        list_close="</?parameter>",
+    ),
+    written=pairs(
+        call=("<zyphra_tool_call>{name}", "</zyphra_tool_call>"),
+        parameter=("<parameter><name>{name}</name><value>", "</value></parameter>"),
+    ),
     name_in_tag=r"<name>\s*([^<>]+?)\s*<",
     name_after=tag("<(?:zyphra_)?tool_call"),
 )
@@ -256,18 +222,14 @@ _ZAYA = Dialect(
 # LongCat, where it does not write JSON: as GLM, under names of its own.
 _LONGCAT = Dialect(
     name="longcat_keys",
-    tags={
-        "call_open": r"<longcat_tool_call>\s{0,8}[\w.\-]{1,128}\s{0,8}(?=<)",
-        "call_close": "</longcat_tool_call>",
-        "parameter_open": rf"<longcat_arg_key>[^<>]{{1,128}}(?:</longcat_arg_key>{SPACE})?<longcat_arg_value>",
-        "parameter_close": "</longcat_arg_value>",
-    },
-    written={
-        "call_open": "<longcat_tool_call>{name}\n",
-        "call_close": "</longcat_tool_call>",
-        "parameter_open": "<longcat_arg_key>{name}</longcat_arg_key>\n<longcat_arg_value>",
-        "parameter_close": "</longcat_arg_value>",
-    },
+    tags=pairs(
+        call=(r"<longcat_tool_call>\s{0,8}[\w.\-]{1,128}\s{0,8}(?=<)", "</longcat_tool_call>"),
+        parameter=(rf"<longcat_arg_key>[^<>]{{1,128}}(?:</longcat_arg_key>{SPACE})?<longcat_arg_value>", "</longcat_arg_value>"),
+    ),
+    written=pairs(
+        call=("<longcat_tool_call>{name}\n", "</longcat_tool_call>"),
+        parameter=("<longcat_arg_key>{name}</longcat_arg_key>\n<longcat_arg_value>", "</longcat_arg_value>"),
+    ),
     name_in_tag=r"<longcat_(?:tool_call|arg_key)>\s*([^<>]+?)\s*(?:<|\Z)",
     is_exact=True,
 )
@@ -276,22 +238,16 @@ _LONGCAT = Dialect(
 _WORD = r":\w{1,32}"
 _HUNYUAN = Dialect(
     name="hunyuan",
-    tags={
-        "block_open": f"<tool_calls{_WORD}>",
-        "block_close": f"</tool_calls{_WORD}>",
-        "call_open": rf"<tool_call{_WORD}>\s{{0,8}}[\w.\-]{{1,128}}\s{{0,8}}(?=<)",
-        "call_close": f"</tool_call{_WORD}>",
-        "parameter_open": rf"<arg_key{_WORD}>[^<>]{{1,128}}(?:</arg_key{_WORD}>{SPACE})?<arg_value{_WORD}>",
-        "parameter_close": f"</arg_value{_WORD}>",
-    },
-    written={
-        "block_open": "<tool_calls:opensource>",
-        "block_close": "</tool_calls:opensource>",
-        "call_open": "<tool_call:opensource>{name}",
-        "call_close": "</tool_call:opensource>",
-        "parameter_open": "<arg_key:opensource>{name}</arg_key:opensource><arg_value:opensource>",
-        "parameter_close": "</arg_value:opensource>",
-    },
+    tags=pairs(
+        block=(f"<tool_calls{_WORD}>", f"</tool_calls{_WORD}>"),
+        call=(rf"<tool_call{_WORD}>\s{{0,8}}[\w.\-]{{1,128}}\s{{0,8}}(?=<)", f"</tool_call{_WORD}>"),
+        parameter=(rf"<arg_key{_WORD}>[^<>]{{1,128}}(?:</arg_key{_WORD}>{SPACE})?<arg_value{_WORD}>", f"</arg_value{_WORD}>"),
+    ),
+    written=pairs(
+        block=("<tool_calls:opensource>", "</tool_calls:opensource>"),
+        call=("<tool_call:opensource>{name}", "</tool_call:opensource>"),
+        parameter=("<arg_key:opensource>{name}</arg_key:opensource><arg_value:opensource>", "</arg_value:opensource>"),
+    ),
     name_in_tag=rf"<(?:tool_call|arg_key){_WORD}>\s*([^<>]+?)\s*(?:<|\Z)",
     is_exact=True,
     joint="",
@@ -306,25 +262,21 @@ _HUNYUAN = Dialect(
 # K2 Horizon: as GLM, under names of its own, and with the type of each value, which the schema says, too.
 _HORIZON = Dialect(
     name="k2_horizon",
-    tags={
-        "block_open": r"<ifm\|tool_calls>",
-        "block_close": r"</ifm\|tool_calls>",
-        "call_open": r"<ifm\|tool_call>\s{0,8}[\w.\-]{1,128}\s{0,8}(?=<)",
-        "call_close": r"</ifm\|tool_call>",
-        "parameter_open": rf"<ifm\|arg_key>[^<>]{{1,128}}</ifm\|arg_key>{SPACE}"
-        rf"(?:<ifm\|arg_type>[^<>]{{0,64}}</ifm\|arg_type>{SPACE})?<ifm\|arg_value>",
-        "parameter_close": r"</ifm\|arg_value>",
-        "reasoning_open": r"<ifm\|think>",
-        "reasoning_close": r"</ifm\|think>",
-    },
-    written={
-        "block_open": "<ifm|tool_calls>",
-        "block_close": "</ifm|tool_calls>",
-        "call_open": "<ifm|tool_call>{name}\n",
-        "call_close": "</ifm|tool_call>",
-        "parameter_open": "<ifm|arg_key>{name}</ifm|arg_key><ifm|arg_value>",
-        "parameter_close": "</ifm|arg_value>",
-    },
+    tags=pairs(
+        block=(r"<ifm\|tool_calls>", r"</ifm\|tool_calls>"),
+        call=(r"<ifm\|tool_call>\s{0,8}[\w.\-]{1,128}\s{0,8}(?=<)", r"</ifm\|tool_call>"),
+        parameter=(
+            rf"<ifm\|arg_key>[^<>]{{1,128}}</ifm\|arg_key>{SPACE}"
+            rf"(?:<ifm\|arg_type>[^<>]{{0,64}}</ifm\|arg_type>{SPACE})?<ifm\|arg_value>",
+            r"</ifm\|arg_value>",
+        ),
+        reasoning=(r"<ifm\|think>", r"</ifm\|think>"),
+    ),
+    written=pairs(
+        block=("<ifm|tool_calls>", "</ifm|tool_calls>"),
+        call=("<ifm|tool_call>{name}\n", "</ifm|tool_call>"),
+        parameter=("<ifm|arg_key>{name}</ifm|arg_key><ifm|arg_value>", "</ifm|arg_value>"),
+    ),
     name_in_tag=r"<ifm\|(?:tool_call|arg_key)>\s*([^<>]+?)\s*(?:<|\Z)",
     is_exact=True,
 )
@@ -333,24 +285,27 @@ _HORIZON = Dialect(
 _STEP_CALL = r"<[\uff5c|]tool[\u2581_ ]call[\u2581_ ]begin[\uff5c|]>"
 _STEP3 = Dialect(
     name="step3",
-    tags={
-        "block_open": r"<[\uff5c|]tool[\u2581_ ]calls[\u2581_ ]begin[\uff5c|]>",
-        "block_close": r"<[\uff5c|]tool[\u2581_ ]calls[\u2581_ ]end[\uff5c|]>",
-        "call_open": rf"{_STEP_CALL}\s{{0,8}}(?:function\s{{0,8}}<[\uff5c|]tool[\u2581_ ]sep[\uff5c|]>\s{{0,8}})?"
-        r"<steptml:invoke\s{1,4}name=\"[^\s<>\"]{1,128}\"\s{0,4}>",
-        "call_close": r"<[\uff5c|]tool[\u2581_ ]call[\u2581_ ]end[\uff5c|]>",
-        "parameter_open": r"<steptml:parameter\s{1,4}name=\"[^<>\"]{1,128}\"\s{0,4}>",
-        "parameter_close": "</steptml:parameter>",
-        "list_close": "</steptml:invoke>",
-    },
-    written={
-        "block_open": "<\uff5ctool_calls_begin\uff5c>",
-        "block_close": "<\uff5ctool_calls_end\uff5c>",
-        "call_open": '<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c><steptml:invoke name="{name}">',
-        "call_close": "</steptml:invoke><\uff5ctool_call_end\uff5c>",
-        "parameter_open": '<steptml:parameter name="{name}">',
-        "parameter_close": "</steptml:parameter>",
-    },
+    tags=pairs(
+        block=(
+            r"<[\uff5c|]tool[\u2581_ ]calls[\u2581_ ]begin[\uff5c|]>",
+            r"<[\uff5c|]tool[\u2581_ ]calls[\u2581_ ]end[\uff5c|]>",
+        ),
+        call=(
+            rf"{_STEP_CALL}\s{{0,8}}(?:function\s{{0,8}}<[\uff5c|]tool[\u2581_ ]sep[\uff5c|]>\s{{0,8}})?"
+            r"<steptml:invoke\s{1,4}name=\"[^\s<>\"]{1,128}\"\s{0,4}>",
+            r"<[\uff5c|]tool[\u2581_ ]call[\u2581_ ]end[\uff5c|]>",
+        ),
+        parameter=(r"<steptml:parameter\s{1,4}name=\"[^<>\"]{1,128}\"\s{0,4}>", "</steptml:parameter>"),
+        list_close="</steptml:invoke>",
+    ),
+    written=pairs(
+        block=("<\uff5ctool_calls_begin\uff5c>", "<\uff5ctool_calls_end\uff5c>"),
+        call=(
+            '<\uff5ctool_call_begin\uff5c>function<\uff5ctool_sep\uff5c><steptml:invoke name="{name}">',
+            "</steptml:invoke><\uff5ctool_call_end\uff5c>",
+        ),
+        parameter=('<steptml:parameter name="{name}">', "</steptml:parameter>"),
+    ),
     name_in_tag=r"name=\"([^\"]+)\"",
     joint="",
 )
@@ -358,20 +313,15 @@ _STEP3 = Dialect(
 # Solar Open 2: the name is the rest of its line.
 _SOLAR = Dialect(
     name="solar",
-    tags={
-        "call_open": r"<\|tool_call:start\|>[^\n<|]{1,128}\n",
-        "call_close": r"<\|tool_call:end\|>",
-        "parameter_open": r"<\|tool_arg:start\|>[^<>|\n]{1,128}<\|tool_arg:value\|>",
-        "parameter_close": r"<\|tool_arg:end\|>",
-        "reasoning_open": r"<\|think:start\|>",
-        "reasoning_close": r"<\|think:end\|>",
-    },
-    written={
-        "call_open": "<|tool_call:start|>{name}\n",
-        "call_close": "<|tool_call:end|>",
-        "parameter_open": "<|tool_arg:start|>{name}<|tool_arg:value|>",
-        "parameter_close": "<|tool_arg:end|>",
-    },
+    tags=pairs(
+        call=(r"<\|tool_call:start\|>[^\n<|]{1,128}\n", r"<\|tool_call:end\|>"),
+        parameter=(r"<\|tool_arg:start\|>[^<>|\n]{1,128}<\|tool_arg:value\|>", r"<\|tool_arg:end\|>"),
+        reasoning=(r"<\|think:start\|>", r"<\|think:end\|>"),
+    ),
+    written=pairs(
+        call=("<|tool_call:start|>{name}\n", "<|tool_call:end|>"),
+        parameter=("<|tool_arg:start|>{name}<|tool_arg:value|>", "<|tool_arg:end|>"),
+    ),
     name_in_tag=r":start\|>\s*([^<>|\n]+?)\s*(?:<|\Z)",
     is_exact=True,
     joint="",
@@ -386,26 +336,19 @@ def _section(word: str, *, closing: bool = False, attributes: str = "") -> str:
 _KEY = r"\s{1,4}\w{1,16}=\"[^\"]{0,256}\""
 _KIMI_K3 = Dialect(
     name="kimi_k3",
-    tags={
-        "block_open": _section("tools"),
-        "block_close": _section("tools", closing=True),
-        "call_open": _section("call", attributes=f"(?:{_KEY}){{1,4}}"),
-        "call_close": _section("call", closing=True),
-        "parameter_open": _section("argument", attributes=f"(?:{_KEY}){{1,4}}"),
-        "parameter_close": _section("argument", closing=True),
-        "reasoning_open": _section("think"),
-        "reasoning_close": _section("think", closing=True),
-        "text_open": _section("response"),
-        "special": f"{_section('response', closing=True)}|{_section('message', closing=True)}",
-    },
-    written={
-        "block_open": "<|open|>tools<|sep|>",
-        "block_close": "<|close|>tools<|sep|>",
-        "call_open": '<|open|>call tool="{name}" index="1"<|sep|>',
-        "call_close": "<|close|>call<|sep|>",
-        "parameter_open": '<|open|>argument key="{name}" type="string"<|sep|>',
-        "parameter_close": "<|close|>argument<|sep|>",
-    },
+    tags=pairs(
+        block=(_section("tools"), _section("tools", closing=True)),
+        call=(_section("call", attributes=f"(?:{_KEY}){{1,4}}"), _section("call", closing=True)),
+        parameter=(_section("argument", attributes=f"(?:{_KEY}){{1,4}}"), _section("argument", closing=True)),
+        reasoning=(_section("think"), _section("think", closing=True)),
+        text_open=_section("response"),
+        special=f"{_section('response', closing=True)}|{_section('message', closing=True)}",
+    ),
+    written=pairs(
+        block=("<|open|>tools<|sep|>", "<|close|>tools<|sep|>"),
+        call=('<|open|>call tool="{name}" index="1"<|sep|>', "<|close|>call<|sep|>"),
+        parameter=('<|open|>argument key="{name}" type="string"<|sep|>', "<|close|>argument<|sep|>"),
+    ),
     name_in_tag=r"(?:tool|key)=\"([^\"]*)\"",
     json_mark=TypeMark(
         written='<|open|>argument key="{name}" type="object"<|sep|>',
@@ -423,22 +366,16 @@ _BEFORE = r"\]<\]minimax\[>\["
 _MARK = "]<]minimax[>["
 _MINIMAX_M3 = Dialect(
     name="minimax_m3",
-    tags={
-        "block_open": f"{_BEFORE}<tool_call>",
-        "block_close": f"{_BEFORE}</tool_call>",
-        "call_open": rf'{_BEFORE}<invoke\s{{1,4}}name="[^\s<>"]{{1,128}}"\s{{0,4}}>',
-        "call_close": f"{_BEFORE}</invoke>",
-        "reasoning_open": "<mm:think>",
-        "reasoning_close": "</mm:think>",
-    },
-    written={
-        "block_open": f"{_MARK}<tool_call>",
-        "block_close": f"{_MARK}</tool_call>",
-        "call_open": f'{_MARK}<invoke name="{{name}}">',
-        "call_close": f"{_MARK}</invoke>",
-        "parameter_open": f"{_MARK}<{{name}}>",
-        "parameter_close": f"{_MARK}</{{name}}>",
-    },
+    tags=pairs(
+        block=(f"{_BEFORE}<tool_call>", f"{_BEFORE}</tool_call>"),
+        call=(rf'{_BEFORE}<invoke\s{{1,4}}name="[^\s<>"]{{1,128}}"\s{{0,4}}>', f"{_BEFORE}</invoke>"),
+        reasoning=("<mm:think>", "</mm:think>"),
+    ),
+    written=pairs(
+        block=(f"{_MARK}<tool_call>", f"{_MARK}</tool_call>"),
+        call=(f'{_MARK}<invoke name="{{name}}">', f"{_MARK}</invoke>"),
+        parameter=(f"{_MARK}<{{name}}>", f"{_MARK}</{{name}}>"),
+    ),
     parameter_elements=True,
     before_tags=_MARK,
     is_exact=True,

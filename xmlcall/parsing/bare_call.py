@@ -6,17 +6,17 @@ its first key is one of a few, its name is declared, and a newline, the reply's 
 after the first key again, without treating JSON in it as a call, so that no text is held twice.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 import regex
 
-from ..dialects import Dialect
 from ..dialects.tag_patterns import ARGUMENTS
 from ..types.calls import RawCall
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from .json_call import Extent, Positional, calls_of, events_of, name_in
+from .json_call import Extent, calls_of, events_of, name_in
 from .scanner import ScanMode, Token
+from .states import ReplyState
 
 __all__ = ["BareCall"]
 
@@ -39,32 +39,23 @@ class BareCall:
         opener: the text up to the name, with or without a wrapper of its own.
     """
 
-    def __init__(
-        self,
-        *,
-        index: int,
-        opener: Token,
-        dialect: Dialect,
-        declared: Callable[[str], bool],
-        positional: Positional,
-        unread: Callable[[str], None],
-    ) -> None:
+    def __init__(self, reply: ReplyState, opener: Token) -> None:
         wrapper = _WRAPPER.match(opener.text)
         length = wrapper.end() if wrapper else 0
         self._opener = opener
         self._found = False  # whether the text that follows confirms the call
         self._tag = 0  # length of the wrapper's closer in what follows
-        self._index = index
-        self._dialect = dialect
-        self._declared = declared
-        self._positional = positional
-        self._unread = unread
+        self._index = reply.calls
+        self._dialect = reply.dialects[opener.dialect]
+        self._declared = reply.declares
+        self._positional = reply.positional
+        self._unread = reply.scanner.unread
         self._closer = regex.compile(rf"\s{{0,64}}</(?i:{wrapper.group(1)})\s{{0,4}}>") if wrapper else None
         self._start = opener.start + length
         self._json = [opener.text[length:]]
         self._after = ""
         self._complete = True
-        self._extent = Extent(dialect.body)
+        self._extent = Extent(self._dialect.body)
         self._name = opener.attributes.get("name", "")  # set if only the mark was lost, and the object follows
         if self._name:
             self._start, self._json = opener.end, []

@@ -18,8 +18,9 @@ import regex
 from ..dialects import Body, Dialect
 from ..types.calls import Issue, RawCall, Repair
 from ..types.events import Event, Markup, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
-from .json_call import Extent, Positional, calls_of, events_of
+from .json_call import Extent, calls_of, events_of
 from .scanner import ScanMode, Token, has_hidden_in_name
+from .states import ReplyState
 
 __all__ = ["BodyCall"]
 
@@ -49,25 +50,16 @@ class _Value:
 class BodyCall:
     """Reads one body."""
 
-    def __init__(
-        self,
-        *,
-        index: int,
-        row: Dialect,
-        positional: Positional,
-        opener: Token | None = None,
-        body: Body | None = None,
-        plain_closers: bool = False,
-    ) -> None:
+    def __init__(self, reply: ReplyState, row: Dialect, *, opener: Token | None = None, body: Body | None = None) -> None:
         self.mode = ScanMode.VALUE
         self.row = row
         self.opener = opener
         self.closer: Token | None = None
         self.fell_back = False
-        self._index = index
-        self._positional = positional
+        self._index = reply.calls
+        self._positional = reply.positional
         self._body = body or row.body
-        self._plain_closers = plain_closers
+        self._plain_closers = reply.plain_closers
         self._values: list[_Value] = []
         self._between: list[Token] = []  # white space, separators and surplus brackets, in the order of the text
         self._gap: Token | None = None  # a separator that waits for what follows

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import regex
 
@@ -20,31 +21,27 @@ __all__ = ["CallDraft"]
 _ATTRIBUTES = frozenset({"name", "id", "call_id", "tool_call_id", "type", "index", "xmlns"})
 
 
+@dataclass(slots=True, eq=False)
 class CallDraft:
     """What is known of a call so far."""
 
-    def __init__(
-        self,
-        *,
-        index: int,
-        opener: Token,
-        dialect: Dialect,
-        declared: frozenset[str] | None,
-        emit: Callable[[Event], None],
-    ) -> None:
-        self.opener = opener
-        self.dialect = dialect
-        self.names: set[str] = set()  # parameters given so far
-        self.given = False  # whether any was given, or a body
-        self._index = index
-        self._declared = declared
-        self._emit = emit
-        self._arguments: list[RawArgument] = []
-        self._issues: list[Issue] = []
-        self._repairs: list[Repair] = []
-        self._complete = True
-        emit(ToolCallStart(index=index, name=opener.attributes["name"], span=opener.span, dialect=dialect.name))
-        self.check_style(opener)
+    index: int  # the call's number in the reply
+    opener: Token
+    dialect: Dialect
+    declared: frozenset[str] | None  # the tool's parameter names; None if any name is possible
+    emit: Callable[[Event], None]
+    names: set[str] = field(default_factory=set)  # parameters given so far
+    given: bool = False  # whether any was given, or a body
+    _arguments: list[RawArgument] = field(default_factory=list)
+    _issues: list[Issue] = field(default_factory=list)
+    _repairs: list[Repair] = field(default_factory=list)
+    _complete: bool = True
+
+    def __post_init__(self) -> None:
+        """Emit the call's start."""
+        name, span = self.opener.attributes["name"], self.opener.span
+        self.emit(ToolCallStart(index=self.index, name=name, span=span, dialect=self.dialect.name))
+        self.check_style(self.opener)
 
     def keep(self, argument: RawArgument) -> None:
         """Add a parameter."""
@@ -106,8 +103,8 @@ class CallDraft:
         lost = opener.attributes.keys() - _ATTRIBUTES
         if opener.kind == "parameter_open":
             lost &= {"value"}
-        elif self._declared is not None:
-            lost &= self._declared
+        elif self.declared is not None:
+            lost &= self.declared
         for name in sorted(lost):
             tag = _tail(opener.text)
             message = f"A value stands between <parameter> tags, found the attribute {name!r} in {tag}"
@@ -129,7 +126,7 @@ class CallDraft:
     def repair(self, code: str, span: tuple[int, int]) -> None:
         """Note a tolerance."""
         self._repairs.append(Repair(code=code, span=span))
-        self._emit(Repaired(code=code, span=span))
+        self.emit(Repaired(code=code, span=span))
 
     def doubt(self, value: Value, *readings: str) -> None:
         """Note that the call can be read in two ways, so it will not run."""
@@ -181,7 +178,7 @@ class CallDraft:
             self._issues.append(Issue(code="malformed-value", got=_tail(stray), message=message))
         start = self.opener.start
         raw = RawCall(
-            index=self._index,
+            index=self.index,
             name=self.opener.attributes["name"],
             dialect=self.dialect.name,
             arguments=tuple(self._arguments),
@@ -191,7 +188,7 @@ class CallDraft:
             issues=tuple(self._issues),
             repairs=tuple(self._repairs),
         )
-        self._emit(ToolCallEnd(raw=raw, span=closer))
+        self.emit(ToolCallEnd(raw=raw, span=closer))
 
 
 def _tail(text: str, limit: int = 120) -> str:

@@ -15,6 +15,7 @@ from ..dialects import Body, Dialect
 from . import prose
 from .bare_call import BareCall
 from .body_call import BodyCall
+from .call_builder import CallDraft
 from .json_call import name_in
 from .scanner import Token
 from .states import Place, ReplyState
@@ -275,8 +276,7 @@ def _call_is_certain(reply: ReplyState) -> None:
 
 def begin_call(reply: ReplyState, token: Token) -> None:
     """Begin a call that is written in tags."""
-    name, wrapper = token.attributes["name"], reply.wrapper
-    dialect = reply.dialects[token.dialect]
+    wrapper, dialect = reply.wrapper, reply.dialects[token.dialect]
     if not wrapper and "block_open" in dialect.written:
         reply.repair("missing-block", token.span)
     if wrapper and reply.dialects[wrapper].tags.get("call_open", "") == dialect.tags.get("call_open"):
@@ -288,18 +288,10 @@ def begin_call(reply: ReplyState, token: Token) -> None:
     reply.block_text, reply.place = False, Place.CALL
     reply.in_sentence = prose.is_open_sentence(reply)
     if dialect.has_object:
-        reply.reader = BodyCall(
-            index=reply.calls, row=dialect, positional=reply.positional, opener=token, plain_closers=reply.plain_closers
-        )
+        reply.reader = BodyCall(reply, dialect, opener=token)
         return
-    reader = TagCall(
-        index=reply.calls,
-        opener=token,
-        dialect=dialect,
-        declared=reply.catalog.parameters(name),
-        wrapped=bool(wrapper),
-        emit=reply.events.append,
-    )
+    draft = CallDraft(reply.calls, token, dialect, reply.catalog.parameters(token.attributes["name"]), reply.events.append)
+    reader = TagCall(draft, wrapped=bool(wrapper))
     reply.calls += 1
     reply.reader = reader
     if self_closing(reader):
@@ -320,13 +312,7 @@ def _begin_body(reply: ReplyState, token: Token, row: Dialect) -> None:
     reply.held = [part for part in [*kept, Token("text", text[:blank], start)] if part.text]
     reply.scanner.only(row.name)
     reply.in_sentence = prose.is_open_sentence(reply)
-    reply.reader = BodyCall(
-        index=reply.calls,
-        row=row,
-        positional=reply.positional,
-        body=_body_of(row, python=bool(begins and begins["python"])),
-        plain_closers=reply.plain_closers,
-    )
+    reply.reader = BodyCall(reply, row, body=_body_of(row, python=bool(begins and begins["python"])))
     reply.place = Place.CALL
     reply.queue.appendleft(Token("text", text[blank:], start + blank))
 
@@ -351,16 +337,8 @@ def bare_call(reply: ReplyState, token: Token) -> None:
             release_as_text(reply)
         return
     reply.held = [*reply.held, token] if opening else [token]
-    dialect = reply.dialects[token.dialect]
-    reply.scanner.only(*([dialect.name] if token.kind == "lost_open" else []))
-    reply.reader = BareCall(
-        index=reply.calls,
-        opener=token,
-        dialect=dialect,
-        declared=reply.declares,
-        positional=reply.positional,
-        unread=reply.scanner.unread,
-    )
+    reply.scanner.only(*([token.dialect] if token.kind == "lost_open" else []))
+    reply.reader = BareCall(reply, token)
     reply.place = Place.CALL
 
 

@@ -39,7 +39,7 @@ from . import call_start, prose
 from .bare_call import BareCall
 from .body_call import BodyCall
 from .scanner import ScanMode, Scanner, Token
-from .states import BREAK, Place, ReplyState
+from .states import BREAK, Place, ReplyState, table
 
 __all__ = ["Parser", "call_meant"]
 
@@ -293,55 +293,41 @@ _MODES = {**dict.fromkeys(Place, ScanMode.PROSE), Place.CODE: ScanMode.CODE}
 _MARKS = frozenset({"mark", "special", "text_open", "message_close"})
 _OPEN_TO_REASONING = frozenset({Place.PROSE, Place.BLOCK})  # but not in a fence
 
-# (place, token kind) -> the function that reads such a token there. Kinds are those of the scanner and of the dialects.
-REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = {
-    (Place.PROSE, "ticks"): call_start.ticks,
-    (Place.PROSE, "reasoning_open"): prose.reasoning_open,
-    (Place.PROSE, "reasoning_close"): prose.stray_tag,
-    (Place.PROSE, "block_open"): call_start.hold,
-    (Place.PROSE, "call_open"): call_start.hold,
-    (Place.PROSE, "json_open"): call_start.bare_call,
-    (Place.PROSE, "lost_open"): call_start.bare_call,
-    (Place.PROSE, "block_close"): prose.stray,
-    (Place.PROSE, "call_close"): prose.stray,
-    (Place.PROSE, "parameter_close"): prose.stray,
-    (Place.PROSE, "turn_end"): prose.stray,
-    (Place.BLOCK, "turn_end"): prose.stray,
-    (Place.PROSE, "special"): prose.special,
-    (Place.BLOCK, "special"): prose.special,
-    **{(place, kind): prose.mark for place in (Place.PROSE, Place.BLOCK) for kind in ("mark", "text_open", "message_close")},
-    (Place.CODE, "ticks"): prose.end_code,
-    (Place.CODE, "blank_line"): prose.end_code_at_blank_line,
-    (Place.REASONING, "reasoning_open"): prose.reasoning_nested,
-    (Place.REASONING, "reasoning_close"): prose.reasoning_close,
-    (Place.REASONING, "text_open"): prose.reasoning_close,
-    (Place.REASONING, "message_close"): prose.reasoning_close,
-    (Place.OPENING, "text"): call_start.text_after_opening,
-    (Place.OPENING, "ticks"): call_start.ticks_after_opening,
-    (Place.OPENING, "block_open"): call_start.block_after_opening,
-    (Place.OPENING, "call_open"): call_start.call_after_opening,
-    (Place.OPENING, "call_close"): call_start.body_after_opening,
-    (Place.OPENING, "message_close"): call_start.body_after_opening,
-    (Place.OPENING, "parameter_close"): call_start.body_after_opening,
-    (Place.OPENING, "list_close"): call_start.body_after_opening,
-    (Place.OPENING, "name_end"): call_start.body_after_opening,
-    (Place.OPENING, "parameter_open"): call_start.body_after_opening,
-    (Place.OPENING, "body_open"): call_start.body_after_opening,
-    (Place.OPENING, "json_open"): call_start.json_after_opening,
-    (Place.OPENING, "lost_open"): call_start.lost_after_opening,
-    (Place.OPENING, "block_close"): call_start.body_after_opening,
-    (Place.BLOCK, "text"): prose.text_in_block,
-    (Place.BLOCK, "ticks"): _ticks_in_block,
-    (Place.BLOCK, "reasoning_open"): prose.reasoning_open,
-    (Place.BLOCK, "reasoning_close"): prose.stray_tag,
-    (Place.BLOCK, "block_open"): _block_in_block,
-    (Place.BLOCK, "block_close"): _end_block,
-    (Place.BLOCK, "call_open"): _call_in_block,
-    (Place.BLOCK, "json_open"): call_start.bare_call,
-    (Place.BLOCK, "lost_open"): call_start.bare_call,
-    (Place.BLOCK, "call_close"): _closer_in_block,
-    (Place.BLOCK, "parameter_close"): _closer_in_block,
-}
+# Place, token kinds -> the function that reads such a token there. Kinds are those of the scanner and of the dialects.
+REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = table(
+    (Place.PROSE, "ticks", call_start.ticks),
+    (Place.PROSE, "block_open call_open", call_start.hold),
+    (Place.PROSE, "json_open lost_open", call_start.bare_call),
+    (Place.PROSE, "reasoning_open", prose.reasoning_open),
+    (Place.PROSE, "reasoning_close", prose.stray_tag),
+    (Place.PROSE, "block_close call_close parameter_close turn_end", prose.stray),
+    (Place.PROSE, "mark text_open message_close", prose.mark),
+    (Place.PROSE, "special", prose.special),
+    (Place.CODE, "ticks", prose.end_code),
+    (Place.CODE, "blank_line", prose.end_code_at_blank_line),
+    (Place.REASONING, "reasoning_open", prose.reasoning_nested),
+    (Place.REASONING, "reasoning_close text_open message_close", prose.reasoning_close),
+    (Place.OPENING, "text", call_start.text_after_opening),
+    (Place.OPENING, "ticks", call_start.ticks_after_opening),
+    (Place.OPENING, "block_open", call_start.block_after_opening),
+    (Place.OPENING, "call_open", call_start.call_after_opening),
+    (Place.OPENING, "json_open", call_start.json_after_opening),
+    (Place.OPENING, "lost_open", call_start.lost_after_opening),
+    (Place.OPENING, "parameter_open body_open name_end parameter_close list_close", call_start.body_after_opening),
+    (Place.OPENING, "call_close message_close block_close", call_start.body_after_opening),
+    (Place.BLOCK, "text", prose.text_in_block),
+    (Place.BLOCK, "ticks", _ticks_in_block),
+    (Place.BLOCK, "block_open", _block_in_block),
+    (Place.BLOCK, "block_close", _end_block),
+    (Place.BLOCK, "call_open", _call_in_block),
+    (Place.BLOCK, "json_open lost_open", call_start.bare_call),
+    (Place.BLOCK, "call_close parameter_close", _closer_in_block),
+    (Place.BLOCK, "reasoning_open", prose.reasoning_open),
+    (Place.BLOCK, "reasoning_close", prose.stray_tag),
+    (Place.BLOCK, "turn_end", prose.stray),
+    (Place.BLOCK, "mark text_open message_close", prose.mark),
+    (Place.BLOCK, "special", prose.special),
+)
 # Where the table has no row, the token is text of its place.
 REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
     Place.PROSE: prose.text,

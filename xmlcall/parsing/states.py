@@ -11,7 +11,7 @@ import enum
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from ..dialects import Dialect
 from ..tools.catalog import Catalog
@@ -21,11 +21,18 @@ from .call_builder import CallDraft
 from .scanner import ScanMode, Scanner, Token
 from .value_text import Value
 
-__all__ = ["BREAK", "CallPlace", "CallReader", "CallState", "Fork", "Place", "ReplyState"]
-
+__all__ = ["BREAK", "CallPlace", "CallReader", "CallState", "Fork", "Place", "ReplyState", "table"]
 
 BREAK = "\0"
 """Marks, in the kept end of a text, a place where markup was removed."""
+
+P = TypeVar("P", bound=str)
+S = TypeVar("S")
+
+
+def table(*rows: tuple[P, str, Callable[[S, Token], None]]) -> dict[tuple[P, str], Callable[[S, Token], None]]:
+    """Return rows by place and kind of token; the kinds of a row are separated by blanks."""
+    return {(place, kind): read for place, kinds, read in rows for kind in kinds.split()}
 
 
 class Place(enum.StrEnum):
@@ -191,11 +198,8 @@ class Dropped:
 class CallState:
     """What is known of a call in tags so far."""
 
-    index: int  # the call's number in the reply
-    declared: frozenset[str] | None  # the tool's parameter names; None if any name is possible
-    wrapped: bool  # whether a wrapper was opened around it
-    emit: Callable[[Event], None]
     draft: CallDraft
+    wrapped: bool  # whether a wrapper was opened around it
     value: Value = field(init=False)  # the current or last one
     place: CallPlace = CallPlace.CALL
     queue: deque[Token] = field(default_factory=deque)

@@ -7,12 +7,11 @@ may occur; anything else is dropped and reported as an issue.
 
 from collections.abc import Callable
 
-from ..dialects import Dialect
-from ..types.events import Event, Markup
+from ..types.events import Markup
 from . import value_end
 from .call_builder import CallDraft
 from .scanner import ScanMode, Token
-from .states import CallPlace, CallState
+from .states import CallPlace, CallState, table
 
 __all__ = ["TagCall", "self_closing"]
 
@@ -20,19 +19,9 @@ __all__ = ["TagCall", "self_closing"]
 class TagCall:
     """Reads one call."""
 
-    def __init__(
-        self,
-        *,
-        index: int,
-        opener: Token,
-        dialect: Dialect,
-        declared: frozenset[str] | None,
-        wrapped: bool,
-        emit: Callable[[Event], None],
-    ) -> None:
-        draft = CallDraft(index=index, opener=opener, dialect=dialect, declared=declared, emit=emit)
+    def __init__(self, draft: CallDraft, *, wrapped: bool) -> None:
         self.mode = ScanMode.VALUE
-        self.call = CallState(index=index, declared=declared, wrapped=wrapped, emit=emit, draft=draft)
+        self.call = CallState(draft, wrapped)
 
     def take(self, token: Token) -> list[Token] | None:
         """Read a token; return None while the call continues, else the tokens after the call, which are still to be read."""
@@ -77,27 +66,27 @@ def _between(call: CallState, token: Token) -> None:
     blank = 0 if call.dropped.open else len(token.text) - len(token.text.lstrip())
     middle = token.start + blank
     if blank:
-        call.emit(Markup(kind="space", span=(token.start, middle)))
+        call.draft.emit(Markup(kind="space", span=(token.start, middle)))
     if token.text.startswith("{", blank) and not call.dropped.open and not call.draft.given:
         value_end.open_body(call, Token("body_open", "", middle))
         value_end.text(call, Token("text", token.text[blank:], middle))
     elif middle < token.end:
         call.dropped.open = True
         call.dropped.texts.append(token.text[blank:])
-        call.emit(Markup(kind="dropped", span=(middle, token.end)))
+        call.draft.emit(Markup(kind="dropped", span=(middle, token.end)))
 
 
 def _stray(call: CallState, token: Token) -> None:
-    call.emit(Markup(kind="stray", span=token.span))
+    call.draft.emit(Markup(kind="stray", span=token.span))
     call.draft.repair("stray-tag", token.span)
 
 
 def _list_close(call: CallState, token: Token) -> None:
-    call.emit(Markup(kind="list_close", span=token.span))
+    call.draft.emit(Markup(kind="list_close", span=token.span))
 
 
 def _repeated_block(call: CallState, token: Token) -> None:
-    call.emit(Markup(kind="block_open", span=token.span))
+    call.draft.emit(Markup(kind="block_open", span=token.span))
     call.draft.repair("repeated-block", token.span)
 
 
@@ -146,61 +135,45 @@ def _finish(call: CallState, start: int, end: int) -> None:
 
 _WAITING = frozenset({CallPlace.CLOSER, CallPlace.WRONG_CLOSER, CallPlace.CALL_CLOSE, CallPlace.BLOCK_CLOSE})
 
-# (place, token kind) -> the function that reads such a token there. Kinds are those of the scanner and the dialects, and `end`.
-CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = {
-    (CallPlace.CALL, "text"): _between,
-    (CallPlace.CALL, "parameter_open"): value_end.open_value,
-    (CallPlace.CALL, "body_open"): value_end.open_body,
-    (CallPlace.CALL, "parameter_close"): _stray,
-    (CallPlace.CALL, "list_close"): _list_close,
-    (CallPlace.CALL, "name_end"): _list_close,
-    (CallPlace.CALL, "call_close"): _end_here,
-    (CallPlace.CALL, "call_open"): _end_unclosed,
-    (CallPlace.CALL, "block_open"): _repeated_block,
-    (CallPlace.CALL, "block_close"): _end_unclosed,
-    (CallPlace.CALL, "end"): _end_unclosed,
-    (CallPlace.VALUE, "parameter_open"): value_end.opener_in_value,
-    (CallPlace.VALUE, "parameter_close"): value_end.closer_in_value,
-    (CallPlace.VALUE, "call_open"): value_end.count,
-    (CallPlace.VALUE, "call_close"): value_end.call_close_in_value,
-    (CallPlace.VALUE, "block_open"): value_end.count,
-    (CallPlace.VALUE, "block_close"): value_end.block_close_in_value,
-    (CallPlace.VALUE, "cdata_open"): value_end.cdata_in_value,
-    (CallPlace.VALUE, "list_close"): value_end.other_tag_in_value,
-    (CallPlace.VALUE, "other_tag"): value_end.other_tag_in_value,
-    (CallPlace.VALUE, "end"): _truncate,
-    (CallPlace.CDATA, "cdata_close"): value_end.end_cdata,
-    (CallPlace.CDATA, "end"): _truncate,
-    (CallPlace.CDATA_END, "text"): value_end.after_cdata,
-    (CallPlace.CDATA_END, "cdata_open"): value_end.cdata_in_value,
-    (CallPlace.CDATA_END, "parameter_close"): value_end.hold_closer,
-    (CallPlace.CDATA_END, "end"): _truncate,
-    (CallPlace.CLOSER, "parameter_open"): value_end.opener_after_closer,
-    (CallPlace.CLOSER, "parameter_close"): value_end.hold_closer,
-    (CallPlace.CLOSER, "call_close"): value_end.hold_call_close,
-    (CallPlace.CLOSER, "list_close"): value_end.close_value,
-    (CallPlace.CLOSER, "call_open"): value_end.close_value,
-    (CallPlace.CLOSER, "block_close"): value_end.close_value,
-    (CallPlace.CLOSER, "end"): value_end.close_value,
-    (CallPlace.WRONG_CLOSER, "parameter_open"): value_end.opener_after_wrong_closer,
-    (CallPlace.WRONG_CLOSER, "call_close"): value_end.hold_call_close,
-    (CallPlace.WRONG_CLOSER, "list_close"): value_end.hold_after_wrong_closer,
-    (CallPlace.WRONG_CLOSER, "call_open"): value_end.close_value,
-    (CallPlace.WRONG_CLOSER, "block_close"): value_end.close_value,
-    (CallPlace.WRONG_CLOSER, "end"): _truncate,
-    (CallPlace.CALL_CLOSE, "call_open"): value_end.end_pending,
-    (CallPlace.CALL_CLOSE, "block_open"): value_end.end_pending,
-    (CallPlace.CALL_CLOSE, "block_close"): value_end.end_pending,
-    (CallPlace.CALL_CLOSE, "end"): value_end.end_pending,
-    (CallPlace.CALL_CLOSE, "text"): value_end.text_after_call_close,
-    (CallPlace.CALL_CLOSE, "call_close"): value_end.text_after_call_close,
-    **{
-        (CallPlace.AFTER_CALL, kind): value_end.pending_is_text
-        for kind in ("parameter_open", "parameter_close", "call_open", "call_close", "block_open")
-    },
-    (CallPlace.AFTER_CALL, "end"): value_end.end_after_call,
-    (CallPlace.BLOCK_CLOSE, "end"): _truncate,
-}
+# Place, token kinds -> the function that reads such a token there. Kinds are those of the scanner and the dialects, and `end`.
+CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = table(
+    (CallPlace.CALL, "text", _between),
+    (CallPlace.CALL, "parameter_open", value_end.open_value),
+    (CallPlace.CALL, "body_open", value_end.open_body),
+    (CallPlace.CALL, "parameter_close", _stray),
+    (CallPlace.CALL, "list_close name_end", _list_close),
+    (CallPlace.CALL, "call_close", _end_here),
+    (CallPlace.CALL, "block_open", _repeated_block),
+    (CallPlace.CALL, "call_open block_close end", _end_unclosed),
+    (CallPlace.VALUE, "parameter_open", value_end.opener_in_value),
+    (CallPlace.VALUE, "parameter_close", value_end.closer_in_value),
+    (CallPlace.VALUE, "call_open block_open", value_end.count),
+    (CallPlace.VALUE, "call_close", value_end.call_close_in_value),
+    (CallPlace.VALUE, "block_close", value_end.block_close_in_value),
+    (CallPlace.VALUE, "cdata_open", value_end.cdata_in_value),
+    (CallPlace.VALUE, "list_close other_tag", value_end.other_tag_in_value),
+    (CallPlace.VALUE, "end", _truncate),
+    (CallPlace.CDATA, "cdata_close", value_end.end_cdata),
+    (CallPlace.CDATA, "end", _truncate),
+    (CallPlace.CDATA_END, "text", value_end.after_cdata),
+    (CallPlace.CDATA_END, "cdata_open", value_end.cdata_in_value),
+    (CallPlace.CDATA_END, "parameter_close", value_end.hold_closer),
+    (CallPlace.CDATA_END, "end", _truncate),
+    (CallPlace.CLOSER, "parameter_open", value_end.opener_after_closer),
+    (CallPlace.CLOSER, "parameter_close", value_end.hold_closer),
+    (CallPlace.CLOSER, "call_close", value_end.hold_call_close),
+    (CallPlace.CLOSER, "list_close call_open block_close end", value_end.close_value),
+    (CallPlace.WRONG_CLOSER, "parameter_open", value_end.opener_after_wrong_closer),
+    (CallPlace.WRONG_CLOSER, "call_close", value_end.hold_call_close),
+    (CallPlace.WRONG_CLOSER, "list_close", value_end.hold_after_wrong_closer),
+    (CallPlace.WRONG_CLOSER, "call_open block_close", value_end.close_value),
+    (CallPlace.WRONG_CLOSER, "end", _truncate),
+    (CallPlace.CALL_CLOSE, "call_open block_open block_close end", value_end.end_pending),
+    (CallPlace.CALL_CLOSE, "text call_close", value_end.text_after_call_close),
+    (CallPlace.AFTER_CALL, "parameter_open parameter_close call_open call_close block_open", value_end.pending_is_text),
+    (CallPlace.AFTER_CALL, "end", value_end.end_after_call),
+    (CallPlace.BLOCK_CLOSE, "end", _truncate),
+)
 # Where the table has no row, the token is text of its place.
 CALL_OTHERWISE: dict[CallPlace, Callable[[CallState, Token], None]] = {
     CallPlace.CALL: _between,

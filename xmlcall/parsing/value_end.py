@@ -80,7 +80,7 @@ def open_value(call: CallState, token: Token) -> None:
 
 def open_body(call: CallState, token: Token) -> None:
     """Read the opener of a value: a parameter's, or that of a body with all arguments."""
-    call.value = Value(index=call.index, opener=token, dialect=call.draft.dialect, emit=call.emit)
+    call.value = Value(index=call.draft.index, opener=token, dialect=call.draft.dialect, emit=call.draft.emit)
     call.place = CallPlace.VALUE
 
 
@@ -158,7 +158,7 @@ def opener_in_value(call: CallState, token: Token) -> None:
 
 
 def _is_new_sibling(call: CallState, name: str) -> bool:
-    declared = call.declared is None or name in call.declared
+    declared = call.draft.declared is None or name in call.draft.declared
     return declared and name not in call.draft.names and name != call.value.name
 
 
@@ -305,9 +305,9 @@ def close_value(call: CallState, token: Token) -> None:
     _release_closer(call)
     call.queue.appendleft(token)
     name = token.attributes.get("name") if token.kind == "parameter_open" else None
-    if name is None or call.declared is None or name in call.declared:
+    if name is None or call.draft.declared is None or name in call.draft.declared:
         return
-    if match_name(name, call.declared, call.draft.names) is None:
+    if match_name(name, call.draft.declared, call.draft.names) is None:
         call.draft.doubt_name(call.value, name)
 
 
@@ -318,9 +318,9 @@ def _release_closer(call: CallState) -> None:
     else:
         call.draft.check_closer(closer)
     store(call)
-    call.emit(Markup(kind="parameter_close", span=closer.span))
+    call.draft.emit(Markup(kind="parameter_close", span=closer.span))
     for held in after:
-        call.emit(Markup(kind="space" if held.kind == "text" else "stray", span=held.span))
+        call.draft.emit(Markup(kind="space" if held.kind == "text" else "stray", span=held.span))
         if held.start in call.outer_closers:
             call.draft.repair("stray-tag", held.span)
     if any(held.kind == "parameter_close" and held.start not in call.outer_closers for held in after):
@@ -375,7 +375,7 @@ def _end_fork_as_text(call: CallState) -> None:
     """
     *inner, closer = call.fork.held
     before = call.value.last_said
-    if call.declared is not None and before and _are_siblings(call, inner):
+    if call.draft.declared is not None and before and _are_siblings(call, inner):
         if _STARTS_LINE.search(before):
             call.outer_closers.add(closer.start)
             call.unclosed = {call.value.opener.start}
