@@ -341,14 +341,15 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def _ambiguous(name: str, found: Ambiguous) -> Issue:
-    readings = tuple(_short(json.dumps(value, ensure_ascii=False)) for value in found.values)
-    message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
-    return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
+    return _several_readings(name, *(_short(json.dumps(value, ensure_ascii=False)) for value in found.values))
 
 
 def _text_or_elements(name: str) -> Issue:
     """Return the issue of a text with elements, which servers read differently: vLLM as an array, llama.cpp as a string."""
-    readings = ("a string that holds tags", "the elements of a list or of an object")
+    return _several_readings(name, "a string that holds tags", "the elements of a list or of an object")
+
+
+def _several_readings(name: str, *readings: str) -> Issue:
     message = f"The value of {name!r} can be read as {' or as '.join(readings)}. Write it as JSON."
     return Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings)
 
@@ -421,11 +422,7 @@ def _short(text: str, limit: int = 120) -> str:
 
 
 def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
-    """Return a call that violates its tool's schema, with its arguments as written.
-
-    Returns:
-        None if the call must never run: its tool is unknown, its arguments cannot be read, it is a copy, or a value is made up.
-    """
+    """Return a call that violates its schema, with arguments as written; None if it must never run (unknown, unread, copied)."""
     tool = catalog.get(catalog.meant_by(call.name) or "")
     codes = {issue.code for issue in call.issues}
     if (
@@ -440,7 +437,6 @@ def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
 
 
 def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
-    """Return an argument typed by its own schema, or its text if that fails."""
     if argument.value is not MISSING:
         return argument.value
     value = bind_argument(argument, tool, catalog)

@@ -390,11 +390,7 @@ _CONVERTERS: dict[str, Converter] = {
 
 
 def _read_xml(text: str) -> tuple[_XmlNode, ...] | None:
-    """Read a value that is written as XML elements.
-
-    Returns:
-        The elements; None if the text is malformed or too deep, or has a DTD, a comment, an attribute, or text between elements.
-    """
+    """Read XML elements; None if malformed or too deep, or if they have a DTD, a comment, an attribute or text between them."""
     stripped = text.strip()
     if not (stripped.startswith("<") and stripped.endswith(">")) or "<!" in text or "<?" in text:
         return None

@@ -75,11 +75,7 @@ class Sources:
     known: dict[tuple[str | None, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def have(self, raw: RawCall, catalog: Catalog) -> bool:
-        """Say whether people, tools or servers wrote this call, in whatever spelling.
-
-        Args:
-            catalog: the tools that may be called; their schemas count, because the model sees them.
-        """
+        """Say whether people, tools, servers or the schemas of the catalog wrote this call, in whatever spelling."""
         others, bare = self._others(catalog), self._bare(_signs_of(raw))
         written, wordy = _forms(raw, catalog, bare)
         if any(form in text for form in written for text in others):

@@ -5,9 +5,9 @@ write to somebody whose address they lack, they use `sarah@example.com`. Values 
 
 | value | made up |
 |---|---|
-| is a placeholder, `[email]`, or holds one, `{{result}}`, `your_city`, and nobody wrote that | yes, in any parameter |
+| is a placeholder, `[email]`, or holds one, `{{result}}`, `your_city`, that the conversation lacks | yes, in any parameter |
 | is what the schema says of the parameter, its name or three words of its description | yes, in any parameter |
-| an address of mail or of the web, or an id of letters and digits, that stands nowhere as a whole | yes, in any parameter |
+| an address of mail or of the web, or an id of letters and digits, that appears nowhere as a whole | yes, in any parameter |
 | one of ten words and more that a needed parameter lists (a cuisine, a genre), which was not said | yes |
 | of a parameter that may be left out, with another enum, or for words of the model's own (`body`, `query`) | no |
 | the schema's default; a limit (`max_results`); true, false, null, empty, 0, 1; "any" and such words | no |
@@ -448,7 +448,6 @@ def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
 
 
 def _is_place(folder: str, said: Said) -> bool:
-    """Say whether a folder was said or is the tool's working folder."""
     return folder in (".", "~") or _is_said_whole(folder, said)
 
 
@@ -505,7 +504,6 @@ def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
 
 
 def _has_choice(name: str, tool: Tool) -> bool:
-    """Say whether a parameter's schema lists its values."""
     schema = property_schema(tool.input_schema, name)
     return isinstance(schema, Mapping) and any("enum" in node or "const" in node for node in nodes(schema))
 

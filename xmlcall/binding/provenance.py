@@ -139,11 +139,7 @@ class SaidIndex:
         self.add(text, source)
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
-        """Find where a value came from.
-
-        Args:
-            value: a JSON value, other than an object or list that is not empty.
-        """
+        """Find where a JSON value came from, other than an object or list that is not empty."""
         if value is None or isinstance(value, bool) or value in ("", [], {}):
             return _TRIVIAL
         found = self.find(value)
@@ -170,7 +166,6 @@ class SaidIndex:
         return self._all_of(parts) or (self._all_of(atoms(head), 1.0) if len(head) < len(value) else None)
 
     def _first(self, places: Iterable[int]) -> ValueSource | None:
-        """Return the first of the sources with the highest priority."""
         return min((self._sources[place] for place in places), key=lambda source: _RANK[source.kind], default=None)
 
     def _all_of(self, parts: Sequence[Atom], enough: float = _ENOUGH) -> ValueSource | None:

@@ -6,7 +6,7 @@ texts of their own, so not every such value is a sign. The signs are:
 
 | value | a sign |
 |---|---|
-| holds a placeholder, or speaks of a result ("2% of the value you find"), in any parameter, and nobody wrote that | yes |
+| holds a placeholder, or speaks of a result ("2% of the value you find"), in any parameter, that the conversation lacks | yes |
 | of a parameter that may be left out | no |
 | found in the conversation, in the schema, or in an earlier call of the same reply | no |
 | true, false, null, empty, 0, 1 | no |

@@ -53,11 +53,7 @@ def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Ca
 
 
 def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] = ()) -> bool:
-    """Say whether a text contains a fragment of a call, whole or broken; it is too loose to run anything because of it.
-
-    Args:
-        names: names of the tools, for formats in which a tool's name is a tag.
-    """
+    """Say whether a text contains a fragment of a call, whole or broken; it is too loose to run anything because of it."""
     rows = tuple(dialects)
     fragments = dict.fromkeys(_fragments(rows, tuple(names), without=_EVERYDAY))
     # Separate, because the many fragments without a tool's name are then compiled once instead of for each list of tools.
@@ -71,11 +67,7 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
 
 
 def call_marks(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> str:
-    """Return a pattern for the marks of formats that certainly mean a call.
-
-    Args:
-        names: names of the tools, for formats in which a tool's name is a tag.
-    """
+    """Return a pattern for the marks of formats that certainly mean a call."""
     return "|".join(dict.fromkeys(_fragments(dialects, tuple(names), without=_EVERYDAY)))
 
 
@@ -170,7 +162,6 @@ def _places(openers: _Openers, text: str) -> Iterator[int]:
 
 
 def _stands_at(at: int, text: str, branch: _Branch) -> bool:
-    """Say whether a fragment begins at this place."""
     depth = 1
     while branch.following:
         below = branch.following.get(text[at + depth : at + depth + 1], branch.others)

@@ -334,11 +334,7 @@ def _result_problems(row: Dialect) -> Iterator[str]:
 
 
 def length_of_tag(pattern: str, text: str) -> int:
-    """Return the length of the tag at the beginning of a text, whatever may follow the text; 0 if there is none.
-
-    Args:
-        pattern: the tag's pattern, which may look ahead at the value that follows.
-    """
+    """Return the length of the tag at the beginning of a text; its pattern may look ahead at the value that follows."""
     matches = (regex.match(pattern, text + after) for after in ("", "{", "[", "<"))
     return next((match.end() for match in matches if match and 0 < match.end() <= len(text)), 0)
 

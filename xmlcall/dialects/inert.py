@@ -89,11 +89,7 @@ _NAME_AT_END: Final = regex.compile(rf"(?:[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*
 
 
 def inert_frame(text: str, form: ResultForm = OWN_RESULTS) -> str:
-    """Make the tags of our own prompt, the marks of results and those of chat templates inert in untrusted text.
-
-    Args:
-        form: the form of results, if it does not belong to a registered wire format.
-    """
+    """Make the tags of our own prompt, the marks of results and those of chat templates inert in untrusted text."""
     return _frames(form).sub(_entity, _CONTROL.sub(_entity, text))
 
 

@@ -62,11 +62,7 @@ _NAMES: Final[Mapping[str, str]] = {
 
 @functools.lru_cache(maxsize=64)
 def family_of(template: str, name: str) -> str:
-    """Return the name of the wire format that a model was most likely trained on; "" if unknown.
-
-    Args:
-        template: the text of its chat template; "" if unknown.
-    """
+    """Return the name of the wire format that a model was most likely trained on; "" if unknown."""
     fitting = [(length, row.name) for row in DIALECTS.values() if (length := _length_of_tags(row, template))]
     if fitting:
         return max(fitting)[1]

@@ -26,15 +26,7 @@ _OPENERS: Final = ("call_open", "block_open")
 
 
 def read_row(file: Path) -> Dialect:
-    """Read a row.
-
-    Args:
-        file: TOML, whose keys are the arguments of `Dialect`; `body` is `tags`, `json`, `keyed`, `python`, `lines`, `object` or
-            `gemma`.
-
-    Raises:
-        UsageError: the file cannot be read or is not a row; the message names the file and what was expected.
-    """
+    """Read a row from TOML, whose keys are the arguments of `Dialect`; its errors name the file and what was expected."""
     data = read_toml(file, "a wire format")
     try:
         return Dialect(**_arguments(data))

@@ -62,11 +62,7 @@ class ResultForm:
         return self.frame_close.strip() or self.result_close.strip()
 
     def write(self, items: Iterable[tuple[str, str, bool]]) -> Written:
-        """Write results.
-
-        Args:
-            items: name of the tool, text, and whether the call failed; no text may contain a mark of the form.
-        """
+        """Write results: each is a tool's name, a text without the form's marks, and whether the call failed."""
         parts, replies, is_named = [self.frame_open.lstrip()], list[ToolReply](), "{name}" in self.result_open
         size = len(parts[0])
         for name, told, failed in items:
@@ -82,11 +78,7 @@ class ResultForm:
         return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
 
     def places(self, text: str) -> Iterator[ToolReply]:
-        """Yield the places of the results in a text, in order.
-
-        Args:
-            text: a message that xmlcall did not write, or a frame that a model wrote.
-        """
+        """Yield the places of the results in a text that xmlcall did not write, in order."""
         openers = list(_opening(self).finditer(text))
         for found, following in zip_longest(openers, openers[1:]):
             start, limit = found.end(), following.start() if following else len(text)
@@ -101,11 +93,7 @@ class ResultForm:
             )
 
     def tag_words(self, bracket: str = "") -> frozenset[str]:
-        """Return the names of the marks.
-
-        Args:
-            bracket: `<` or `[`, for names directly after it or its slash; "" for all.
-        """
+        """Return the names of the marks: all, or those directly after a bracket (`<` or `[`) or its slash."""
         written = f"{self.frame_open} {self.result_open} {self.error_open} {self.result_close} {self.frame_close}"
         return frozenset(name for begin, bar, name in _TAG.findall(written) if not bracket or (begin == bracket and not bar))
 

@@ -234,7 +234,7 @@ _LONGCAT = Dialect(
     is_exact=True,
 )
 
-# Hunyuan 4: as GLM, with a word of the vocabulary behind each name.
+# Hunyuan 4: as GLM, with a word of the vocabulary after each name.
 _WORD = r":\w{1,32}"
 _HUNYUAN = Dialect(
     name="hunyuan",

@@ -136,11 +136,7 @@ def first_characters(source: str) -> list[str]:
 
 
 def second_characters(source: str, first: str) -> frozenset[str]:
-    """Return the characters that may follow the first one of a match; `OTHER` stands for characters the pattern does not name.
-
-    Args:
-        first: one or several characters that begin a match.
-    """
+    """Return the characters that may follow the first ones of a match; `OTHER` stands for those that it does not name."""
     pattern = regex.compile(source)
     found = {each for each in _known(source) if pattern.match(first + each, partial=True)}
     return frozenset(found | {OTHER} if any(pattern.match(first + each, partial=True) for each in EXOTIC) else found)

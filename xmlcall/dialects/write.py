@@ -44,11 +44,7 @@ def write(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, dial
 
 
 def beginning(dialect: Dialect, name: str = "") -> str:
-    """Write the beginning of a reply with a call, up to the tool's name, for a model to continue.
-
-    Args:
-        name: the tool to call, if that is decided.
-    """
+    """Write the beginning of a reply with a call, up to the tool's name if it is decided, for a model to continue."""
     block = dialect.written.get("block_open", "") + "[" * dialect.one_list
     # A model continues best where its own tokens end: after a bare `"X"`, small ones write ` ,`, which no training text has.
     call = _BEGINNINGS[dialect.body](dialect)
@@ -141,7 +137,6 @@ _BEGINNINGS: Final[Mapping[Body, Callable[[Dialect], str]]] = {
 
 
 def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, dialect: Dialect) -> str:
-    """Write a parameter, in a format with a tag for each."""
     is_string = isinstance(value, str)
     plain = value if is_string else _json(value, dialect)
     mark = dialect.string_mark if is_string else dialect.json_mark
@@ -162,7 +157,6 @@ def _entities(text: str, dialect: Dialect) -> str:
 
 
 def _filled(tag: str, name: str) -> str:
-    """Write a tag of a row with this name for `{name}`."""
     return tag.replace("{name}", name)
 
 

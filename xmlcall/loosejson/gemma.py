@@ -1,8 +1,8 @@
 """Objects in the notation of Gemma 4 and FunctionGemma -> values: `{city:<|"|>Paris<|"|>,days:3,tags:[<|"|>a<|"|>]}`.
 
-A string stands between two marks (`<|"|>`, or `<escape>`) and has no escapes, so it may hold anything else; one in double quotes
-is JSON. Keys stand bare or as a string. Repairs are single quotes, an equals sign for the colon, and no comma before a key. Round
-brackets may stand around all of it. A scalar without quotes is JSON, if it is; else it is a string that lacks its marks, which is
+A string is between two marks (`<|"|>`, or `<escape>`) and has no escapes, so it may hold anything else; one in double quotes
+is JSON. Keys are bare or a string. Repairs are single quotes, an equals sign for the colon, and no comma before a key. Round
+brackets may surround all of it. A scalar without quotes is JSON, if it is; else it is a string that lacks its marks, which is
 a repair, too. Its text is kept, because a schema may ask for a string: `zip:02134`.
 
 Cost: linear; nesting is a list.
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..types.calls import MISSING
-from .machine import MAX_DEPTH
+from .machine import CLOSERS, MAX_DEPTH
 from .reader import strict
 from .strings import Refused
 
@@ -34,7 +34,6 @@ _EQUALS = re.compile(r"(?P<key>[A-Za-z_][\w.\-]{0,127})\s{0,4}=")
 _KEY = re.compile(r"[A-Za-z_][\w.\-]{0,127}\s{0,4}[:=]")
 _STRINGS = frozenset({"marked", "escaped", "quoted", "single"})
 _ESCAPE = re.compile(r"\\(['\\])")
-_CLOSERS = {"{": "}", "[": "]"}
 
 
 @dataclass(slots=True)
@@ -98,11 +97,10 @@ class _GemmaReader:
             self._key(stack[-1])
 
     def _member(self, stack: list[_GemmaFrame]) -> None:
-        """Read a value, and what follows it."""
-        if self._kind == "mark" and self._word in _CLOSERS:
+        if self._kind == "mark" and self._word in "{[":
             if len(stack) == MAX_DEPTH:
                 raise Refused(self._start, f"at most {MAX_DEPTH} levels")
-            stack.append(_GemmaFrame(self._word, _CLOSERS[self._word]))
+            stack.append(_GemmaFrame(self._word, CLOSERS[self._word]))
             self._advance()
             self._begin(stack)
             return

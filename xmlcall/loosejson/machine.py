@@ -3,7 +3,7 @@
 Rows are (state, token) -> action; a missing row is a failure. The machine never goes back and never tries two ways: every repair
 is a row, or a token that the text itself decides. The stack is a list, so that no depth of nesting recurses.
 
-Cost: linear; a token is looked at once, a closer at the end looks at `MAX_DEPTH` frames at most.
+Cost: linear; each token is read once, and a closer at the end checks `MAX_DEPTH` frames at most.
 """
 
 import json
@@ -16,7 +16,7 @@ from typing import Any
 from ..types.calls import MISSING, Repair, Span
 from .strings import QUOTES, Context, Refused, read_string
 
-__all__ = ["MAX_DEPTH", "JsonMachine", "finite"]
+__all__ = ["CLOSERS", "MAX_DEPTH", "Frame", "JsonMachine", "finite"]
 
 MAX_DEPTH = 64
 """Levels of arrays and objects that are read; what comes after recurses over values."""
@@ -33,7 +33,7 @@ _SKIPPED = re.compile(
 _TOKEN = re.compile(
     rf"(?P<open>[{{\[(])|(?P<close>[}}\])])|(?P<comma>,)|(?P<colon>:)|(?P<string>[{QUOTES}])|(?P<bare>[\w$.+-]++)"
 )
-_CLOSERS = {"{": "}", "[": "]", "(": ")"}
+CLOSERS = {"{": "}", "[": "]", "(": ")"}
 _CONTEXTS: dict[str, Context] = {"root": "root", "value": "member"}
 
 _EXPECTED = {
@@ -51,8 +51,8 @@ _EXPECTED = {
 
 
 @dataclass(slots=True)
-class _Frame:
-    """An array or object that is not closed yet."""
+class Frame:
+    """A bracket that is not closed yet."""
 
     opener: str
     start: int
@@ -60,9 +60,11 @@ class _Frame:
     members: dict[str, Any] = field(default_factory=dict)
     key: str = ""
     key_start: int = 0
+    commas: int = 0
 
     @property
     def value(self) -> Any:
+        """The object or list as read so far."""
         return self.members if self.opener == "{" else self.items
 
 
@@ -77,7 +79,7 @@ class JsonMachine:
         self._tail = 0  # only closers follow from here
         self._last_comma: Span = (0, 0)
         self._state = "root"
-        self._stack: list[_Frame] = []
+        self._stack: list[Frame] = []
         self._value: Any = MISSING
 
     def run(self) -> Any:
@@ -174,7 +176,7 @@ class JsonMachine:
         opener = self._text[span[0]]
         if opener == "(":
             self._repair("json-tuple", span)
-        self._stack.append(_Frame(opener, span[0]))
+        self._stack.append(Frame(opener, span[0]))
         self._state = "first key" if opener == "{" else "first item"
 
     def _key(self, span: Span) -> None:
@@ -212,7 +214,7 @@ class JsonMachine:
 
     def _close(self, span: Span) -> None:
         closer, frame = self._text[span[0]], self._stack[-1]
-        if closer != _CLOSERS[frame.opener]:
+        if closer != CLOSERS[frame.opener]:
             self._close_wrongly(closer, span)
             return
         self._pop()
@@ -224,7 +226,7 @@ class JsonMachine:
         self._put(frame.value)
 
     def _close_after_comma(self, span: Span) -> None:
-        if self._text[span[0]] != _CLOSERS[self._stack[-1].opener]:
+        if self._text[span[0]] != CLOSERS[self._stack[-1].opener]:
             raise Refused(span[0], _EXPECTED[self._state])
         self._repair("json-trailing-comma", self._last_comma)
         self._close(span)
@@ -233,10 +235,10 @@ class JsonMachine:
         """Read a closer that does not fit. If only closers follow, every way to correct them gives the same value."""
         if not self._complete or span[0] < self._tail or not self._state.startswith("next"):
             raise Refused(span[0], _EXPECTED[self._state])
-        if all(closer != _CLOSERS[frame.opener] for frame in self._stack):
+        if all(closer != CLOSERS[frame.opener] for frame in self._stack):
             self._extra_closer(span)
             return
-        while closer != _CLOSERS[self._stack[-1].opener]:
+        while closer != CLOSERS[self._stack[-1].opener]:
             self._add_closer(span)
         self._pop()
 

@@ -1,9 +1,9 @@
 r"""Python calls as language models write them -> names and values: `[f(a="x", n=3), g()]`, or a call a line.
 
 Nothing is evaluated. What is read are literals: strings with the escapes of Python, numbers, True, False and None (and JSON's
-true, false, null), lists, tuples, dictionaries whose keys are strings. Around a call may stand `print(...)`, a variable
-(`r = f()`) and the module `default_api` of Gemini's prompts; comments are skipped. Parameters may stand in a literal dictionary,
-`f(**{"a b": 1})`: so are those written that Python cannot name. All else is refused with its place: an
+true, false, null), lists, tuples, dictionaries whose keys are strings. A call may be inside `print(...)`,
+assigned to a variable (`r = f()`), or prefixed with `default_api`, the module of Gemini's prompts; comments are skipped. A
+literal dictionary, `f(**{"a b": 1})`, may have parameters that Python cannot name. Everything else is refused with its place: an
 expression, an attribute, a walrus, bytes, a set, two strings that touch (which is more often a quote that was not escaped).
 
 A line end in a string of single quotes is kept, which Python would refuse: models do not escape it.
@@ -18,7 +18,7 @@ from typing import Any
 
 import regex
 
-from .machine import MAX_DEPTH, finite
+from .machine import CLOSERS, MAX_DEPTH, Frame, finite
 from .strings import Refused
 
 __all__ = ["PythonCall", "PythonReader"]
@@ -35,7 +35,6 @@ _TOKEN = regex.compile(  # its letters are those of any script, with their marks
 )
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
 _ZEROS = re.compile(r"0+[0-9]|0[0-9]{0,14}[89][0-9]{0,14}")  # as a clock shows it; read as octal it is the same, or nothing
-_CLOSERS = {"[": "]", "(": ")", "{": "}"}
 _STRING_ENDS = {
     quote: re.compile(rf"(?:[^\\{quote[0]}]|\\.|{quote[0]}(?!{quote[1:]}))*+{quote}", re.DOTALL) for quote in ("'''", '"""')
 } | {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "'\""}
@@ -61,24 +60,6 @@ class PythonCall:
     arguments: dict[str, Any]
     positional: tuple[Any, ...]
     texts: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _PythonFrame:
-    """A bracket that is not closed yet."""
-
-    opener: str
-    start: int
-    items: list[Any] = field(default_factory=list)
-    members: dict[str, Any] = field(default_factory=dict)
-    key: str = ""
-    commas: int = 0
-
-    @property
-    def value(self) -> Any:
-        if self.opener == "(" and len(self.items) == 1 and not self.commas:
-            return self.items[0]  # Python: (1) is 1, (1,) is a tuple
-        return self.members if self.opener == "{" else self.items
 
 
 class PythonReader:
@@ -121,7 +102,6 @@ class PythonReader:
         return found
 
     def _statement(self) -> PythonCall:
-        """Read a call that may be assigned to a variable."""
         name = self._name("a call")
         if not self._is("="):
             return self._arguments_of(name)
@@ -187,36 +167,36 @@ class PythonReader:
     # -- values ------------------------------------------------------------------------------------------------
 
     def _value(self) -> Any:
-        stack: list[_PythonFrame] = []
+        stack: list[Frame] = []
         while True:
-            is_bracket = self._kind == "mark" and self._word in _CLOSERS
+            is_bracket = self._kind == "mark" and self._word in CLOSERS
             value = self._opened(stack) if is_bracket else self._scalar()
             while stack and value is not _MORE:
                 value = self._placed(value, stack)
             if value is not _MORE:
                 return value
 
-    def _opened(self, stack: list[_PythonFrame]) -> Any:
+    def _opened(self, stack: list[Frame]) -> Any:
         """Open a bracket; return its value if it is empty, else that a value of it comes next."""
         if len(stack) == MAX_DEPTH:
             raise Refused(self._start, f"at most {MAX_DEPTH} levels")
-        frame = _PythonFrame(self._word, self._start)
+        frame = Frame(self._word, self._start)
         self._advance()
-        if self._is(_CLOSERS[frame.opener]):
+        if self._is(CLOSERS[frame.opener]):
             self._advance()
             return frame.value
         stack.append(frame)
         self._key(frame)
         return _MORE
 
-    def _placed(self, value: Any, stack: list[_PythonFrame]) -> Any:
+    def _placed(self, value: Any, stack: list[Frame]) -> Any:
         """Put a value into the innermost bracket; return that one's value if it ends here."""
         frame = stack[-1]
         if frame.opener == "{":
             frame.members[frame.key] = value
         else:
             frame.items.append(value)
-        closer = _CLOSERS[frame.opener]
+        closer = CLOSERS[frame.opener]
         if self._is(","):
             frame.commas += 1
             self._advance()
@@ -228,9 +208,11 @@ class PythonReader:
         self._advance()
         if frame.opener == "(" and frame.commas:
             self.repairs.append("json-tuple")
-        return stack.pop().value
+        stack.pop()
+        is_group = frame.opener == "(" and len(frame.items) == 1 and not frame.commas
+        return frame.items[0] if is_group else frame.value  # (1) is 1, (1,) is a tuple
 
-    def _key(self, frame: _PythonFrame) -> None:
+    def _key(self, frame: Frame) -> None:
         if frame.opener != "{":
             return
         start, key = self._start, self._scalar()

@@ -3,7 +3,7 @@ r"""Finds the end of a string in tolerant JSON, and decodes the string.
 The first unescaped quote ends a string, as in JSON, unless the text after it cannot follow a string. Then the quote is literal,
 because a model forgot to escape it. Only values are read like this; a key ends at its first quote.
 
-What decides is the text ahead, white space and comments aside: `strong` (the enclosing value goes on or ends there), `weak` (a
+What decides is the text ahead, white space and comments aside: `strong` (the enclosing value continues or ends there), `weak` (a
 comma or a bracket, but nothing that fits comes after it), `member` (a key and a colon: a comma is missing), `colon`, `quote`, or
 plain text. Literal quotes come in pairs (`say "hi" now`), inside a word or after one (`it's`, `5" pipe`). Where an end would
 leave a pair open, where two strings touch, or where a quote is none of these, there are two readings and the string is refused.

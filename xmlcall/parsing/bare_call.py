@@ -33,11 +33,7 @@ def _is_other_python(call: RawCall) -> bool:
 
 
 class BareCall:
-    """Reads one object, array, or list of Python calls.
-
-    Args:
-        opener: the text up to the name, with or without a wrapper of its own.
-    """
+    """Reads one object, array, or list of Python calls; its opener is the text up to the name."""
 
     def __init__(self, reply: ReplyState, opener: Token) -> None:
         wrapper = _WRAPPER.match(opener.text)

@@ -30,8 +30,6 @@ _ENDS = frozenset({"block_close", "call_close", "message_close", "call_open", "f
 
 
 class _Value:
-    """One value of the body: its tokens, and where it ends."""
-
     def __init__(self, body: Body) -> None:
         self.body = body
         self.tokens: list[Token] = []

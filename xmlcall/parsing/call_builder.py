@@ -50,11 +50,7 @@ class CallDraft:
         self.given = True
 
     def keep_body(self, body: RawArgument, *, closed: bool = True) -> bool:
-        """Add all parameters, given as one JSON object.
-
-        Returns:
-            False if neither a tag nor its own last bracket ended it.
-        """
+        """Add all parameters, given as one JSON object; return False if neither a tag nor its last bracket ended it."""
         read = jsonish.read(body.text, kinds={"object"}, complete=closed)
         if isinstance(read, jsonish.Unreadable) and not closed:
             return False
@@ -168,11 +164,7 @@ class CallDraft:
         self._issues.append(Issue(code="truncated-call", message=f"The reply ended inside the call: {reason}."))
 
     def end(self, source: Sequence[str], stray: str, closer: tuple[int, int]) -> None:
-        """Emit the call.
-
-        Args:
-            source: the texts of the tokens after the opener, at least up to the call's end.
-        """
+        """Emit the call; `source` has the texts of the tokens after the opener, at least up to the call's end."""
         if stray:
             message = f"Only <parameter> elements may stand in a call, found text: {_tail(stray)}"
             self._issues.append(Issue(code="malformed-value", got=_tail(stray), message=message))

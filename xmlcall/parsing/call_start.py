@@ -97,7 +97,6 @@ def _elements(reply: ReplyState, call: Token) -> frozenset[str]:
 
 
 def _declared(reply: ReplyState, call: Token) -> frozenset[str]:
-    """Return the parameters that a call's tool declares."""
     return reply.catalog.parameters(call.attributes["name"]) or frozenset()
 
 
@@ -219,11 +218,7 @@ def _is_tag_of(dialect: Dialect, token: Token) -> bool:
 
 
 def _name_dialect(reply: ReplyState, following: Token | None = None) -> Dialect | None:
-    """Return the dialect in which a tool's name follows the held opener of a wrapper.
-
-    Args:
-        following: the tag after the name, which distinguishes formats with the same wrapper.
-    """
+    """Return the dialect in which a name follows the held wrapper; the tag after it distinguishes formats with one wrapper."""
     if _holds(reply.held, "call_open"):
         return None
     rows = [row for row in reply.dialects.values() if row.name_after]
@@ -471,11 +466,7 @@ def _takes_name_line(reply: ReplyState, text: Token) -> bool:
 
 
 def _name_call(held: list[Token], dialect: str, text: Token | None = None) -> Token:
-    """Turn the wrapper's opener and the name after it into the opener of a call.
-
-    Args:
-        text: the rest of the name and what follows it, if it is not held.
-    """
+    """Turn the wrapper's opener and the name after it, of which `text` may have the rest, into the opener of a call."""
     head, brace, tail = text.text.partition("{") if text else ("", "", "")
     at = _block_at(held)
     first = held[at]

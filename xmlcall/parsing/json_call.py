@@ -76,11 +76,7 @@ def unreadable(read: jsonish.Unreadable, notation: str = "JSON") -> Issue:
 
 
 def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str] | None = None) -> Iterator[RawArgument]:
-    """Yield the arguments of an object.
-
-    Args:
-        span: of the whole object, because the places of its members are unknown.
-    """
+    """Yield the arguments of an object, each with the span of all, because the places of members are unknown."""
     for name, value in values.items():
         text = value if isinstance(value, str) else (texts or {}).get(name) or json.dumps(value, ensure_ascii=False)
         yield RawArgument(name=name, text=text, value=value, span=span)
@@ -91,11 +87,7 @@ def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str]
 
 
 def _read_body(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
-    """Read a body.
-
-    Returns:
-        The calls; none if the body is a value other than a call.
-    """
+    """Read a body; return no calls if it is a value other than a call."""
     text = text.strip()
     if body is Body.GEMMA:
         return _read(text, _gemma)
@@ -208,14 +200,7 @@ def calls_of(
     head: str = "",
     positional: Positional = lambda _, named, values: None if values else named,
 ) -> list[RawCall]:
-    """Read the calls in a body.
-
-    Args:
-        span: the body's place; every call gets it, because the places of an array's members are unknown.
-
-    Returns:
-        A RawCall for each; a body that cannot be read gives one call with an issue.
-    """
+    """Return the calls in a body, each with the body's span; a body that cannot be read gives one call with an issue."""
 
     def call(number: int, name: str, found: _Found | None = None, issue: Issue | None = None) -> RawCall:
         arguments = found.arguments if found else {}

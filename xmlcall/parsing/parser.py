@@ -339,11 +339,7 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
 
 
 def _unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialect], index: int) -> RawCall | None:
-    """Return the unreadable call that a text ends in, else None.
-
-    Args:
-        text: the end of a reply's text outside code and after its calls.
-    """
+    """Return the unreadable call that a reply's text ends in, else None."""
     body, rows, offered = text.rstrip(_BLANK_END), tuple(dialects), catalog.names()
     if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):
         return None

@@ -80,11 +80,7 @@ class Runaway:
         self._first = (0, 0)  # offset and length of the first of them
 
     def feed(self, chunk: str) -> bool:
-        """Take more text.
-
-        Returns:
-            Whether the text repeats endlessly; once it does, further text is ignored.
-        """
+        """Take more text; return whether it repeats endlessly. Once it does, further text is ignored."""
         at = 0
         while self.end is None and at < len(chunk):
             piece = chunk[at : at + _STEP - self._length % _STEP]

@@ -249,11 +249,7 @@ class _Lost:
         self.later = re.compile(rf"(?:\n[^\S\n]*|[{_escaped(_SENTENCE_ENDS)}])({words})")
 
     def place(self, text: str, start: int, end: int, line: str) -> int:
-        """Return the offset of the first such place, or the end.
-
-        Args:
-            line: the last character before the text on the same line, "" if the line is blank so far.
-        """
+        """Return the offset of the first such place, or the end; `line` is the last character before on the same line."""
         if end - start > self._reach and not any(text.find(part, start) >= 0 for part in self._parts):
             return self.place(text, end - self._reach, end, "_")
         found = self._first.match(text, start, end) if not line or line in _SENTENCE_ENDS else None

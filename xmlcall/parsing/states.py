@@ -57,11 +57,7 @@ class CallReader(Protocol):
         ...
 
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
-        """End the call at the end of the reply; return the tokens that are still to be read.
-
-        Args:
-            cut: whether the reply was cut. If it was, an open call must not run.
-        """
+        """End the call at the end of the reply; if the reply was cut, an open call must not run."""
         ...
 
 
@@ -147,11 +143,7 @@ class ReplyState:
         self.events.append(Repaired(code=code, span=span))
 
     def leave_call(self, rest: list[Token], *, found: bool = True) -> None:
-        """Continue after a call.
-
-        Args:
-            rest: tokens after the call; they are read again, as prose instead of a value.
-        """
+        """Continue after a call; the tokens after it are read again, as prose instead of a value."""
         self.reader = None
         self.scanner.only()
         self.scanner.unread("".join(token.text for token in (*rest, *self.queue)))

@@ -41,11 +41,7 @@ class TagCall:
         return None
 
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
-        """End the call at the end of the reply; return the tokens that are still to be read.
-
-        Args:
-            cut: whether the reply was cut. If it was, an open call must not run.
-        """
+        """End the call at the end of the reply; return the tokens that are still to be read."""
         self.call.cut = cut
         rest = self.take(Token("end", "", offset)) or []
         return [token for token in rest if token.kind != "end"]

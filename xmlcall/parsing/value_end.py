@@ -129,7 +129,7 @@ def _balances(call: CallState, token: Token) -> bool:
 
 
 def other_tag_in_value(call: CallState, token: Token) -> None:
-    """Hold `</content>` in the parameter `content`, in any letter case, and misspelt `</parameter>`; all else is text."""
+    """Hold `</content>` in the parameter `content`, in any letter case, and misspelt `</parameter>`; others are text."""
     name = token.text.strip("</> \t\r\n").lower()
     is_closer = name in _CLOSER_NAMES or token.kind == "list_close"
     if name == call.value.name.lower() or (is_closer and not call.value.is_body):

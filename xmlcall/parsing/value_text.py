@@ -159,12 +159,7 @@ class Value:
         self._mark("space", length)
 
     def close(self, *, has_closer: bool = True) -> RawArgument:
-        """Settle the edges and return the argument.
-
-        Args:
-            has_closer: whether a closing tag ended the value; else the newline before the next tag is layout, even in an exact
-                format.
-        """
+        """Settle the edges and return the argument; without a closing tag, a newline at its end is layout in every format."""
         if self._at_start:
             self._held = self._leave_out(self._held, self._leading(self._held))
         is_data = self._is_exact and has_closer

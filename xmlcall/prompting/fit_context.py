@@ -349,11 +349,7 @@ def _note(lang: str, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Shorter:
-    """Shortens results.
-
-    Args:
-        more: name of the tool that returns the rest of a result; "" for none.
-    """
+    """Shortens results; `more` is the tool that returns the rest of one."""
 
     lang: str
     more: str

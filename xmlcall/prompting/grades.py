@@ -144,11 +144,7 @@ class ToolPrompt:
 def tool_prompt_within(
     budget: Budget, catalog: Catalog, format: PromptFormat, *, instructions: Mapping[str, str] | None = None
 ) -> ToolPrompt:
-    """Render the tool prompt in the best grade that fits a budget.
-
-    Args:
-        budget: in estimated tokens. The frame of the prompt and the servers' instructions are always shown whole.
-    """
+    """Render the tool prompt in the best grade within a budget; its frame and the servers' instructions stay whole."""
     if not _is_too_long(catalog, budget.whole):
         system = tool_prompt(catalog, format, instructions=instructions)
         if tokens_of(system) <= budget.whole or not len(catalog):
@@ -207,7 +203,6 @@ def _listed(lines: Iterable[str], room: float) -> str | None:
 
 
 def _as_many(names: Iterable[str], room: float) -> list[str]:
-    """Return the first names for which there is room."""
     kept = []
     for name in map(_one_line, names):
         size = tokens_of(f"{name}, ")
@@ -253,11 +248,7 @@ _LINES: Final[Mapping[Grade, Callable[[Tool], str]]] = {
 
 
 def free_name(name: str, catalog: Catalog) -> str:
-    """Return a name for a tool of our own that means no other tool.
-
-    Args:
-        name: the preferred name; if it is taken, a number is appended.
-    """
+    """Return a name for a tool of our own that means no other tool; a number is appended to a name that is taken."""
     numbered = (f"{name}_{number}" for number in itertools.count(2))
     return next(each for each in itertools.chain([name], numbered) if catalog.meant_by(each) is None)
 

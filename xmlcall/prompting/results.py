@@ -115,7 +115,6 @@ def _is_said(structured: Any, blocks: Iterable[Content]) -> bool:
 
 
 def _json_of(text: str) -> Any:
-    """Parse a text as JSON; return MISSING if it is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -199,7 +198,6 @@ def _named(kind: str, format: PromptFormat, **values: Any) -> str:
 
 
 def _size(base64_text: str) -> int:
-    """Return the size of data in bytes."""
     return len(base64_text) * 3 // 4
 
 

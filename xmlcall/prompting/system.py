@@ -153,7 +153,3 @@ def json_answer(schema: Mapping[str, Any], format: PromptFormat = ENGLISH) -> st
 def begin(begun: str, format: PromptFormat = ENGLISH) -> str:
     """Render the request for a reply that begins with the caller's words."""
     return format.render("prefill", begun=begun).strip()
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)

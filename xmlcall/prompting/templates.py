@@ -72,5 +72,4 @@ def _json(value: Any) -> str:
 
 
 def _quote(text: str) -> str:
-    """Mark each line as a quotation."""
     return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())

@@ -121,11 +121,7 @@ class RequestScale:
         """Ignore a server's count of a prompt, because it must not affect other requests."""
 
     def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
-        """Learn from a refusal.
-
-        Returns:
-            Whether it reported a new context length; if so, the rate is not corrected yet.
-        """
+        """Learn from a refusal; return whether it reported a new context length: then the rate is not corrected yet."""
         if context_length and context_length != self.context_length:
             self.facts.context_length = context_length
             return True

@@ -209,11 +209,7 @@ def callers_in_text(
 
 
 def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat, known: Known | None = None) -> list[Message]:
-    """Write the calls and the results of a conversation as text.
-
-    Args:
-        catalog: the offered tools; arguments of other tools are written by the types of their values.
-    """
+    """Write the calls and results of a conversation as text; arguments of unknown tools by the types of their values."""
     written: list[Message] = []
     open_calls: Answered = []
     answered = frozenset(message.tool_call_id or "" for message in messages if message.role == "tool")
@@ -347,11 +343,7 @@ class PromptWriter:
     in_text: Callable[[Sequence[Message]], Sequence[Message]] = tuple
 
     def messages(self, conversation: Sequence[Message], *, fits: bool = True, reminds: bool = True) -> tuple[Message, ...]:
-        """Write the messages of a request.
-
-        Args:
-            fits: whether to describe the tools that fit the person's last words after these, if tools are shown only in part.
-        """
+        """Write the messages of a request; tools that are shown in part are described after the person's last words."""
         if fits:
             conversation = with_fitting(partial(self.offered.fitting, first=self.first), conversation)
         if reminds:

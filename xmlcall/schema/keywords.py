@@ -26,7 +26,7 @@ _SECONDS = 0.05
 # Seconds in which a search is tried, and what they count: what is quick costs little, and many slow ones are stopped together.
 _TRIES = ((0.000_05, 1), (0.002, 150), (_SECONDS, 3_500))
 _STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
-_MEMBERS = 100  # of a keyword that are looked at in one step
+_MEMBERS = 100  # of a keyword that are checked in one step
 _COMPARED = 20  # values that are compared in one step
 _CHARACTERS = 1_000  # of a value that are written in one step: `jsonschema` writes it into each error
 
@@ -115,11 +115,7 @@ _PIECES = regex.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\k<(\w+)>|\[\^\]|\\c([A-Za-
 
 
 def usable_pattern(pattern: str) -> str | None:
-    """Translate a pattern of ECMA-262 into the syntax of `regex`.
-
-    Returns:
-        The same text wherever it can be used as it is; None if there is no way to use it.
-    """
+    """Translate a pattern of ECMA-262 into the syntax of `regex`, unchanged where possible; None if it cannot be used."""
     if len(pattern) > _MAX_CHARACTERS or _HALVES.search(pattern):
         return None
     if literal := _LITERAL.fullmatch(pattern):
@@ -175,18 +171,22 @@ def with_time_limit(validator_class: Any) -> Any:
 
 
 def _is_integer(checker: Any, value: Any) -> bool:
-    """3.0 is an integer to JSON Schema, and not to the programs behind tools: it is converted first."""
+    """3.0 is an integer to JSON Schema but not to the programs that implement tools: it is converted first."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
+def _error(message: str) -> Exception:
     from jsonschema.exceptions import ValidationError
 
+    return ValidationError(message)
+
+
+def _check_pattern(validator: Any, pattern: str, instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
     if not validator.is_type(instance, "string"):
         return
     found = _pattern(pattern).search(instance)
     if not found:
-        yield ValidationError("it does not match" if found is not None else "it could not be checked in time")
+        yield _error("it does not match" if found is not None else "it could not be checked in time")
 
 
 def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any, schema: Mapping[str, Any]) -> Iterator[Any]:
@@ -199,38 +199,32 @@ def _check_properties(validator: Any, patterns: Mapping[str, Any], instance: Any
 
 
 def _check_type(validator: Any, kinds: Any, instance: Any, schema: Any) -> Iterator[Any]:
-    from jsonschema.exceptions import ValidationError
-
     def is_of(kind: Any) -> bool:  # a schema in draft 3
         return bool(
             validator.is_type(instance, kind) if isinstance(kind, str) else validator.evolve(schema=kind).is_valid(instance)
         )
 
     if not any(map(is_of, kinds if isinstance(kinds, list) else [kinds])):
-        yield ValidationError("it is of another type")
+        yield _error("it is of another type")
 
 
 def _check_values(compare: Callable[..., Any], validator: Any, values: Any, instance: Any, schema: Any) -> Iterator[Any]:
     """Look for a value among those that are listed; most are texts, which Python finds fast."""
-    from jsonschema.exceptions import ValidationError
-
     if isinstance(instance, str):
         is_listed = instance in values
     else:
         _spend(len(values) // _COMPARED)
         is_listed = not any(compare(validator, values, instance, schema) or ())
     if not is_listed:
-        yield ValidationError("it is not one of the values")
+        yield _error("it is not one of the values")
 
 
 def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
     """Look for an item that comes twice, in one pass: `jsonschema` compares each with each."""
-    from jsonschema.exceptions import ValidationError
-
     if wanted and validator.is_type(instance, "array"):
         keys = [_key(item) for item in instance]
         if len(set(keys)) < len(keys):
-            yield ValidationError("it has an item twice")
+            yield _error("it has an item twice")
 
 
 def _key(value: Any) -> str:
@@ -247,7 +241,7 @@ def _even(value: Any) -> Any:
 
 
 def covering(name: str, patterns: Mapping[str, Any]) -> list[Any]:
-    """Return what stands behind the patterns that fit a name; a pattern that cannot be used fits none, nor does too much work."""
+    """Return the schemas whose pattern fits a name; an unusable pattern, or one that takes too much work, fits none."""
     found = []
     with contextlib.suppress(TooMuchWork), limited():
         for pattern, below in patterns.items():

@@ -72,7 +72,7 @@ def _number(value: Any) -> Any:
 
 
 def _limit(value: Any) -> Any:
-    """Read an exclusive limit. In draft 4 it is a boolean about the inclusive limit; that is put right afterwards."""
+    """Read an exclusive limit. In draft 4 it is a boolean about the inclusive limit; that is corrected afterwards."""
     return value if isinstance(value, bool) else _number(value)
 
 
@@ -87,7 +87,7 @@ def _count(value: Any) -> Any:
 
 
 def flag(value: Any) -> Any:
-    """Return a boolean, or the one that a word means; MISSING for all else."""
+    """Return a boolean, or the one that a word means; otherwise MISSING."""
     if isinstance(value, str):
         return _WORDS.get(value.strip().casefold(), MISSING)
     return value if isinstance(value, bool) else MISSING

@@ -61,16 +61,11 @@ def sentence(name: str, notes: tuple[str, ...]) -> str:
 
 
 class _Mender:
-    """One pass over one schema.
-
-    Attributes:
-        notes: what was changed.
-        losses: how many limits were left out.
-    """
+    """One pass over one schema."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self.notes: list[str] = []
-        self.losses = 0
+        self.notes: list[str] = []  # what was changed
+        self.losses = 0  # limits that were left out
         self.places = Places(root)
 
     def note(self, path: str, value: Any, became: Any = MISSING, *, is_loss: bool = True) -> None:
@@ -158,7 +153,7 @@ class _Mender:
         )
 
     def one(self, value: Any, path: str) -> Any:
-        """Mend a schema, or what stands in its place: the name of a type, or the word for a boolean."""
+        """Mend a schema, or what replaces one: the name of a type, or the word for a boolean."""
         if isinstance(value, bool):
             return value
         if isinstance(value, Mapping):
@@ -203,7 +198,7 @@ _STRUCTURES: Final[tuple[tuple[frozenset[str], Callable[[_Mender, str, Any, str]
 
 
 def _by_name(members: Any) -> Any:
-    """Read properties that are a list of schemas with their names in them; all else stays."""
+    """Read properties that are a list of schemas with their names in them; return anything else unchanged."""
     if not isinstance(members, list) or not all(
         isinstance(member, Mapping) and isinstance(member.get("name"), str) for member in members
     ):

@@ -1,4 +1,4 @@
-"""References inside a JSON Schema (`$ref`, `$defs`, `$anchor`), resolved without fetching anything; where schemas stand in it.
+"""References inside a JSON Schema (`$ref`, `$defs`, `$anchor`), resolved without fetching anything, and the schemas in it.
 
 `Places` finds everything in one walk, so that a schema of many references costs no more than its size. A reference leads to a
 schema or nowhere. It leads nowhere if its target is data (`default`, `enum`), a circle of references, or outside the schema.
@@ -89,23 +89,23 @@ def declared(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
 
 
 def pointed(root: Mapping[str, Any], reference: str) -> Any:
-    """Return what a reference points to, MISSING if nothing.
-
-    Args:
-        reference: `#`, `#/...` or `#anchor`; `#` is the root without a reference of its own.
-    """
+    """Return what a local reference points to, MISSING if nothing; `#` is the root without a reference of its own."""
     if reference == "#":
         return {key: value for key, value in root.items() if key != "$ref"}
     node: Any = root
-    for part in reference.removeprefix("#/").split("/"):
-        key = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, Mapping) and key in node:
-            node = node[key]
-        elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
-            node = node[int(key)]
-        else:
+    for step in reference.removeprefix("#/").split("/"):
+        if (node := _member(node, step)) is MISSING:
             return _anchored(root, reference)
     return node
+
+
+def _member(node: Any, step: str) -> Any:
+    """Return what one step of a JSON pointer leads to; MISSING if nothing."""
+    key = _unescaped(step)
+    if isinstance(node, Mapping):
+        return node.get(key, MISSING)
+    is_place = isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node)
+    return node[int(key)] if is_place else MISSING
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -209,7 +209,7 @@ class Places:
         plain = unquote(reference)
         if self._arrives(plain):
             return plain
-        places = self._named.get(plain.rpartition("/")[2].replace("~1", "/").replace("~0", "~"), [])
+        places = self._named.get(_unescaped(plain.rpartition("/")[2]), [])
         meant = _pointer(places[0]) if len(places) == 1 else ""
         return meant if len(meant) <= _MAX_POINTER and self._arrives(meant) else None
 
@@ -242,16 +242,7 @@ class Places:
     def _target(self, reference: str) -> Any:
         if not reference.startswith("#/"):
             return self._root if reference == "#" else self._anchors.get(reference[1:], MISSING)
-        node: Any = self._root
-        for part in reference[2:].split("/"):
-            key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, Mapping):
-                node = node.get(key, MISSING)
-            elif isinstance(node, list) and key.isascii() and key.isdigit() and len(key) < 9 and int(key) < len(node):
-                node = node[int(key)]
-            else:
-                return MISSING
-        return node
+        return functools.reduce(_member, reference[2:].split("/"), self._root)
 
 
 _Place = tuple[Any, str]
@@ -268,6 +259,10 @@ def _pointer(place: _Place | None) -> str:
 
 def _escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
+
+
+def _unescaped(step: str) -> str:
+    return step.replace("~1", "/").replace("~0", "~")
 
 
 _Role = Literal["schema", "by name", "unknown"]

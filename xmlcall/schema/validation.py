@@ -36,11 +36,11 @@ __all__ = [
 
 MAX_NODES = 20_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
-_EACH_ISSUE = 8  # steps, to write what came
-_TOLD = 20_000  # steps in which the issues of one value are told; those that are left say only where they are
+_EACH_ISSUE = 8  # steps to write the value
+_TOLD = 20_000  # steps to describe the issues of one value; those after them state only their place
 _TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 
-_MAX_UNIONS = 4  # unions in each other of which the meant branch is told
+_MAX_UNIONS = 4  # nested unions whose meant branch is described
 _MAX_TOLD = 16  # branches of one
 
 # JSON Schema keyword -> issue code; every other keyword is an invalid value.
@@ -159,11 +159,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
 
 def find_issues(validator: Any, value: Any) -> tuple[Issue, ...]:
-    """List every way in which a value breaks its schema.
-
-    Returns:
-        One issue per mistake, outermost first; empty if the value is valid.
-    """
+    """List every way in which a value breaks its schema, outermost first; empty if the value is valid."""
     found = issues_or_reason(validator, value)
     return (Issue(code="invalid-value", message=found),) if isinstance(found, str) else found
 
@@ -229,7 +225,7 @@ def _issues(error: Any, root: Mapping[str, Any], depth: int = _MAX_UNIONS) -> It
 
 
 def _of_union(error: Any, root: Mapping[str, Any], depth: int) -> Iterator[Issue]:
-    """Tell what is wrong with the branch that was meant, if that can be told; else which there are."""
+    """Describe what is wrong with the branch that was meant, if that is known; else list the branches."""
     branches = error.validator_value[:_MAX_TOLD]
     meant = branch_meant(error.instance, branches, root)
     # A branch that is `false` gives an error without a path.
@@ -248,7 +244,7 @@ def _of_union(error: Any, root: Mapping[str, Any], depth: int) -> Iterator[Issue
 
 
 def _dependent(error: Any, root: Mapping[str, Any]) -> Iterator[Issue]:
-    """Tell each parameter that another one needs."""
+    """Yield an issue for each parameter that another one needs."""
     for name, needed in error.validator_value.items():
         for other in needed if name in error.instance and isinstance(needed, list) else ():
             if other not in error.instance:
@@ -292,7 +288,7 @@ def _broken(error: Any, root: Mapping[str, Any]) -> Issue:
 
 
 def _short(value: Any, limit: int = 120) -> str:
-    """Write the beginning of a value as JSON; of a list or object no more is looked at, for each error writes it anew."""
+    """Write the beginning of a value as JSON without encoding the rest, because each error writes its value."""
     if isinstance(value, str):
         text = json.dumps(value[: limit + 1], ensure_ascii=False)
         return text if len(text) <= limit else f"{text[:limit]}... ({len(value)} characters)"

@@ -57,7 +57,7 @@ RANGES = {
 }
 """Keyword -> its words; `{}` is the keyword's value."""
 
-_MAX_PLACES = 8  # of a tuple that are told
+_MAX_PLACES = 8  # of a tuple that are listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,7 @@ def _only_object(parts: list[Any], root: Mapping[str, Any]) -> Any:
 
 
 def _are_kinds(branches: Iterable[UnionBranch]) -> bool:
-    """Say whether alternatives are objects of their own, of which nobody gives two at once."""
+    """Say whether alternatives are objects of their own, only one of which can be given."""
     return any(branch.properties for branch in branches)
 
 
@@ -177,7 +177,7 @@ def _shape(schema: Any, root: Mapping[str, Any]) -> str:
 
 
 def _written(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str]) -> str:
-    """Write a branch; what it may have and all others have, too, stands in the list of parameters."""
+    """Write a branch without the optional names that all branches share: the list of parameters has those."""
     names = dict.fromkeys((*branch.properties, *branch.required))
     parts = []
     for name in names:
@@ -190,7 +190,6 @@ def _written(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str
 
 
 def _fixed(schema: Any, root: Mapping[str, Any]) -> str:
-    """Return the few values that a property must have, in words."""
     return describe(schema, root) if 0 < len(values_of(schema, root)) <= _MAX_VALUES else ""
 
 
@@ -204,7 +203,7 @@ def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
     return schema["enum"] if isinstance(schema.get("enum"), list) else []
 
 
-# What was meant by a value, and what is told of it.
+# Which branch a wrong value was meant for, and what to say about it.
 
 
 def branch_meant(value: Any, branches: list[Any], root: Mapping[str, Any]) -> int | None:
@@ -244,7 +243,7 @@ def _has_fixed(value: Mapping[str, Any], branch: UnionBranch | None, root: Mappi
 
 
 def unmet(value: Any, branches: list[Any], root: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the properties whose values every branch fixes, and none as the object has it, with those that there are."""
+    """Yield each property to which every branch gives fixed values other than the object's, with the allowed values."""
     found = [branch for part in branches if (branch := _branch(part, root))]
     if not isinstance(value, Mapping) or not found:
         return
@@ -272,11 +271,7 @@ def asked_by(keyword: str, value: Any, schema: Mapping[str, Any], root: Mapping[
 
 
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
-    """Say in a few words which values a schema admits.
-
-    Returns:
-        For example `integer, at least 1`, `"celsius" or "fahrenheit"`, `array of string`.
-    """
+    """Say in a few words which values a schema admits: `integer, at least 1`, `array of string`."""
     written = schema if isinstance(schema, Mapping) else {}
     return as_deep_as_pays(written, range(depth, -1, -1), lambda levels: _described(schema, root, levels), "any value")
 

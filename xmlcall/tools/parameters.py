@@ -132,14 +132,7 @@ def _has_room(schema: Mapping[str, Any], root: Mapping[str, Any], known: dict[in
 
 
 def other_than_string(text: str, schema: Any, validator: Any) -> Any:
-    """Return the value of a text that does not mean a string.
-
-    Args:
-        validator: for the tool's whole schema; a string, the reason why there is none, admits nothing.
-
-    Returns:
-        The value of the text as plain JSON, if it is valid and not a string; else MISSING.
-    """
+    """Return the value of a text as plain JSON, if it is not a string and its schema admits it; else MISSING."""
     if isinstance(validator, str):
         return MISSING
     value = jsonish.strict(text)
@@ -179,11 +172,7 @@ def is_required(name: str, tool: Tool) -> bool:
 
 
 def _admits_null(schema: Any, validator: Any) -> bool:
-    """Say whether a schema admits null; True if that cannot be checked.
-
-    Args:
-        validator: for the tool's whole schema, or a string with the reason why there is none.
-    """
+    """Say whether a schema admits null; True if that cannot be checked."""
     return isinstance(validator, str) or is_valid(validator, None, schema)
 
 
@@ -198,11 +187,7 @@ def _names(schema: Any, word: str) -> bool:
 
 
 def needs_mark(value: Any, text: str, name: str, tool: Tool | None, catalog: Catalog) -> bool:
-    """Say whether a value's type must be written beside its text, because the text alone would be read as another type.
-
-    Args:
-        tool: the tool called; None if unknown, so that every text is a string.
-    """
+    """Say whether a value's type must be written beside its text, which alone would be read as another type."""
     parameter = parameter_of(catalog, tool, name) if tool else None
     if parameter is not None and not parameter.admits_string:
         return False
