@@ -463,10 +463,7 @@ def is_unsaid(argument: RawArgument, word: str) -> bool:
 
 def may_be_unsaid(name: str, word: str, tool: Tool, catalog: Catalog) -> bool:
     """Say whether a parameter may be left out and does not list the word among its own values."""
-    required = tool.input_schema.get("required")
-    if name in (required if isinstance(required, list) else ()):
-        return False
-    return not _lists(parameter_of(catalog, tool, name).schema, word, tool)
+    return not is_required(name, tool) and not _lists(parameter_of(catalog, tool, name).schema, word, tool)
 
 
 def _lists(schema: Any, word: str, tool: Tool) -> bool:

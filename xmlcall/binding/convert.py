@@ -138,10 +138,10 @@ class Fitter:
         if parsed is not None:
             yield self._liberty("json-double-encoding", path, self._all(parsed, items, path, depth))
         elif (nodes := self._once(_nodes, text)) and self._are_items(nodes, items):
-            yield _unquoted(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
+            yield _unquote(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
         elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
             for code, parts in _splits(text, self._enumerated(items)):
-                yield _unquoted(self._liberty(code, path, self._all(list(map(_UntypedText, parts)), items, path, depth)))
+                yield _unquote(self._liberty(code, path, self._all(list(map(_UntypedText, parts)), items, path, depth)))
 
     def _once(self, read: Callable[[str], Any], text: str) -> Any:
         if (read, text) not in self._read:
@@ -183,7 +183,7 @@ class Fitter:
         elif isinstance(value, str) and (parsed := self._once(_object_in, value)) is not None:
             yield self._liberty("json-double-encoding", path, self._members(parsed, schema, path, depth))
         elif isinstance(value, str) and (nodes := self._once(_nodes, value)):
-            yield _unquoted(self._liberty("xml-elements", path, self._members(_grouped(nodes), schema, path, depth)))
+            yield _unquote(self._liberty("xml-elements", path, self._members(_group(nodes), schema, path, depth)))
 
     def _members(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> Fit | Ambiguous | None:
         properties = schema.get("properties")
@@ -229,7 +229,7 @@ def _items_of(schema: Mapping[str, Any]) -> Any:
     return listed if isinstance(listed, list) else schema.get("items", True)
 
 
-def _unquoted(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
+def _unquote(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
     """Drop the repairs of quoted numbers: text that is not JSON has no quotes."""
     if not isinstance(fit, Fit):
         return fit
@@ -263,10 +263,10 @@ def _nodes(text: str) -> tuple[_XmlNode, ...] | None:
 
 
 def _tree(node: _XmlNode) -> Any:
-    return _grouped(node.children) if node.children else _UntypedText(node.text)
+    return _group(node.children) if node.children else _UntypedText(node.text)
 
 
-def _grouped(nodes: tuple[_XmlNode, ...]) -> Any:
+def _group(nodes: tuple[_XmlNode, ...]) -> Any:
     """Turn elements into an object; several elements with the same name become an array."""
     found: dict[str, list[Any]] = {}
     for node in nodes:
@@ -322,14 +322,14 @@ def _member(value: Any, members: list[Any], path: str) -> Fit | None:
     text = value.strip().strip("\"'`").strip()
     if not text:
         return None
-    for fold in (str, str.casefold, *((_folded,) if text[0].isalpha() else ())):  # -1 is not 1
+    for fold in (str, str.casefold, *((_fold,) if text[0].isalpha() else ())):  # -1 is not 1
         found = [member for member in members if fold(_plain(member)) == fold(text)]
         if found:
             return Fit(found[0], (("enum-spelling", path),)) if len(found) == 1 else None
     return None
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return regex.sub(r"[\s_\-]+", "", text).casefold()
 
 

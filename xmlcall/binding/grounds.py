@@ -36,7 +36,7 @@ from ..schema.references import nodes
 from ..tools.catalog import Catalog
 from ..tools.effects import READING_VERBS, may_write, only_reads, writing_verb
 from ..tools.names import words_of_name
-from ..tools.parameters import property_schema
+from ..tools.parameters import is_required, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
@@ -247,10 +247,9 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     own, again = Said([request]), [each.arguments for each in earlier if each.name == tool.name]
     if (may_write(tool) and not _asks_to_change(request, own, tool)) or (arguments in again and not _ANEW.search(request)):
         return False
-    required = tool.input_schema.get("required")
-    given = [name for name in arguments if isinstance(required, list) and name in required]
+    given = [name for name in arguments if is_required(name, tool)]
     open_ = [name for name in arguments if not _has_choice(name, tool)]
-    if required and not given:  # the model's attempt cannot run
+    if tool.input_schema.get("required") and not given:  # the model's attempt cannot run
         return may_write(tool) and bool(_ASKS_TO_CHANGE.search(request))
     if not all(
         _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
@@ -338,7 +337,7 @@ def _is_of_words(value: Any, said: Said, request: str) -> bool:
     parts = [part for _, _, part in values_in({"": value}) if _counts(part)]
     texts = [part for part in parts if isinstance(part, str)]
     is_long = len(request.encode()) > _A_VALUE
-    if any((is_long and _folded(text) == _folded(request)) or _is_new_path(text, said) for text in texts):
+    if any((is_long and _fold(text) == _fold(request)) or _is_new_path(text, said) for text in texts):
         return False
     return not parts or any(_is_said(part, said, False) for part in parts)
 
@@ -348,7 +347,7 @@ def _is_new_path(text: str, said: Said) -> bool:
     return bool(_PATH.fullmatch(text)) and re.split(r"[/\\]", text.rstrip("/\\"))[-1].casefold() not in said.text
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     return "".join(letter for letter in text.casefold() if letter.isalnum())
 
 
@@ -373,8 +372,8 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
     if all((IDS | ADDRESSEES).isdisjoint(words_of_name(name)) for name in names):
         return ()
     used = [*called]
-    stems = _told_of(used)
-    shared = {tool.name: len(_told_of([tool]) & stems) for tool in catalog if tool not in used and not may_write(tool)}
+    stems = _stems_of(used)
+    shared = {tool.name: len(_stems_of([tool]) & stems) for tool in catalog if tool not in used and not may_write(tool)}
     most = max(shared.values(), default=0)
     return tuple(name for name, count in shared.items() if count == most) if most else ()
 
@@ -386,7 +385,7 @@ def names_somebody(request: str, values: Iterable[str]) -> bool:
     return not names.isdisjoint(words)
 
 
-def _told_of(tools: Iterable[Tool]) -> frozenset[str]:
+def _stems_of(tools: Iterable[Tool]) -> frozenset[str]:
     return Said(f"{' '.join(words_of_name(tool.name))} {tool.description or ''}" for tool in tools).stems
 
 
@@ -455,9 +454,9 @@ def _is_said_whole(name: str, said: Said) -> bool:
     """Say whether a name was said as whole words; if it has digits, other separators are allowed (INV-7781, "INV 7781")."""
     if re.search(rf"(?<![0-9a-z/\\]){re.escape(name)}(?![0-9a-z/\\])", said.told):
         return True
-    letters = _folded(name)
+    letters = _fold(name)
     has_digits = any(map(str.isdigit, letters)) and not re.search(r"[/\\]", name)
-    return has_digits and len(letters) >= _SHORTEST and letters in _folded(said.told)
+    return has_digits and len(letters) >= _SHORTEST and letters in _fold(said.told)
 
 
 def _has_said_digits(part: Any, said: Said) -> bool:
@@ -472,13 +471,13 @@ def _counts(part: Any) -> bool:
 
 def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether a text only repeats the schema: the parameter's name, its description, or a part of that."""
-    words = _folded(text)
+    words = _fold(text)
     if not words or _has_choice(name, tool) or _is_said(text, said, False):
         return False
-    if words == _folded(name):
+    if words == _fold(name):
         return True
     few = len(_WORD.findall(text)) < _FEWEST_WORDS
-    return not few and any(words in _folded(about) for about in _descriptions(property_schema(tool.input_schema, name)))
+    return not few and any(words in _fold(about) for about in _descriptions(property_schema(tool.input_schema, name)))
 
 
 def _is_example(text: str, name: str, tool: Tool, said: Said) -> bool:
@@ -495,8 +494,8 @@ def _descriptions(schema: Any) -> Iterator[str]:
 
 def _is_asked_for(name: str, value: Any, tool: Tool) -> bool:
     """Say whether a parameter's value must come from the conversation."""
-    required, schema = tool.input_schema.get("required"), property_schema(tool.input_schema, name)
-    if not isinstance(required, list) or name not in required or not isinstance(schema, Mapping):
+    schema = property_schema(tool.input_schema, name)
+    if not is_required(name, tool) or not isinstance(schema, Mapping):
         return False
     if (_has_choice(name, tool) and not _lists_many_words(schema)) or ("default" in schema and schema["default"] == value):
         return False

@@ -75,7 +75,7 @@ def _plain(text: str) -> str:
     for _ in range(_ROUNDS):
         before = text
         if "\\" in text:
-            text = _ESCAPE.sub(_unescaped, text)
+            text = _ESCAPE.sub(_unescape, text)
         if "&" in text:
             text = unescaped(_HALVES.sub(_half, _AMPERSANDS.sub("&", text)))
         if "%" in text:
@@ -90,7 +90,7 @@ def _plain(text: str) -> str:
 def _narrow(text: str) -> str:
     if text.isascii():
         return text
-    return _MARKS.sub("", normalized("NFKD", _MARKS.sub("", _PAIRS.sub(_joined, text))))
+    return _MARKS.sub("", normalized("NFKD", _MARKS.sub("", _PAIRS.sub(_join, text))))
 
 
 def skeletons(text: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def unquoted(text: str) -> str:
     return _QUOTED.sub("", text)
 
 
-def _unescaped(found: "regex.Match[str]") -> str:
+def _unescape(found: "regex.Match[str]") -> str:
     code = found[1] or found[2] or found[3] or found[4]
     if code:
         return chr(int(code, 16))
@@ -117,7 +117,7 @@ def _half(found: "regex.Match[str]") -> str:
     return chr(code) if 0xD800 <= code < 0xE000 else found[0]
 
 
-def _joined(found: "regex.Match[str]") -> str:
+def _join(found: "regex.Match[str]") -> str:
     high, low = map(ord, found[0])
     return chr(0x10000 + (high - 0xD800) * 0x400 + low - 0xDC00)
 

@@ -126,7 +126,7 @@ class Atom:
 
 def atoms(text: str) -> list[Atom]:
     """Split a text into atoms."""
-    text = _folded(text)
+    text = _fold(text)
     lowered = text.lower()
     shown = text if len(lowered) == len(text) else lowered  # capitals are known only if the offsets are the same
     found: list[Atom] = []
@@ -136,7 +136,7 @@ def atoms(text: str) -> list[Atom]:
     return _with_numbers(found)
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Bring a text into one Unicode form, without accents over letters."""
     if text.isascii():
         return text
@@ -201,9 +201,9 @@ def _time(text: str, hours: str, minutes: str, half: str | None) -> Atom:
     return Atom(first, (*others, *numbers), 4 if half or first != "00:00" else 0, text)
 
 
-def _signed(digits: str) -> Sequence[Atom]:
+def _read_signed(digits: str) -> Sequence[Atom]:
     """Read a number that may have a minus sign; the sign may be a dash, so the number without it gets a key, too."""
-    found = _numerals(digits.lstrip(_MINUS).lstrip())
+    found = _read_number(digits.lstrip(_MINUS).lstrip())
     first, negative = found[0], number_key(-float(found[0].key[1:])) if found[0].key.startswith("#") else ""
     if digits[0] not in _MINUS or not negative:
         return found
@@ -211,7 +211,7 @@ def _signed(digits: str) -> Sequence[Atom]:
 
 
 @lru_cache(maxsize=16_384)
-def _numerals(digits: str) -> tuple[Atom, ...]:
+def _read_number(digits: str) -> tuple[Atom, ...]:
     """Read a number; a comma or a point may be the decimal sign, or separate thousands or numbers."""
     if len(digits) > _DIGITS:
         return (Atom(digits, (), len(digits), digits),)
@@ -236,7 +236,7 @@ _READERS: Final[Mapping[str, Callable[[re.Match[str]], Sequence[Atom]]]] = {
     "short": lambda match: _date(match[10], (match[7], match[9]), (match[9], match[7])),
     "time": lambda match: [_time(match[0], match[12], match[13], match[14])],
     "hour": lambda match: [_time(match[0], match[16], "0", match[17])],
-    "number": lambda match: _signed(match["number"]),
+    "number": lambda match: _read_signed(match["number"]),
     "alone": lambda match: _sign(match[0], 2),
     "sign": lambda match: _sign(match[0]),
     "digits": lambda match: (_known(match[0]),),
@@ -254,7 +254,7 @@ def _with_numbers(found: list[Atom]) -> list[Atom]:
     at = 0
     while at < len(found):
         run = _run(found, at) if found[at].key.startswith("#") else 1
-        atom = _joined(found[at : at + run]) if run > 1 else found[at]
+        atom = _join(found[at : at + run]) if run > 1 else found[at]
         if at and atom.key.startswith("#") and found[at - 1].text in _NEGATIVE:
             atom = Atom(atom.key, (*atom.others, number_key(-float(atom.key[1:]))), atom.weight, atom.text)
         joined.append(atom)
@@ -287,7 +287,7 @@ def _room(atom: Atom) -> float:
     return 10 if number >= 20 else 0
 
 
-def _joined(run: Sequence[Atom]) -> Atom:
+def _join(run: Sequence[Atom]) -> Atom:
     total, current, share = 0.0, 0.0, 0.0
     for atom in run:
         scale = _SCALES.get(atom.text.lower())

@@ -28,6 +28,7 @@ from collections.abc import Callable, Container, Iterator, Sequence
 from typing import Any, Final
 
 from ..tools.names import words_of_name
+from ..tools.parameters import is_required
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
 
@@ -78,21 +79,20 @@ def waiting_values(
     """Return the JSON paths of a call's values that need the result of an earlier call."""
     if all(each.name == call.name for each in earlier):
         return ()
-    known = {_folded(value) for each in earlier for _, _, value in values_in(each.arguments)}
-    required = tool.input_schema.get("required")
-    values = [each for each in values_in(call.arguments) if _folded(each[2]) not in known]
-    named = [each for each in values if isinstance(required, list) and each[1] in required and _may_be_result(*each[1:])]
+    known = {_fold(value) for each in earlier for _, _, value in values_in(each.arguments)}
+    values = [each for each in values_in(call.arguments) if _fold(each[2]) not in known]
+    named = [each for each in values if is_required(each[1], tool) and _may_be_result(*each[1:])]
     index = said() if named else SaidIndex()
     found = {path for path, name, value in named if index.source_of(value, tool, name).kind == "invented"}
     found |= {path for path, _, value in values if _stands_for_result(value, text)}
-    looked_up = {_folded(value) for each in earlier if each.name != call.name for _, _, value in values_in(each.arguments)}
+    looked_up = {_fold(value) for each in earlier if each.name != call.name for _, _, value in values_in(each.arguments)}
     found |= {path for path, name, value in values_in(call.arguments) if _is_looked_up(name, value, looked_up)}
     return tuple(path for path, _, _ in values_in(call.arguments) if path in found)
 
 
 def _is_looked_up(name: str, value: Any, looked_up: Container[Any]) -> bool:
     is_bare = isinstance(value, str) and bool(value.strip()) and not _MARKED.search(value)
-    return is_bare and not ADDRESSEES.isdisjoint(words_of_name(name)) and _folded(value) in looked_up
+    return is_bare and not ADDRESSEES.isdisjoint(words_of_name(name)) and _fold(value) in looked_up
 
 
 def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
@@ -102,7 +102,7 @@ def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:
     return any(sign.casefold() not in text() for sign in signs)
 
 
-def _folded(value: Any) -> Any:
+def _fold(value: Any) -> Any:
     return value.casefold().strip() if isinstance(value, str) else repr(value)
 
 

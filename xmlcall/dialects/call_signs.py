@@ -43,23 +43,14 @@ def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Ca
     Args:
         names: names of the tools, for formats in which a tool's name is a tag.
     """
-    rows, known = tuple(dialects), tuple(names)
-    fragments = dict.fromkeys(_fragments(rows, known))
-    # Separate, because the many fragments without a tool's name are then analysed once instead of for each list of tools.
-    fixed = tuple(each for each in dict.fromkeys(_fragments(rows, ())) if each in fragments)
-    named = tuple(each for each in fragments if each not in frozenset(fixed))
-    openers = [_openers(part) for part in (fixed, named) if part]
+    openers = [_openers(part) for part in _parts(tuple(dialects), tuple(names))]
     return lambda text: sorted({at for each in openers for at in _places(each, text)})
 
 
 def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] = ()) -> bool:
     """Say whether a text contains a fragment of a call, whole or broken; it is too loose to run anything because of it."""
     rows = tuple(dialects)
-    fragments = dict.fromkeys(_fragments(rows, tuple(names), without=_EVERYDAY))
-    # Separate, because the many fragments without a tool's name are then compiled once instead of for each list of tools.
-    fixed = tuple(each for each in _fragments(rows, (), without=_EVERYDAY) if each in fragments)
-    named = tuple(each for each in fragments if each not in frozenset(fixed))
-    if any(_compiled(part).search(text) for part in (fixed, named) if part):
+    if any(_compiled(part).search(text) for part in _parts(rows, tuple(names), without=_EVERYDAY)):
         return True
     if any(row.is_python for row in rows) and _PYTHON_LIST.search(text):
         return True
@@ -69,6 +60,14 @@ def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] =
 def call_marks(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> str:
     """Return a pattern for the marks of formats that certainly mean a call."""
     return "|".join(dict.fromkeys(_fragments(dialects, tuple(names), without=_EVERYDAY)))
+
+
+def _parts(dialects: tuple[Dialect, ...], names: tuple[str, ...], without: frozenset[str] = frozenset()) -> list[tuple[str, ...]]:
+    """Return the fragments, those without a tool's name apart: they are compiled once instead of for each list of tools."""
+    fragments = dict.fromkeys(_fragments(dialects, names, without))
+    fixed = dict.fromkeys(each for each in _fragments(dialects, (), without) if each in fragments)
+    named = tuple(each for each in fragments if each not in fixed)
+    return [part for part in (tuple(fixed), named) if part]
 
 
 def _fragments(dialects: Iterable[Dialect], names: tuple[str, ...], without: frozenset[str] = frozenset()) -> Iterator[str]:

@@ -300,8 +300,8 @@ def _written_problems(row: Dialect) -> Iterator[str]:
     for kind, text in row.written.items():
         if kind in _NAMED and "{name}" not in text:
             yield f"expected {{name}} in what is written for {kind!r}, got {text!r}; put it where the name stands"
-        elif kind in row.tags and not row.tool_elements and kind not in _kinds_in(row, _filled(text)):
-            yield f"expected that the tags of the row read {_filled(text)!r} as {kind!r}, got none that does; correct the pattern"
+        elif kind in row.tags and not row.tool_elements and kind not in _kinds_in(row, _fill(text)):
+            yield f"expected that the tags of the row read {_fill(text)!r} as {kind!r}, got none that does; correct the pattern"
         elif kind in _NAMED and kind in row.tags and not row.tool_elements:
             yield from _name_in_tag_problems(row, text)
     if row.name_after and not regex.fullmatch(row.name_after, row.written["call_open"].partition("{name}")[0]):
@@ -309,16 +309,16 @@ def _written_problems(row: Dialect) -> Iterator[str]:
 
 
 def _name_in_tag_problems(row: Dialect, text: str) -> Iterator[str]:
-    got = attributes_of(_filled(text), row.name_in_tag).get("name")
+    got = attributes_of(_fill(text), row.name_in_tag).get("name")
     if got != _SAMPLE:
-        yield f"expected the name {_SAMPLE!r} in {_filled(text)!r}, got {got!r}; correct name_in_tag or the attribute name"
+        yield f"expected the name {_SAMPLE!r} in {_fill(text)!r}, got {got!r}; correct name_in_tag or the attribute name"
 
 
 def _mark_problems(row: Dialect) -> Iterator[str]:
     for name, mark in (("json_mark", row.json_mark), ("string_mark", row.string_mark)):
         if mark is None:
             continue
-        text = _filled(mark.written)
+        text = _fill(mark.written)
         if "parameter_open" not in _kinds_in(row, text):
             yield f"expected that parameter_open reads what {name} writes, got {mark.written!r}; correct one of them"
         elif attributes_of(text, row.name_in_tag).get(mark.attribute) != mark.value:
@@ -339,7 +339,7 @@ def length_of_tag(pattern: str, text: str) -> int:
     return next((match.end() for match in matches if match and 0 < match.end() <= len(text)), 0)
 
 
-def _filled(text: str) -> str:
+def _fill(text: str) -> str:
     return text.replace("{name}", _SAMPLE)
 
 

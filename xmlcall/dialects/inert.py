@@ -100,7 +100,9 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, i
         is_whole: whether no other untrusted text follows in which a call could continue; a JSON schema of `arguments` then
             stays unchanged.
     """
-    text = _completed().sub("&amp;lt;", _written(text, _openers(tuple(DIALECTS), _names_for_others(catalog))(text)))
+    text = _completing_entity().sub(
+        "&amp;lt;", _write_entities(text, _openers(tuple(DIALECTS), _names_for_others(catalog))(text))
+    )
     text = _TOOL_TAG.sub(lambda found: "&lt;" if found[1] in catalog else "<", text)
 
     def declared(name: str) -> bool:
@@ -135,7 +137,7 @@ def _names_for_others(catalog: Catalog) -> tuple[str, ...]:
     return catalog.names() if DIALECTS.keys() > BUILT_IN else ()
 
 
-def _written(text: str, places: Iterable[int]) -> str:
+def _write_entities(text: str, places: Iterable[int]) -> str:
     """Write the characters at these places as entities."""
     parts, done = [], 0
     for at in places:
@@ -149,7 +151,7 @@ def _entity(found: re.Match[str]) -> str:
 
 
 @functools.cache
-def _completed() -> "regex.Pattern[str]":
+def _completing_entity() -> "regex.Pattern[str]":
     """Return a pattern for the entity that begins a whole tag, in the formats that are written with entities."""
     tags = [tag for row in DIALECTS.values() if row.entities for tag in row.tags.values()]
     return regex.compile(rf"(?=(?:{'|'.join(tags)}))&lt;")
@@ -157,7 +159,7 @@ def _completed() -> "regex.Pattern[str]":
 
 def _without_bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> str:
     """Write the bracket of each possible call without a mark as an entity; if arguments come first, its name is unknown."""
-    return _written(text, _bare_calls(text, declared, is_whole=is_whole))
+    return _write_entities(text, _bare_calls(text, declared, is_whole=is_whole))
 
 
 def _bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> Iterator[int]:

@@ -48,7 +48,7 @@ def beginning(dialect: Dialect, name: str = "") -> str:
     block = dialect.written.get("block_open", "") + "[" * dialect.one_list
     # A model continues best where its own tokens end: after a bare `"X"`, small ones write ` ,`, which no training text has.
     call = _BEGINNINGS[dialect.body](dialect)
-    begun = _filled(call, name) if name else call.partition("{name}")[0]
+    begun = _fill(call, name) if name else call.partition("{name}")[0]
     return f"{block}{'' if dialect.names_in_body or not block else dialect.joint}{begun}"
 
 
@@ -62,7 +62,7 @@ def _as_tags(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect:
     else:
         tool = catalog.get(name)
         body = [_parameter(key, value, tool, catalog, dialect) for key, value in arguments.items()]
-    return dialect.joint.join([_filled(written["call_open"], name), *body, _filled(written["call_close"], name)])
+    return dialect.joint.join([_fill(written["call_open"], name), *body, _fill(written["call_close"], name)])
 
 
 def _as_json(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
@@ -75,7 +75,7 @@ def _as_key(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: 
 
 
 def _as_object(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
-    return _filled(dialect.written["call_open"], name) + _json(dict(arguments), dialect) + dialect.written.get("call_close", "")
+    return _fill(dialect.written["call_open"], name) + _json(dict(arguments), dialect) + dialect.written.get("call_close", "")
 
 
 def _as_python(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
@@ -102,7 +102,7 @@ def _as_gemma(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect
         return (found["string"] if plain else f"{mark}{text}{mark}") + (found["colon"] or "")
 
     body = _STRING.sub(string, _json(dict(arguments), dialect, separators=(",", ":")))
-    return _filled(dialect.written["call_open"], name) + body + dialect.written["call_close"]
+    return _fill(dialect.written["call_open"], name) + body + dialect.written["call_close"]
 
 
 @functools.cache
@@ -144,7 +144,7 @@ def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, diale
     if mark is not None and (_marks_all(dialect) or needs_mark(value, plain, name, tool, catalog)):
         opener = mark.written
     text = _entities(_string(value, dialect) if is_string else plain, dialect)
-    return _filled(opener, name) + text + _filled(dialect.written["parameter_close"], name)
+    return _fill(opener, name) + text + _fill(dialect.written["parameter_close"], name)
 
 
 def _marks_all(dialect: Dialect) -> bool:
@@ -156,7 +156,7 @@ def _entities(text: str, dialect: Dialect) -> str:
     return text.translate(_ENTITIES) if dialect.entities else text
 
 
-def _filled(tag: str, name: str) -> str:
+def _fill(tag: str, name: str) -> str:
     return tag.replace("{name}", name)
 
 

@@ -170,13 +170,13 @@ class PythonReader:
         stack: list[Frame] = []
         while True:
             is_bracket = self._kind == "mark" and self._word in CLOSERS
-            value = self._opened(stack) if is_bracket else self._scalar()
+            value = self._open(stack) if is_bracket else self._scalar()
             while stack and value is not _MORE:
-                value = self._placed(value, stack)
+                value = self._place(value, stack)
             if value is not _MORE:
                 return value
 
-    def _opened(self, stack: list[Frame]) -> Any:
+    def _open(self, stack: list[Frame]) -> Any:
         """Open a bracket; return its value if it is empty, else that a value of it comes next."""
         if len(stack) == MAX_DEPTH:
             raise Refused(self._start, f"at most {MAX_DEPTH} levels")
@@ -189,7 +189,7 @@ class PythonReader:
         self._key(frame)
         return _MORE
 
-    def _placed(self, value: Any, stack: list[Frame]) -> Any:
+    def _place(self, value: Any, stack: list[Frame]) -> Any:
         """Put a value into the innermost bracket; return that one's value if it ends here."""
         frame = stack[-1]
         if frame.opener == "{":
@@ -285,9 +285,9 @@ class PythonReader:
             self.repairs.append("json-control-character")
         if prefix == "r" or "\\" not in content:
             return content
-        return _PAIR.sub(_joined, _ESCAPE.sub(self._escaped, content))
+        return _PAIR.sub(_join, _ESCAPE.sub(self._unescape, content))
 
-    def _escaped(self, found: "re.Match[str]") -> str:
+    def _unescape(self, found: "re.Match[str]") -> str:
         kind, text = str(found.lastgroup), str(found[str(found.lastgroup)])
         if kind == "line":
             return ""
@@ -301,6 +301,6 @@ class PythonReader:
             raise Refused(self._start, "an escape of a character that exists") from error
 
 
-def _joined(pair: "re.Match[str]") -> str:
+def _join(pair: "re.Match[str]") -> str:
     """Return the character that two escapes of UTF-16 stand for, which is how JSON writes it."""
     return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

@@ -58,7 +58,7 @@ def results(
     items = [
         _item(call, _issues(call, catalog, format, again=call.id in again), format, failed=True)
         if isinstance(call, InvalidCall)
-        else _told(call, result, catalog, format, is_repeated=call.id in repeated)
+        else _result(call, result, catalog, format, is_repeated=call.id in repeated)
         for call, result in answered
     ]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
@@ -94,7 +94,7 @@ def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, fail
     return inert_frame(call.name, format.row.results), text, failed
 
 
-def _told(
+def _result(
     call: ToolCall, result: ToolResult | None, catalog: Catalog, format: PromptFormat, *, is_repeated: bool
 ) -> tuple[str, str, bool]:
     assert result is not None
@@ -146,9 +146,9 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat,
     calls = list(calls)
     copied = any(map(_is_copied, calls))
     unsaid = _unsaid(calls)
-    shown = [] if is_native or unsaid else [found for call in calls if (found := _corrected(call, _meant(call, catalog)))]
+    shown = [] if is_native or unsaid else [found for call in calls if (found := _correct(call, _meant(call, catalog)))]
     example = _example(shown, catalog, format) if shown else ""
-    request = inert_text(_shown(request), catalog, format.row.results)
+    request = inert_text(_if_short(request), catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
     form = {"has_dots": has_dots, "is_native": is_native, "catalog": catalog}
     return format.render("retry", request=request, example=example, unsaid=unsaid, copied=copied, **form).strip()
@@ -177,7 +177,7 @@ def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: Promp
     return format.render("waiting", name=call.name, example=example, catalog=catalog).strip()
 
 
-def _shown(request: str) -> str:
+def _if_short(request: str) -> str:
     """Return the person's words if they are short enough to be repeated, else ""."""
     return request.strip() if len(request) <= _LONGEST_REQUEST else ""
 
@@ -194,7 +194,7 @@ def _is_copied(call: InvalidCall) -> bool:
     return any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
 
 
-def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, Any]] | None:
+def _correct(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, Any]] | None:
     """Return the call as it should look; None if that is unknown."""
     codes = {issue.code for issue in call.issues}
     if tool is None or _is_copied(call):
@@ -212,12 +212,12 @@ def _corrected(call: InvalidCall, tool: Tool | None) -> tuple[str, Mapping[str, 
             kept.setdefault(name, each.text if each.value is MISSING else each.value)
     needed = {part.name for part in declared if part.name in wrong or (part.required and part.name not in kept)}
     if whole := any(issue.path == "$" and issue.code == "invalid-value" for issue in call.issues):
-        needed |= _settled(kept, alternatives_of(tool))
+        needed |= _settle(kept, alternatives_of(tool))
     shown = {name: kept.get(name, _DOTS) for name in names if name in kept or name in needed}
     return None if whole and shown.keys() == {each.name for each in call.raw.arguments} - wrong else (tool.name, shown)
 
 
-def _settled(kept: dict[str, Any], alternatives: Sequence[frozenset[str]]) -> frozenset[str]:
+def _settle(kept: dict[str, Any], alternatives: Sequence[frozenset[str]]) -> frozenset[str]:
     """Return the missing parameters of the alternative nearest to a call; remove from `kept` those of other complete ones."""
     if not alternatives:
         return frozenset()

@@ -242,7 +242,7 @@ class _View:
 
     def messages(self) -> list[Message]:
         """Return what is sent."""
-        sent = [_noted(turn, self._lang) for turn in self._turns]
+        sent = [_with_note(turn, self._lang) for turn in self._turns]
         if self._gone and sent:
             first, *rest = sent[0]
             told = block([line for line, _ in self._lines], self._gone, self._lang)
@@ -329,7 +329,7 @@ def _is_person(message: Message) -> bool:
     return message.role == "user" and not replies_of(message)
 
 
-def _noted(turn: _TurnPart, lang: str) -> list[Message]:
+def _with_note(turn: _TurnPart, lang: str) -> list[Message]:
     """Return the messages of a turn as they are sent, with a note after the first if calls are left out."""
     first, *rest = [part.sent for part in turn.parts]
     if turn.left_out:
@@ -417,7 +417,7 @@ def line_of(turn: Sequence[Message], lang: str) -> Line:
     asked = "" if turn[0].role == "assistant" else turn[0].content
     standing = _standing(asked)
     parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked.strip() else ["-"]
-    returned = list(_returned(turn))
+    returned = list(_results_of(turn))
     parts += [_part(lang, "returned").format(name=_begin(name, RETURNED), text=text) for name, text in returned[:CALLS]]
     if len(returned) > CALLS:
         parts.append(_part(lang, "more").format(count=len(returned) - CALLS))
@@ -452,7 +452,7 @@ def _standing(text: str) -> list[str]:
     return [_begin(sentence, _LONGEST_STANDING) for sentence in sentences if STANDING.search(sentence)]
 
 
-def _returned(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
+def _results_of(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
     """Yield the tools that were called, each with the beginning of its result."""
     names = {call.id: call.name for message in turn for call in message.tool_calls}
     for message in turn:

@@ -174,7 +174,7 @@ def tool_prompt_within(
 
     for grade, line in _LINES.items():
         left = budget.parts - room - tokens_of(rendered(grade, ""))
-        if (listed := _listed(map(line, catalog), left)) is not None:
+        if (listed := _list_within(map(line, catalog), left)) is not None:
             return prompt(grade, listed)
     left = budget.parts - room - tokens_of(rendered("names", "", len(catalog)))
     names = _as_many(catalog.names(), left)
@@ -191,7 +191,7 @@ def _is_too_long(catalog: Catalog, budget: int) -> bool:
     return False
 
 
-def _listed(lines: Iterable[str], room: float) -> str | None:
+def _list_within(lines: Iterable[str], room: float) -> str | None:
     """Return lines as one text; None if they take more tokens than there is room for."""
     listed = []
     for line in lines:

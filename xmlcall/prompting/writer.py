@@ -106,11 +106,6 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
     return (*messages[:-1], put_around(last, behind=f"\n\n{reminder}"))
 
 
-def _with_question_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return the conversation with a reminder after the person's last words, even if results follow them."""
-    return with_fitting(lambda _: reminder, messages)
-
-
 def with_each_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return a caller's conversation with a reminder at the end of each of the person's messages."""
     behind = f"\n\n{reminder}" if reminder else ""
@@ -194,10 +189,10 @@ Known = Mapping[str, OwnRounds]
 def rounds_behind(message: Message, known: Known) -> OwnRounds | None:
     """Return the hidden rounds that belong to a caller's assistant message; None if there are none, or its calls differ."""
     found = known.get(message.tool_calls[0].id) if message.tool_calls else None
-    return found if found is not None and _told(found.theirs) == _told(message.tool_calls) else None
+    return found if found is not None and _identities(found.theirs) == _identities(message.tool_calls) else None
 
 
-def _told(calls: Iterable[ToolCall]) -> list[tuple[str, str, dict[str, Any]]]:
+def _identities(calls: Iterable[ToolCall]) -> list[tuple[str, str, dict[str, Any]]]:
     return [(call.id, call.name, call.arguments) for call in calls]
 
 
@@ -217,7 +212,7 @@ def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat,
     for group in ([message for _, message in run] for _, run in numbered):  # consecutive results are one group
         if group[0].role == "tool":
             images = tuple(url for message in group for url in message.images)
-            written.append(replace(results(_answered(open_calls, group, answered), catalog, format), images=images))
+            written.append(replace(results(_match_results(open_calls, group, answered), catalog, format), images=images))
             open_calls = []
         elif group[0].role == "assistant":
             replies, open_calls = _replies(group[0], catalog, known or {}, format.row)
@@ -262,7 +257,7 @@ def said(text: str, block: str) -> str:
     return text + block if 0 < lines <= 2 else f"{words if lines else text}\n\n{block}"
 
 
-def _answered(calls: Answered, told: Sequence[Message], answered: Container[str]) -> Answered:
+def _match_results(calls: Answered, told: Sequence[Message], answered: Container[str]) -> Answered:
     """Match each call with its result: by id, else by name, else by position; a result without a call is kept alone.
 
     If only some calls have a result, the others get a note that none came back; else the model would mistake another result for
@@ -306,7 +301,11 @@ def _result(message: Message | None) -> ToolResult:
     return ToolResult(content=(TextContent(text=message.content if message else ""),))
 
 
-_REMIND: Final = {"end": with_reminder, "question": _with_question_reminded, "each": with_each_reminded}
+_REMIND: Final[Mapping[str, Callable[[str, Sequence[Message]], tuple[Message, ...]]]] = {
+    "end": with_reminder,
+    "question": lambda reminder, messages: with_fitting(lambda _: reminder, messages),  # results may follow the question
+    "each": with_each_reminded,
+}
 
 # -- requests -----------------------------------------------------------------------------------------------------------------
 

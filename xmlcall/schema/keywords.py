@@ -71,16 +71,16 @@ def _spend(steps: int) -> None:
         work.spend(steps)
 
 
-def _counted(keyword: Callable[..., Any]) -> Callable[..., Any]:
+def _count_steps(keyword: Callable[..., Any]) -> Callable[..., Any]:
     def counted(validator: Any, asked: Any, instance: Any, schema: Any) -> Any:
         _spend(1 + (len(asked) // _MEMBERS if isinstance(asked, list | dict) else 0))
         errors = keyword(validator, asked, instance, schema)
-        return errors and _weighed(errors, instance, asked)
+        return errors and _weigh(errors, instance, asked)
 
     return counted
 
 
-def _weighed(errors: Iterable[Any], instance: Any, asked: Any) -> Iterator[Any]:
+def _weigh(errors: Iterable[Any], instance: Any, asked: Any) -> Iterator[Any]:
     """Count what it takes to write the value, and what is asked of it, into each error; those of parts have a keyword by then."""
     for error in errors:
         if (work := _work.get()) is not None and not isinstance(error.validator, str):
@@ -120,10 +120,10 @@ def usable_pattern(pattern: str) -> str | None:
         return None
     if literal := _LITERAL.fullmatch(pattern):
         pattern = f"(?i){literal[1]}" if "i" in literal[2] else literal[1]
-    return next((each for each in (pattern, _PIECES.sub(_translated, pattern)) if _compiles(each)), None)
+    return next((each for each in (pattern, _PIECES.sub(_translate, pattern)) if _compiles(each)), None)
 
 
-def _translated(piece: regex.Match[str]) -> str:
+def _translate(piece: regex.Match[str]) -> str:
     code, group, control = piece.groups()
     if code:
         return f"\\U{int(code, 16):08X}"
@@ -165,7 +165,7 @@ def with_time_limit(validator_class: Any) -> Any:
         "type": _check_type,
         "uniqueItems": _check_unique,
     }
-    counted = {name: _counted(keyword) for name, keyword in {**validator_class.VALIDATORS, **keywords}.items()}
+    counted = {name: _count_steps(keyword) for name, keyword in {**validator_class.VALIDATORS, **keywords}.items()}
     types = validator_class.TYPE_CHECKER.redefine("integer", _is_integer)
     return cast(Any, validators).extend(validator_class, counted, type_checker=types)
 

@@ -132,7 +132,7 @@ def _dependent(value: Any) -> Any:
     return value if len(found) == len(value) else found
 
 
-def _left_out(value: Any) -> Any:
+def _leave_out(value: Any) -> Any:
     return MISSING
 
 
@@ -155,7 +155,7 @@ READERS: Final[dict[str, Reader]] = {
     **_each(flag, "uniqueItems deprecated readOnly writeOnly"),
     **_each(_text, "title description $comment format contentEncoding contentMediaType"),
     **_each(_matching(_ANCHOR), "$anchor $dynamicAnchor"),
-    **_each(_left_out, "$vocabulary $recursiveRef $recursiveAnchor"),
+    **_each(_leave_out, "$vocabulary $recursiveRef $recursiveAnchor"),
 }
 """By keyword; the keywords that hold schemas, `required` and the references need more than their value to be read."""
 

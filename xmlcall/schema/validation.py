@@ -171,12 +171,12 @@ def issues_or_reason(validator: Any, value: Any) -> tuple[Issue, ...] | str:
     try:
         with limited():
             errors = sorted(validator.iter_errors(value), key=relevance, reverse=True)
-            return tuple(_told(errors, validator.schema))
+            return tuple(_each_issue(errors, validator.schema))
     except Exception as error:  # a broken schema that `check_schema` did not recognise surfaces as many types
         return f"The tool's schema cannot be evaluated ({type(error).__name__})."
 
 
-def _told(errors: list[Any], root: Mapping[str, Any]) -> Iterable[Issue]:
+def _each_issue(errors: list[Any], root: Mapping[str, Any]) -> Iterable[Issue]:
     """Return the issues of errors, each once."""
     found: dict[Issue, None] = {}
     with at_most(_TOLD):

@@ -18,6 +18,7 @@ from .references import resolve
 
 __all__ = [
     "RANGES",
+    "UNIONS",
     "ParameterRule",
     "UnionBranch",
     "asked_by",
@@ -99,7 +100,7 @@ def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[Parame
         elif texts := _alternatives(branches, root):
             yield ParameterRule(kind="one" if key == "oneOf" or _are_kinds(branches) else "any", parts=texts)
     yield from _conditions(schema, root)
-    for part in _listed(schema, "allOf"):
+    for part in _list_at(schema, "allOf"):
         yield from _rules(part, root, levels - 1)
 
 
@@ -113,9 +114,7 @@ def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[
     if condition and (then := _branch(needed, root)) and then.required:
         yield ParameterRule(kind="with", parts=(condition, ", ".join(then.required[:_MAX_PARTS])))
     if refused := _branch(schema.get("not"), root):
-        yield ParameterRule(
-            kind="together" if len(refused.required) > 1 else "not", parts=(_written(refused, root, frozenset()),)
-        )
+        yield ParameterRule(kind="together" if len(refused.required) > 1 else "not", parts=(_write(refused, root, frozenset()),))
 
 
 def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> list[UnionBranch]:
@@ -124,7 +123,7 @@ def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _M
 
 
 def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> Iterator[UnionBranch]:
-    for part in _listed(schema, key) if levels else ():
+    for part in _list_at(schema, key) if levels else ():
         found = resolve(part, root)
         inner = [each for each in UNIONS if isinstance(found, Mapping) and each in found and not found.keys() & {"properties"}]
         if inner and not found.keys() & {"required", "allOf"}:
@@ -140,8 +139,8 @@ def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> 
         return None
     properties = schema.get("properties")
     found = dict(properties) if isinstance(properties, Mapping) else {}
-    required = [name for name in _listed(schema, "required") if isinstance(name, str)]
-    for part in _listed(schema, "allOf"):
+    required = [name for name in _list_at(schema, "required") if isinstance(name, str)]
+    for part in _list_at(schema, "allOf"):
         if below := _branch(part, root, levels - 1):
             spend((len(found) + len(below.properties)) // KEYS)
             found = {**below.properties, **found}
@@ -149,7 +148,7 @@ def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> 
     return UnionBranch(found, tuple(dict.fromkeys(required))) if found or required else None
 
 
-def _listed(schema: Any, key: str) -> list[Any]:
+def _list_at(schema: Any, key: str) -> list[Any]:
     value = schema.get(key) if isinstance(schema, Mapping) else None
     return value[:_MAX_BRANCHES] if isinstance(value, list) else []
 
@@ -166,17 +165,17 @@ def _are_kinds(branches: Iterable[UnionBranch]) -> bool:
 def _alternatives(branches: list[UnionBranch], root: Mapping[str, Any]) -> tuple[str, ...]:
     """Write alternatives, each once; none if they do not differ."""
     common = frozenset.intersection(*(frozenset(branch.properties) for branch in branches)) if branches else frozenset()
-    texts = tuple(dict.fromkeys(_written(branch, root, common) for branch in branches))
+    texts = tuple(dict.fromkeys(_write(branch, root, common) for branch in branches))
     return texts if len(texts) > 1 else ()
 
 
 def _shape(schema: Any, root: Mapping[str, Any]) -> str:
     """Write what an object schema names, such as `(action: "get", id)`; "" if it names nothing."""
     branch = _branch(schema, root)
-    return _written(branch, root, frozenset()) if branch else ""
+    return _write(branch, root, frozenset()) if branch else ""
 
 
-def _written(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str]) -> str:
+def _write(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str]) -> str:
     """Write a branch without the optional names that all branches share: the list of parameters has those."""
     names = dict.fromkeys((*branch.properties, *branch.required))
     parts = []
@@ -273,10 +272,10 @@ def asked_by(keyword: str, value: Any, schema: Mapping[str, Any], root: Mapping[
 def describe(schema: Any, root: Mapping[str, Any], depth: int = 4) -> str:
     """Say in a few words which values a schema admits: `integer, at least 1`, `array of string`."""
     written = schema if isinstance(schema, Mapping) else {}
-    return as_deep_as_pays(written, range(depth, -1, -1), lambda levels: _described(schema, root, levels), "any value")
+    return as_deep_as_pays(written, range(depth, -1, -1), lambda levels: _describe(schema, root, levels), "any value")
 
 
-def _described(schema: Any, root: Mapping[str, Any], depth: int) -> str:
+def _describe(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     schema = resolve(schema, root)
     if schema is False:
         return "no value"
@@ -296,7 +295,7 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             is_object = schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
-            told = [_described(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
+            told = [_describe(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
             return " or ".join(dict.fromkeys("object" if is_object and each == "any value" else each for each in told))
     kinds = schema.get("type", "object" if "properties" in schema else "any value")
     kinds = kinds if isinstance(kinds, list) else [kinds]
@@ -306,10 +305,10 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
 def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     first = schema.get("prefixItems")
     if isinstance(first, list) and first:
-        told = [_described(each, root, depth - 1) for each in first[:_MAX_PLACES]]
+        told = [_describe(each, root, depth - 1) for each in first[:_MAX_PLACES]]
         goes_on = len(first) > _MAX_PLACES or isinstance(schema.get("items"), Mapping)
         return f"array of ({', '.join([*told, *(['...'] if goes_on else [])])})"
-    return f"array of {_described(schema['items'], root, depth - 1)}" if "items" in schema else "array"
+    return f"array of {_describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
 
 
 def _plain(value: Any) -> str:

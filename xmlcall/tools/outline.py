@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 from ..schema.budget import CHARACTERS, as_deep_as_pays, size_of, spend
 from ..schema.references import resolve
-from ..schema.words import ParameterRule, branches_of, describe, rules_of, values_of
+from ..schema.words import UNIONS, ParameterRule, branches_of, describe, rules_of, values_of
 from ..types.calls import MISSING, Tool
 
 __all__ = [
@@ -35,7 +35,6 @@ _MAX_WORDS = 4  # levels of one parameter that are described in its own words
 _DEPTHS = tuple((levels, min(levels, _MAX_WORDS)) for levels in range(_MAX_LEVELS, 0, -1))
 _MOST_PLACES = 8  # of a tuple
 _MAX_PARTS = 16  # schemas of one name, in as many alternatives
-_UNIONS = ("anyOf", "oneOf")
 T = TypeVar("T")
 _LEAST_BRANCHES = 2  # levels of alternatives whose names are shown, wherever they stand
 _IDS = 64  # of a set that count as one step to copy
@@ -92,7 +91,7 @@ def alternatives_of(tool: Tool) -> list[frozenset[str]]:
     root = tool.input_schema
 
     def found(levels: int) -> list[frozenset[str]]:
-        each = ([frozenset(branch.required) for branch in branches_of(root, key, root, levels)] for key in _UNIONS)
+        each = ([frozenset(branch.required) for branch in branches_of(root, key, root, levels)] for key in UNIONS)
         return next((needed for needed in each if len(needed) > 1), [])
 
     return as_deep_as_pays(root, range(_MAX_WORDS, 0, -1), found, [])
@@ -160,7 +159,7 @@ def _required(schema: Any, root: Mapping[str, Any], levels: int, seen: set[int] 
     for part in schema["allOf"] if isinstance(schema.get("allOf"), list) else ():
         found |= _required(part, root, levels - 1, seen)
         spend(len(found) // _IDS)
-    for key in _UNIONS:
+    for key in UNIONS:
         if branches := branches_of(schema, key, root):
             found |= frozenset.intersection(*(frozenset(branch.required) for branch in branches))
     return found
@@ -189,9 +188,9 @@ def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[_Obj
             seen.add(id(properties))
             yield _Object(properties, of_union)
         below = [(schema[key], left - 1, of_union) for key in ("then", "else") if key in schema]
-        for key in ("allOf", *_UNIONS):
+        for key in ("allOf", *UNIONS):
             branches = schema[key] if isinstance(schema.get(key), list) else ()
-            below += [(branch, left - 1, of_union or key in _UNIONS) for branch in branches]
+            below += [(branch, left - 1, of_union or key in UNIONS) for branch in branches]
         spend(len(below))
         stack += reversed(below)
 
@@ -280,7 +279,7 @@ def _required_first(schema: Any, root: Mapping[str, Any], levels: int) -> frozen
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping) or levels == 0:
         return frozenset()
-    found = [frozenset(branches[0].required) for key in _UNIONS if (branches := branches_of(schema, key, root))]
+    found = [frozenset(branches[0].required) for key in UNIONS if (branches := branches_of(schema, key, root))]
     parts = schema["allOf"][:_MAX_PARTS] if isinstance(schema.get("allOf"), list) else []
     return frozenset().union(*found, *(_required_first(part, root, levels - 1) for part in parts))
 
@@ -310,7 +309,7 @@ class _Example:
         for key in ("const", "default"):
             if schema.get(key) is not None:
                 return _own(schema[key])
-        if isinstance(schema.get("properties"), Mapping) and any(isinstance(schema.get(key), list) for key in _UNIONS):
+        if isinstance(schema.get("properties"), Mapping) and any(isinstance(schema.get(key), list) for key in UNIONS):
             return self._of_alternatives(schema, levels)
         for key in ("anyOf", "oneOf", "allOf"):
             if isinstance(schema.get(key), list) and schema[key]:
