@@ -302,7 +302,7 @@ class _Draft:
             self.arguments[name] = fit.value
             for code, path in fit.liberties:
                 if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is no string of JSON
-                    if jsonish.is_strict(raw.text):
+                    if jsonish.strict(raw.text) is not MISSING:
                         continue
                     code = "number-format"
                 self.repairs.append(Repair(code=code, span=raw.span, path=path))
@@ -368,7 +368,7 @@ def _unwrapped(
         return None
     value, liberties = arguments.get(name), []
     if isinstance(value, str) and isinstance(read := jsonish.read(value, kinds={"object"}, complete=True), jsonish.JsonReading):
-        value, liberties = read.value, [repair.code for repair in read.repairs]
+        value, liberties = read.value, [*read.codes]
     return (value, liberties) if isinstance(value, dict) and value and value.keys() <= declared else None
 
 
@@ -388,7 +388,7 @@ def _members(call: RawCall) -> tuple[Sequence[RawArgument], list[Repair]]:
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in read.value.items()
     }
     members = [RawArgument(name=name, text=text, value=read.value[name], span=whole.span) for name, text in texts.items()]
-    return members, [Repair(code=repair.code, span=whole.span, path="$") for repair in read.repairs]
+    return members, [Repair(code=code, span=whole.span, path="$") for code in read.codes]
 
 
 def _typed(argument: RawArgument, name: str) -> Read:
@@ -405,7 +405,7 @@ def _json_value(argument: RawArgument, name: str, parameter: Parameter, root: Ma
     read = jsonish.read(argument.text, kinds=parameter.kinds, complete=complete)
     path = f"$.{name}"
     if isinstance(read, jsonish.JsonReading):
-        return read.value, None, tuple(Repair(code=repair.code, span=argument.span, path=path) for repair in read.repairs)
+        return read.value, None, tuple(Repair(code=code, span=argument.span, path=path) for code in read.codes)
     if not argument.text.lstrip().startswith(("[", "{")):
         return argument.text, None, ()
     reason = f"at character {read.position} {read.expected} was expected, {read.got} came"

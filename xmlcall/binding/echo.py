@@ -176,12 +176,7 @@ def _on_offer(catalog: Catalog) -> str:
 
 
 def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) -> InvalidCall | None:
-    """Check whether the model copied a call.
-
-    Returns:
-        The call as an InvalidCall with issues `echo`: at `$` if somebody else wrote the call, else at each value of our example.
-        None if it is no copy.
-    """
+    """Return a copied call with issues `echo`, at `$` or at each value of our example; None if it is no copy."""
     if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
     elif isinstance(call, ToolCall) and (tool := catalog.get(call.name)):

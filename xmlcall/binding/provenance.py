@@ -86,11 +86,7 @@ def provenance(call: ToolCall, conversation: Iterable[Message | Mapping[str, Any
 
 
 def values_in(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Yield the values of a call, each item of a list and each field of an object separately, in order.
-
-    Yields:
-        JSON path, name of the parameter, value; an object or list is yielded only if it is empty.
-    """
+    """Yield path, parameter and value, for each item and field separately, in order; a list or object only if it is empty."""
     stack = [(member_path("$", name), name, value) for name, value in reversed([*arguments.items()])]
     while stack:
         path, name, value = stack.pop()

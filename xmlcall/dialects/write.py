@@ -225,14 +225,7 @@ def example_tag(row: Dialect) -> str:
 
 
 def block_closer(dialect: str, opener: str) -> str:
-    """Return the text that closes a wrapper after its last call.
-
-    Args:
-        opener: the tag that opened it, as the model wrote it, because a format may have wrappers with several names.
-
-    Returns:
-        "" if the format has no wrapper, or if the name is not a wire format, such as `native`.
-    """
+    """Return the text that closes a wrapper, which has the name in its opener; "" if the format has no wrapper."""
     row = DIALECTS.get(dialect)
     if row is None or "block_close" not in row.written:
         return ""

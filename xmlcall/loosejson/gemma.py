@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..types.calls import MISSING
-from .machine import CLOSERS, MAX_DEPTH
+from .machine import MAX_DEPTH, Frame
 from .reader import strict
 from .strings import Refused
 
@@ -50,21 +50,6 @@ def read_gemma(text: str) -> GemmaObject:
     return _GemmaReader(text).run()
 
 
-@dataclass(slots=True)
-class _GemmaFrame:
-    opener: str
-    closer: str
-    items: list[Any] = field(default_factory=list)
-    members: dict[str, Any] = field(default_factory=dict)
-    key: str = ""
-
-    def put(self, value: Any) -> None:
-        if self.opener == "{":
-            self.members[self.key] = value
-        else:
-            self.items.append(value)
-
-
 class _GemmaReader:
     """Reads one text; `_kind`, `_word` and `_start` are the token that comes next."""
 
@@ -80,7 +65,7 @@ class _GemmaReader:
         if not self._is("{") and not self._is("("):
             raise Refused(self._start, "an object in { and }")
         closer = "}" if self._is("{") else ")"
-        stack: list[_GemmaFrame] = [_GemmaFrame("{", closer, members=self._found.values)]
+        stack: list[Frame] = [Frame("{", self._start, members=self._found.values, closer=closer)]
         self._advance()
         self._begin(stack)
         while stack:
@@ -89,25 +74,25 @@ class _GemmaReader:
             raise Refused(self._start, "nothing after the object")
         return self._found
 
-    def _begin(self, stack: list[_GemmaFrame]) -> None:
+    def _begin(self, stack: list[Frame]) -> None:
         """Read what comes first in a bracket: a key, an item, or its end."""
         if self._is(stack[-1].closer):
             self._close(stack)
         elif stack[-1].opener == "{":
             self._key(stack[-1])
 
-    def _member(self, stack: list[_GemmaFrame]) -> None:
+    def _member(self, stack: list[Frame]) -> None:
         if self._kind == "mark" and self._word in "{[":
             if len(stack) == MAX_DEPTH:
                 raise Refused(self._start, f"at most {MAX_DEPTH} levels")
-            stack.append(_GemmaFrame(self._word, CLOSERS[self._word]))
+            stack.append(Frame(self._word, self._start))
             self._advance()
             self._begin(stack)
             return
         stack[-1].put(self._scalar(stack))
         self._after(stack)
 
-    def _after(self, stack: list[_GemmaFrame]) -> None:
+    def _after(self, stack: list[Frame]) -> None:
         frame = stack[-1]
         closer = frame.closer
         if self._is(","):
@@ -124,14 +109,14 @@ class _GemmaReader:
             return
         self._close(stack)
 
-    def _close(self, stack: list[_GemmaFrame]) -> None:
+    def _close(self, stack: list[Frame]) -> None:
         frame = stack.pop()
         self._advance()
         if stack:
-            stack[-1].put(frame.members if frame.opener == "{" else frame.items)
+            stack[-1].put(frame.value)
             self._after(stack)
 
-    def _key(self, frame: _GemmaFrame) -> None:
+    def _key(self, frame: Frame) -> None:
         if self._kind != "bare" and self._kind not in _STRINGS:
             raise Refused(self._start, "a key")
         start, frame.key = self._start, self._word
@@ -147,7 +132,7 @@ class _GemmaReader:
             raise Refused(self._start, "a colon after the key")
         self._advance()
 
-    def _scalar(self, stack: list[_GemmaFrame]) -> Any:
+    def _scalar(self, stack: list[Frame]) -> Any:
         kind, word = self._kind, self._word
         if kind not in _STRINGS and kind != "bare":
             raise Refused(self._start, "a value")

@@ -61,6 +61,18 @@ class Frame:
     key: str = ""
     key_start: int = 0
     commas: int = 0
+    closer: str = ""
+
+    def __post_init__(self) -> None:
+        """Set the usual closer."""
+        self.closer = self.closer or CLOSERS[self.opener]
+
+    def put(self, value: Any) -> None:
+        """Add a value, of the last key in an object."""
+        if self.opener == "{":
+            self.members[self.key] = value
+        else:
+            self.items.append(value)
 
     @property
     def value(self) -> Any:
@@ -214,7 +226,7 @@ class JsonMachine:
 
     def _close(self, span: Span) -> None:
         closer, frame = self._text[span[0]], self._stack[-1]
-        if closer != CLOSERS[frame.opener]:
+        if closer != frame.closer:
             self._close_wrongly(closer, span)
             return
         self._pop()
@@ -226,7 +238,7 @@ class JsonMachine:
         self._put(frame.value)
 
     def _close_after_comma(self, span: Span) -> None:
-        if self._text[span[0]] != CLOSERS[self._stack[-1].opener]:
+        if self._text[span[0]] != self._stack[-1].closer:
             raise Refused(span[0], _EXPECTED[self._state])
         self._repair("json-trailing-comma", self._last_comma)
         self._close(span)
@@ -235,10 +247,10 @@ class JsonMachine:
         """Read a closer that does not fit. If only closers follow, every way to correct them gives the same value."""
         if not self._complete or span[0] < self._tail or not self._state.startswith("next"):
             raise Refused(span[0], _EXPECTED[self._state])
-        if all(closer != CLOSERS[frame.opener] for frame in self._stack):
+        if all(closer != frame.closer for frame in self._stack):
             self._extra_closer(span)
             return
-        while closer != CLOSERS[self._stack[-1].opener]:
+        while closer != self._stack[-1].closer:
             self._add_closer(span)
         self._pop()
 

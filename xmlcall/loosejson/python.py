@@ -63,11 +63,7 @@ class PythonCall:
 
 
 class PythonReader:
-    """Reads one text of calls.
-
-    Attributes:
-        repairs: codes of what was tolerated.
-    """
+    """Reads one text of calls; `repairs` has the codes of what was tolerated."""
 
     def __init__(self, text: str) -> None:
         self.repairs: list[str] = []
@@ -182,7 +178,7 @@ class PythonReader:
             raise Refused(self._start, f"at most {MAX_DEPTH} levels")
         frame = Frame(self._word, self._start)
         self._advance()
-        if self._is(CLOSERS[frame.opener]):
+        if self._is(frame.closer):
             self._advance()
             return frame.value
         stack.append(frame)
@@ -192,11 +188,8 @@ class PythonReader:
     def _place(self, value: Any, stack: list[Frame]) -> Any:
         """Put a value into the innermost bracket; return that one's value if it ends here."""
         frame = stack[-1]
-        if frame.opener == "{":
-            frame.members[frame.key] = value
-        else:
-            frame.items.append(value)
-        closer = CLOSERS[frame.opener]
+        frame.put(value)
+        closer = frame.closer
         if self._is(","):
             frame.commas += 1
             self._advance()

@@ -19,7 +19,7 @@ from ..types.calls import MISSING, Repair
 from .machine import MAX_DEPTH, JsonMachine, finite
 from .strings import Refused
 
-__all__ = ["JsonReading", "Unreadable", "is_strict", "read", "strict"]
+__all__ = ["JsonReading", "Unreadable", "read", "strict"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,11 @@ class JsonReading:
 
     value: Any
     repairs: tuple[Repair, ...] = ()
+
+    @property
+    def codes(self) -> tuple[str, ...]:
+        """The codes of the repairs."""
+        return tuple(repair.code for repair in self.repairs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,11 +62,6 @@ def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = Fa
     if kinds is None or "string" in kinds or isinstance(found, Unreadable) or not isinstance(found.value, str):
         return found
     return _decoded_twice(found, text, kinds, complete)
-
-
-def is_strict(text: str) -> bool:
-    """Say whether a text is valid JSON."""
-    return strict(text) is not MISSING
 
 
 def strict(text: str) -> Any:
@@ -119,7 +119,7 @@ def _decoded_twice(outer: JsonReading, text: str, kinds: Collection[str], comple
     if isinstance(inner, Unreadable) or not any(kind in _KINDS and _KINDS[kind](inner.value) for kind in kinds):
         return outer
     span = (0, len(text))  # offsets inside the string are none of the text
-    codes = ["json-double-encoding", *(repair.code for repair in inner.repairs)]
+    codes = ["json-double-encoding", *inner.codes]
     return JsonReading(value=inner.value, repairs=(*outer.repairs, *(Repair(code=code, span=span) for code in codes)))
 
 

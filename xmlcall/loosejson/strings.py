@@ -95,11 +95,7 @@ class StringToken:
 
 
 def read_string(text: str, start: int, end: int, context: Context) -> StringToken:
-    """Read the string that opens at `start`.
-
-    Raises:
-        Refused: it does not end, or it can be read in two ways.
-    """
+    """Read the string that opens at `start`; refuse it if it does not end, or can be read in two ways."""
     close, literal = _find_end(text, start, end, context)
     value, repairs = _decode(text[start + 1 : close], text[start], start)
     codes = [_STYLES[text[start]]] if text[start] in _STYLES else []

@@ -60,8 +60,8 @@ class CallDraft:
         if isinstance(read, jsonish.Unreadable):
             self._issues.append(unreadable(read))
             return True
-        for repair in read.repairs:
-            self.repair(repair.code, body.span)
+        for code in read.codes:
+            self.repair(code, body.span)
         values = {} if read.value is None else read.value
         if not isinstance(values, dict):
             self._issues.append(unreadable(jsonish.Unreadable(position=0, expected="an object", got=body.text.strip()[:30])))

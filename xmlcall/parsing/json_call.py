@@ -11,7 +11,7 @@ character, whatever is between them.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import regex
@@ -133,8 +133,7 @@ def _read_object(text: str) -> Sequence[_Found] | jsonish.Unreadable:
     read = jsonish.read(text, kinds={"object"}, complete=True)
     if isinstance(read, jsonish.Unreadable):
         return read
-    codes = tuple(repair.code for repair in read.repairs)
-    return [_Found(name="", arguments=read.value, repairs=codes)] if isinstance(read.value, dict) else []
+    return [_Found(name="", arguments=read.value, repairs=read.codes)] if isinstance(read.value, dict) else []
 
 
 def _read_json(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
@@ -145,9 +144,7 @@ def _read_json(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
     found = [each for each in named if each is not None]
     if len(found) < len(named) or not found:
         return []
-    codes = tuple(repair.code for repair in read.repairs)
-    first = found[0]
-    return [_Found(name=first.name, arguments=first.arguments, repairs=(*codes, *first.repairs)), *found[1:]]
+    return [replace(found[0], repairs=(*read.codes, *found[0].repairs)), *found[1:]]
 
 
 def _objects(value: Any) -> list[Any]:
@@ -173,8 +170,9 @@ def _named(value: Any) -> _Found | None:
     liberties: tuple[str, ...] = ()
     if isinstance(arguments, str):
         read = jsonish.read(arguments, kinds={"object"}, complete=True)
-        arguments = read.value if isinstance(read, jsonish.JsonReading) else None
-        liberties = tuple(repair.code for repair in read.repairs) if isinstance(read, jsonish.JsonReading) else ()
+        if isinstance(read, jsonish.Unreadable):
+            return None
+        arguments, liberties = read.value, read.codes
     return _Found(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
 
 

@@ -160,12 +160,7 @@ def is_asked_for(times: int, request: str) -> bool:
 
 
 def once(reply: Reply, request: str) -> tuple[Reply, frozenset[str]]:
-    """Leave out calls that repeat an earlier call of the same reply.
-
-    Returns:
-        The reply with each call once, or as often as the request says, and with a repair for each call left out; and the ids of
-        the calls that were repeated.
-    """
+    """Leave out repeated calls, unless the request has their number; also return the ids of those that were repeated."""
     counts = Counter(map(identity, reply.calls))
     first: dict[Hashable, str] = {}
     kept: list[ToolCall | InvalidCall] = []

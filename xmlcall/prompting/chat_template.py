@@ -57,14 +57,7 @@ def supported() -> tuple[str, ...]:
 
 
 def chat_template(format: PromptFormat, base: str = CHATML, *, with_reminder: bool = False) -> str:
-    """Write a chat template that offers tools.
-
-    Args:
-        with_reminder: whether each of the person's messages ends in a reminder of the tools.
-
-    Raises:
-        UsageError: a template cannot write the format, or cannot show tools in the requested way (other than `list`).
-    """
+    """Write a chat template that offers tools; refuse a format or family that a template cannot write."""
     row = format.row
     if row.body not in _BODIES or row.nests_elements:
         raise UsageError(f"expected a format that a template can write ({', '.join(supported())}), got {row.name!r}")

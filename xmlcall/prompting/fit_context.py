@@ -122,11 +122,7 @@ class Cut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fitted:
-    """A conversation as it is sent.
-
-    Args:
-        left_out: number of messages that are missing or replaced by their turn's line.
-    """
+    """A conversation as it is sent; `left_out` messages are missing or replaced by their turn's line."""
 
     messages: tuple[Message, ...]
     cuts: tuple[Cut, ...] = ()
@@ -160,12 +156,7 @@ def _json(value: object) -> str:
 
 
 def fit(messages: Sequence[Message], limit: float, *, lang: str = "en", more: str = "") -> Fitted:
-    """Return the conversation cut so that it fits.
-
-    Args:
-        lang: language of the notes that replace missing parts, `en` or `zh`.
-        more: name of the tool that returns the rest of a result; "" for none.
-    """
+    """Return the conversation cut so that it fits; `more` is the tool that returns the rest of a result."""
     if estimate(messages) <= limit:
         return Fitted(messages=tuple(messages))
     head = next((place for place, message in enumerate(messages) if message.role != "system"), len(messages))

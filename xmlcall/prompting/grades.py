@@ -100,11 +100,7 @@ class ToolPrompt:
         return tuple(tool for tool in self.catalog if tool.name == self.own)
 
     def fitting(self, request: str, first: Iterable[str] = ()) -> str:
-        """Render the text after the person's words: the tools that fit them best; "" if all are shown whole, or none fits.
-
-        Args:
-            first: names of tools to describe first, such as one that has to be called.
-        """
+        """Render the tools that fit the person's words best, after `first`; "" if all are shown whole, or none fits."""
         if not self.own:
             return ""
         names = dict.fromkeys((*first, *self._ranking.best(request, FITTING)))

@@ -50,11 +50,7 @@ def nodes(schema: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
-    """Follow local `$ref`s until a schema without one.
-
-    Returns:
-        The schema pointed to, with sibling keywords such as `description` kept; MISSING for a dead end or a circle.
-    """
+    """Follow local `$ref`s to a schema without one, keeping sibling keywords; MISSING for a dead end or a circle."""
     spend()
     for _ in range(MAX_DEPTH):
         if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):

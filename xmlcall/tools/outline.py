@@ -42,11 +42,7 @@ _IDS = 64  # of a set that count as one step to copy
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownParameter:
-    """One parameter as a prompt shows it.
-
-    Args:
-        children: the fields of an object, of an array's items or of an alternative.
-    """
+    """One parameter as a prompt shows it; its children are the fields of an object, of items or of an alternative."""
 
     name: str
     kind: str
@@ -224,12 +220,7 @@ def _inner(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
 
 
 def example_arguments(tool: Tool, *, unsaid: str = "") -> dict[str, Any]:
-    """Return arguments that show what a call of this tool looks like.
-
-    Returns:
-        Its required parameters, or its first one if none is required. Values come from the schema's own examples, enum and
-        default if it has them.
-    """
+    """Return a tool's required parameters, or its first one, with values from its schema where that has some."""
     required = {name: value for name, (value, _) in _examples(tool).items()}
     if not unsaid:
         return required
@@ -289,11 +280,7 @@ _EXAMPLES: dict[str, Any] = {"integer": 3, "number": 2.5, "boolean": True, "null
 
 
 class _Example:
-    """Makes one example value.
-
-    Attributes:
-        invented: values in it that do not come from the schema.
-    """
+    """Makes one example value; `invented` has the values in it that do not come from the schema."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.invented: list[str | int | float] = []

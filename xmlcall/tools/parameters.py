@@ -148,11 +148,7 @@ def read_text(text: str, parameter: Parameter, tool: Tool, catalog: Catalog) -> 
 
 
 def says_nothing(value: Any, name: str, tool: Tool, catalog: Catalog) -> bool:
-    """Say whether a value only states that its parameter has none.
-
-    Args:
-        value: JSON, or the text of a value whose type is not marked.
-    """
+    """Say whether a value, as JSON or as text without a mark of its type, only states that its parameter has none."""
     word = value.strip() if isinstance(value, str) else value
     if (word is not None and word not in WORDS_FOR_NULL) or not may_be_left_out(name, tool, catalog):
         return False

@@ -53,11 +53,7 @@ class Ranking:
         self._index.executemany(f"INSERT INTO tools (rowid, {columns}) VALUES (?, ?, ?, ?, ?)", rows)
 
     def best(self, request: str, count: int) -> tuple[str, ...]:
-        """Return the names of the tools that fit a request, the best first.
-
-        Args:
-            count: the maximum number; tools that share no word with the request are never included.
-        """
+        """Return the names of the tools that share words with a request, the best first."""
         words = list(dict.fromkeys(words_in(_shortened(request))))[:MOST_WORDS]
         if not words:
             return ()
