@@ -13,13 +13,15 @@ from . import result_form_of
 __all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom", "says", "start_in", "told_together"]
 
 
-def as_message(told: Message | Mapping[str, Any]) -> Message:
+def as_message(message: Message | Mapping[str, Any]) -> Message:
     """Return a message, converting a dict with `role` and `content`; fields that are not text are dropped."""
-    if isinstance(told, Message):
-        return told
-    content = told.get("content")
-    named: dict[str, Any] = {key: value for key in ("name", "tool_call_id") if isinstance(value := told.get(key), str) and value}
-    return Message(role=told.get("role", "user"), content=content if isinstance(content, str) else "", **named)
+    if isinstance(message, Message):
+        return message
+    content = message.get("content")
+    named: dict[str, Any] = {
+        key: value for key in ("name", "tool_call_id") if isinstance(value := message.get(key), str) and value
+    }
+    return Message(role=message.get("role", "user"), content=content if isinstance(content, str) else "", **named)
 
 
 def replies_of(message: Message) -> tuple[ToolReply, ...]:

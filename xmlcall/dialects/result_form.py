@@ -65,13 +65,13 @@ class ResultForm:
         """Write results: each is a tool's name, a text without the form's marks, and whether the call failed."""
         parts, replies, is_named = [self.frame_open.lstrip()], list[ToolReply](), "{name}" in self.result_open
         size = len(parts[0])
-        for name, told, failed in items:
+        for name, text, failed in items:
             opened = self._opened(name, failed=failed)
             opened = opened if size else opened.lstrip()
             start = size + len(opened)
-            replies.append(ToolReply(name=name, start=start, end=start + len(told), is_error=failed, is_named=is_named))
-            parts += [opened, told, self.result_close]
-            size = start + len(told) + len(self.result_close)
+            replies.append(ToolReply(name=name, start=start, end=start + len(text), is_error=failed, is_named=is_named))
+            parts += [opened, text, self.result_close]
+            size = start + len(text) + len(self.result_close)
         return Written(text="".join([*parts, self.frame_close]).strip(), replies=tuple(replies))
 
     def _opened(self, name: str, *, failed: bool) -> str:

@@ -129,8 +129,8 @@ def _issues(call: InvalidCall, catalog: Catalog, format: PromptFormat, *, again:
     names = [part.name for part in parameters]
     sentences = (_sentence(issue, call, names, format) for issue in call.issues)
     rules = rules_for(tool) if tool else ()
-    told = {"tool": tool, "parameters": parameters, "rules": rules, "again": again and not is_copied}
-    text = format.render("feedback", issues=list(sentences), **told)
+    values = {"tool": tool, "parameters": parameters, "rules": rules, "again": again and not is_copied}
+    text = format.render("feedback", issues=list(sentences), **values)
     return inert_text(text.strip(), catalog, format.row.results)
 
 

@@ -236,8 +236,8 @@ class _View:
         sent = [_with_note(turn, self._lang) for turn in self._turns]
         if self._gone and sent:
             first, *rest = sent[0]
-            told = block([line for line, _ in self._lines], self._gone, self._lang)
-            sent[0] = [put_around(first, before=f"{told}\n\n"), *rest]
+            earlier = block([line for line, _ in self._lines], self._gone, self._lang)
+            sent[0] = [put_around(first, before=f"{earlier}\n\n"), *rest]
         return list(itertools.chain.from_iterable(sent))
 
     def cuts(self) -> tuple[Cut, ...]:

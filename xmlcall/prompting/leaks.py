@@ -185,9 +185,9 @@ class Leaks:
     def _end_frame(self, form: ResultForm) -> list[Event]:
         """End the reply; if the results are true and the reply has no other text, they become the answer."""
         replies = [reply for reply in form.places(self._held) if not reply.is_error]
-        told = [reply.text_in(self._held).strip() for reply in replies if reply.is_ended]
-        is_true = 0 < len(replies) == len(told) and all(text and text in self._results for text in told)
-        answer = "\n".join(told) if is_true and not self._said else ""
+        texts = [reply.text_in(self._held).strip() for reply in replies if reply.is_ended]
+        is_true = 0 < len(replies) == len(texts) and all(text and text in self._results for text in texts)
+        answer = "\n".join(texts) if is_true and not self._said else ""
         span = (self._start, self._start + len(self._held))
         self.stopped, self._held = True, ""
         self.replaced.append(((span[0], -1), answer))

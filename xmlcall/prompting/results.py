@@ -157,8 +157,8 @@ def resource_list(
 def _resource_line(uri: str, item: Resource | ResourceTemplate) -> str:
     name = item.title or item.name
     details = (item.mime_type, " ".join(item.description.split())[:_LONGEST_DESCRIPTION])
-    told = ": ".join(part for part in (name if name != uri else "", ", ".join(filter(None, details))) if part)
-    return f"- {uri}{f' {told}' if told else ''}"
+    label = ": ".join(part for part in (name if name != uri else "", ", ".join(filter(None, details))) if part)
+    return f"- {uri}{f' {label}' if label else ''}"
 
 
 def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") -> str:

@@ -125,9 +125,9 @@ def reminder(
             person may have to be asked.
         has_failed: whether there was no valid call after all retries.
     """
-    told = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
+    values = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
     catalog = Catalog.of(tools)
-    return format.render("reminder", tools=list(catalog), catalog=catalog, **told).strip()
+    return format.render("reminder", tools=list(catalog), catalog=catalog, **values).strip()
 
 
 def question(format: PromptFormat) -> str:

@@ -61,21 +61,21 @@ class Scale:
         """
         return (0.8, 1.1) if self.rate is None else (self.rate, self.rate)
 
-    def learn(self, told: int, estimated: float) -> None:
+    def learn(self, counted: int, estimated: float) -> None:
         """Learn from a server's count of a prompt; an approximately right rate is kept, because a new one moves all cuts."""
-        if estimated < 256 or told < estimated / 2:  # the template's words weigh too much, or the cached part is not counted
+        if estimated < 256 or counted < estimated / 2:  # the template's words weigh too much, or the cached part is not counted
             return
-        measured = min(told / estimated, 8.0)  # a server's count is untrusted
+        measured = min(counted / estimated, 8.0)  # a server's count is untrusted
         if self.rate is None or not self.rate / 1.5 < measured <= self.rate:
             self.rate = measured * 1.1
 
-    def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
+    def refused(self, estimated: float, counted: int | None, context_length: int | None) -> bool:
         """Learn from a refusal; values that it does not report are guessed so that less is sent next time."""
-        if told:
-            self.learn(told, estimated)
+        if counted:
+            self.learn(counted, estimated)
         least = self.bounds[0]
         self.context_length = context_length or self.context_length or round(estimated * least * 0.75)
-        if not told:
+        if not counted:
             self.rate = 1.25 * max(least, self.context_length / max(estimated, 1.0))
         return False
 
@@ -117,10 +117,10 @@ class RequestScale:
         """The lower and the upper bound of the rate (see `Scale.bounds`)."""
         return Scale(rate=self.rate).bounds
 
-    def learn(self, told: int, estimated: float) -> None:
+    def learn(self, counted: int, estimated: float) -> None:
         """Ignore a server's count of a prompt, because it must not affect other requests."""
 
-    def refused(self, estimated: float, told: int | None, context_length: int | None) -> bool:
+    def refused(self, estimated: float, counted: int | None, context_length: int | None) -> bool:
         """Learn from a refusal; return whether it reported a new context length: then the rate is not corrected yet."""
         if context_length and context_length != self.context_length:
             self.facts.context_length = context_length
@@ -130,8 +130,8 @@ class RequestScale:
         if length is None:
             length = self._guessed = round(_step(estimated * least * SMALLER, math.floor))
         least_told = UNTOLD * max(least, length / max(estimated, 1.0))
-        measured = min(told / max(estimated, 1.0), MOST) if told else least_told
-        if not told or self.rate is None or measured > self.rate:  # else there was no room for the reply
+        measured = min(counted / max(estimated, 1.0), MOST) if counted else least_told
+        if not counted or self.rate is None or measured > self.rate:  # else there was no room for the reply
             self._corrected = _step(measured * MARGIN, math.ceil)
         return False
 

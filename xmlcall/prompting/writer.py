@@ -226,11 +226,11 @@ def system_first(messages: Sequence[Message]) -> list[Message]:
     """Join the system messages at the head, turn later ones into the person's, and join the person's adjacent messages."""
     head = list(itertools.takewhile(lambda message: message.role == "system", messages))
     rest = (replace(message, role="user") if message.role == "system" else message for message in messages[len(head) :])
-    told: list[Message] = [joined(head)] if head else []
+    written: list[Message] = [joined(head)] if head else []
     for role, run in itertools.groupby(rest, key=lambda message: message.role):
         neighbours = list(run)
-        told += [joined(neighbours)] if role == "user" else neighbours
-    return told
+        written += [joined(neighbours)] if role == "user" else neighbours
+    return written
 
 
 def _replies(message: Message, catalog: Catalog, known: Known, dialect: Dialect) -> tuple[list[Message], Answered]:
@@ -257,7 +257,7 @@ def said(text: str, block: str) -> str:
     return text + block if 0 < lines <= 2 else f"{words if lines else text}\n\n{block}"
 
 
-def _match_results(calls: Answered, told: Sequence[Message], answered: Container[str]) -> Answered:
+def _match_results(calls: Answered, messages: Sequence[Message], answered: Container[str]) -> Answered:
     """Match each call with its result: by id, else by name, else by position; a result without a call is kept alone.
 
     If only some calls have a result, the others get a note that none came back; else the model would mistake another result for
@@ -267,7 +267,7 @@ def _match_results(calls: Answered, told: Sequence[Message], answered: Container
     `ollama_chat`).
     """
     waiting: dict[tuple[str, str], deque[Message]] = {}
-    for message in told:
+    for message in messages:
         waiting.setdefault(_label(message), deque()).append(message)
     found: list[ToolResult | None] = []
     for call, result in calls:
@@ -275,8 +275,8 @@ def _match_results(calls: Answered, told: Sequence[Message], answered: Container
         labels = (("id", call.id), ("name", call.name), ("", ""))
         own = None if result is not None else next((waiting[label].popleft() for label in labels if waiting.get(label)), None)
         found.append(result if own is None else _result(own))
-    known, unmatched = {call.id for call, _ in calls}, {id(message) for messages in waiting.values() for message in messages}
-    left = deque(message for message in told if id(message) in unmatched)
+    known, unmatched = {call.id for call, _ in calls}, {id(message) for queue in waiting.values() for message in queue}
+    left = deque(message for message in messages if id(message) in unmatched)
     for place, result in enumerate(found):
         if result is None and left and left[0].tool_call_id not in known:
             found[place] = _result(left.popleft())

@@ -282,9 +282,9 @@ def _describe(schema: Any, root: Mapping[str, Any], depth: int) -> str:
     if not isinstance(schema, Mapping) or depth == 0:
         return "any value"
     ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
-    told = ", ".join([_kind(schema, root, depth), *ranges])
-    spend(len(told) // CHARACTERS)
-    return told
+    text = ", ".join([_kind(schema, root, depth), *ranges])
+    spend(len(text) // CHARACTERS)
+    return text
 
 
 def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
@@ -295,8 +295,8 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             is_object = schema.get("type") == "object" or ("type" not in schema and "properties" in schema)
-            told = [_describe(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
-            return " or ".join(dict.fromkeys("object" if is_object and each == "any value" else each for each in told))
+            texts = [_describe(branch, root, depth - 1) for branch in schema[key] if branch is not False] or ["no value"]
+            return " or ".join(dict.fromkeys("object" if is_object and each == "any value" else each for each in texts))
     kinds = schema.get("type", "object" if "properties" in schema else "any value")
     kinds = kinds if isinstance(kinds, list) else [kinds]
     return " or ".join(_array(schema, root, depth) if kind == "array" else str(kind) for kind in kinds)
@@ -305,9 +305,9 @@ def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str
 def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     first = schema.get("prefixItems")
     if isinstance(first, list) and first:
-        told = [_describe(each, root, depth - 1) for each in first[:_MAX_PLACES]]
+        texts = [_describe(each, root, depth - 1) for each in first[:_MAX_PLACES]]
         goes_on = len(first) > _MAX_PLACES or isinstance(schema.get("items"), Mapping)
-        return f"array of ({', '.join([*told, *(['...'] if goes_on else [])])})"
+        return f"array of ({', '.join([*texts, *(['...'] if goes_on else [])])})"
     return f"array of {_describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
 
 
