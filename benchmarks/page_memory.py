@@ -110,7 +110,7 @@ def main() -> int:
     table = [f"| turns | {' | '.join(COUNTS.values())} | program, MB |", "|---" * (len(COUNTS) + 2) + "|"]
     heaps: dict[int, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder, upstream() as model, launched() as browser:
-        with program("serve", "--model", f"{model.url}/v1", "--mode", "xml", home=Path(folder)) as of:
+        with program("serve", "--model", f"{model.url}/v1", "--ask", "mode=xml", home=Path(folder)) as of:
             page = browser.new_page(viewport={"width": 1280, "height": 900})
             page.goto(of.page)
             session = page.context.new_cdp_session(page)

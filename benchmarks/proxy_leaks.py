@@ -247,7 +247,7 @@ def serve(model: str, folder: Path, *more: str) -> int:
     signal.signal(signal.SIGUSR1, report)
     with open(folder / "log", "ab") as log:
         os.dup2(log.fileno(), sys.stderr.fileno())
-    return xmlcall(["serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0", *more])
+    return xmlcall(["serve", "--model", f"{model}/v1", "--ask", "mode=xml", "--port", "0", *more])
 
 
 def main() -> int:

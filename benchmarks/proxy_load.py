@@ -47,7 +47,7 @@ OPEN_STREAMS: Final = 200
 def xmlcall(model: str) -> contextlib.AbstractContextManager[Target]:
     """Run our proxy."""
     return running(
-        "xmlcall", [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0"]
+        "xmlcall", [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--ask", "mode=xml", "--port", "0"]
     )
 
 

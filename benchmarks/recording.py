@@ -77,7 +77,7 @@ CASES: Final = (
 @contextlib.contextmanager
 def serving(name: str, model: str, *options: str, program: Sequence[str] = ("-m", "xmlcall")) -> Iterator[tuple[Target, Path]]:
     """Run our proxy; give what it writes to standard error, too."""
-    command = [sys.executable, *program, "serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0", *options]
+    command = [sys.executable, *program, "serve", "--model", f"{model}/v1", "--ask", "mode=xml", "--port", "0", *options]
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         environment = os.environ | {"PYTHONHASHSEED": "1"}  # or each would lay out its tables in another way
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment) as process:

@@ -82,7 +82,7 @@ CASES: Final = (
 
 def replica(model: str) -> contextlib.AbstractContextManager[Target]:
     """Run a replica."""
-    command = [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--mode", "xml", "--port", "0"]
+    command = [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--ask", "mode=xml", "--port", "0"]
     return running("xmlcall", command)
 
 

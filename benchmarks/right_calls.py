@@ -33,7 +33,7 @@ SAMPLES: Mapping[tuple[str, str], int] = {("bfcl-fs200", "0.5b"): 200, ("bfcl-fs
 """Of how many cases of a suite a model is asked; of all where nothing is said. Those of `results/bfcl-fs200.md`."""
 WAYS: Mapping[str, tuple[str, ...]] = {
     "ours": ("--way", "xml"),
-    "rivals": ("--way", "native", "--way", "origin", "--call-threshold", "off"),
+    "rivals": ("--way", "native", "--way", "origin", "--ask", "call_threshold=off"),
 }
 SMALLEST = 0.0001  # p-value that is written as a number
 METRICS: Mapping[str, str] = {"task_correct": "right", "call_correct": "right calls", "refused_rightly": "rightly none"}
@@ -54,7 +54,7 @@ def run(url: str, model: str) -> None:
                 continue
             count = SAMPLES.get((suite, model))
             sample = ("--seed", "7", "--limit", str(count)) if count else ()
-            common = ("--model", url, "--suite", suite, *sample, "--max-tokens", "400", "--concurrency", "4")
+            common = ("--model", url, "--suite", suite, *sample, "--ask", "max_tokens=400", "--concurrency", "4")
             command = [sys.executable, "-m", "xmlcall", "bench", "run", *common, *options]
             subprocess.run([*command, "--out", str(folder_of(suite, model, part))], check=True)
 

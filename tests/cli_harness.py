@@ -187,7 +187,7 @@ class _Replies:
 def model_server(*replies: str | Sequence[Step]) -> Iterator[tuple[str, FakeOpenAI]]:
     """Serve a model that says these replies, one a request; gives its URL and the server's state.
 
-    It tells no probabilities, so `--call-threshold auto` decides nothing.
+    It tells no probabilities, so `call_threshold=auto` decides nothing.
     """
     steps: Any = _Replies([reply(said) if isinstance(said, str) else said for said in replies])
     fake = FakeOpenAI(steps=steps, first_token=reply("I"))

@@ -1,6 +1,5 @@
 """Does a question need a tool? The model's probabilities against a threshold, through the loop, the proxy and the harness."""
 
-import argparse
 import asyncio
 import itertools
 import math
@@ -25,12 +24,12 @@ from xmlcall.bench.case import Case, Expects
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
 from xmlcall.bench.ways import Settings, decided, need_of, prompt_hash, sent, way_of
-from xmlcall.cli.options import CommandParser, add_call_threshold, call_threshold_of
 from xmlcall.cli.run import Record
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from xmlcall.hosts.router import Router
+from xmlcall.profiles.profile import asking_by
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import PromptFormat
@@ -38,6 +37,7 @@ from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.turn import turn_setup
 from xmlcall.turn.asked_alone import LONGEST, alone
+from xmlcall.turn.asking import Asking, AskingFields, Threshold
 from xmlcall.turn.events import LoopEvent
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
@@ -48,7 +48,6 @@ from xmlcall.turn.tool_need import (
     SHORT_AFTER_TOOL,
     SURE_NUMBER,
     TOOLS,
-    Threshold,
     best_split,
     decides,
     log_odds,
@@ -896,46 +895,29 @@ def test_a_threshold_needs_questions_of_both_kinds(rows: list[Measured]) -> None
         calibration(rows, 0.95)
 
 
-# -- the command line --------------------------------------------------------------------------------------------------
+# -- how a model is asked ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("arguments", "model", "expected"),
+    ("given", "expected"),
     [
-        ([], "local", "auto"),
-        ([], "ollama:gemma3:4b", "auto"),
-        (["--call-threshold", "auto"], "local", "auto"),
-        (["--call-threshold", "-2.5"], "local", -2.5),
-        (["--call-threshold", "0"], "ollama:gemma3:4b", 0.0),
-        (["--call-threshold", "off"], "local", None),
+        ({}, "auto"),
+        ({"call_threshold": -2.5}, -2.5),
+        ({"call_threshold": 0.0}, 0.0),
+        ({"call_threshold": None}, None),
+        ({"reminder": False}, None),
+        ({"mode": "native"}, None),
+        ({"mode": "native-only"}, None),
     ],
 )
-def test_thresholds_on_the_command_line(arguments: list[str], model: str, expected: Threshold | None) -> None:
-    parser = CommandParser(prog="x", description="")
-    add_call_threshold(parser)
-    options = parser.parse_args(arguments, argparse.Namespace(model=model, lang="en", reminder=True))
-    assert call_threshold_of(options) == expected
+def test_the_threshold_of_a_model_without_a_profile(given: AskingFields, expected: Threshold | None) -> None:
+    assert asking_by(Asking(), given).call_threshold == expected
 
 
 @pytest.mark.parametrize("more", [{"reminder": False}, {"mode": "native"}])
-def test_nothing_is_decided_where_nothing_would_come_of_it(more: dict[str, Any]) -> None:
-    options = argparse.Namespace(**{"model": "local", "lang": "en", "reminder": True, "call_threshold": None, **more})
-    assert call_threshold_of(options) is None
-
-
-@pytest.mark.parametrize("more", [{"reminder": False}, {"mode": "native"}])
-def test_thresholds_that_nothing_comes_of(more: dict[str, Any]) -> None:
-    options = argparse.Namespace(**{"model": "local", "lang": "en", "reminder": True, "call_threshold": 1.0, **more})
-    with pytest.raises(UsageError, match="--no-reminder"):
-        call_threshold_of(options)
-
-
-@pytest.mark.parametrize("word", ["on", "nan", "inf", ""])
-def test_thresholds_that_are_none(word: str) -> None:
-    parser = CommandParser(prog="x", description="")
-    add_call_threshold(parser)
-    with pytest.raises(UsageError, match="expected a number"):
-        parser.parse_args(["--call-threshold", word])
+def test_thresholds_that_nothing_comes_of(more: AskingFields) -> None:
+    with pytest.raises(UsageError, match="reminder=no"):
+        asking_by(Asking(), {"call_threshold": 1.0, **more})
 
 
 @pytest.mark.parametrize(

@@ -136,10 +136,10 @@ def test_a_run_is_not_made_twice(runs: Path) -> None:
         ["--way", "telepathy"],
         ["--suite", "nothing"],
         ["--limit", "0"],
-        ["--call-threshold", "1"],
+        ["--ask", "call_threshold=1"],
         ["--limit", "1", "--half", "report"],
         ["--model", "mutator", "--way", "hermes"],
-        ["--model", "local", "--way", "native", "--call-threshold", "1"],
+        ["--model", "local", "--way", "native", "--ask", "call_threshold=1"],
     ],
     ids=" ".join,
 )
@@ -166,11 +166,11 @@ def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:
 def test_a_threshold_is_found_for_our_own_format() -> None:
     parser = argparse.ArgumentParser()
     bench_run.declare_run(parser)
-    usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--call-threshold", "1"]))
+    usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--ask", "call_threshold=1"]))
     ours, another = ([way_of(name) for name in names] for names in (("xml", "native", "native+read"), ("xml", "hermes")))
-    assert bench_run.threshold_of(usual, ours) == "auto"
-    assert bench_run.threshold_of(usual, another) is None
-    assert bench_run.threshold_of(given, another) == 1
+    assert bench_run.threshold_of(usual.ask, ours) == "auto"
+    assert bench_run.threshold_of(usual.ask, another) is None
+    assert bench_run.threshold_of(given.ask, another) == 1
 
 
 # -- thresholds --------------------------------------------------------------------------------------------------------
@@ -200,7 +200,7 @@ def test_a_threshold_is_measured(tmp_path: Path) -> None:
     assert (len(rows), found["suggested"]["calls"], found["suggested"]["others"]) == (50, 40, 10)
     assert {json.loads(row)["log_odds"] for row in rows} == {5.197, 1.614}
     assert found["suggested"] == found["thresholds"][1]
-    assert "suggested: --call-threshold " in table.stdout
+    assert "suggested: --ask call_threshold=" in table.stdout
 
 
 def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: Path) -> None:

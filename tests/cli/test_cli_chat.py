@@ -166,7 +166,7 @@ def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None
 
 @pytest.mark.full  # what it waits for is shown after two seconds
 def test_waiting_tells_how_far_a_tool_is(tmp_path: Path) -> None:
-    options = ["--yes", "--lang", "zh", "--mcp", configured(tmp_path, "telling_hang")]
+    options = ["--yes", "--ask", "lang=zh", "--mcp", configured(tmp_path, "telling_hang")]
     with model_server(ECHO) as (url, _), Terminal("chat", *options, "--model", url, home=tmp_path) as terminal:
         terminal.expect(PROMPT)
         terminal.send("Go\r")
@@ -184,7 +184,7 @@ def test_words_that_end_a_chat(word: str, tmp_path: Path) -> None:
 
 def test_a_chat_in_chinese(tmp_path: Path) -> None:
     with model_server(ECHO, "好的。") as (url, _):
-        with Terminal("chat", "--lang", "zh", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
+        with Terminal("chat", "--ask", "lang=zh", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             assert "tiny，工具：1 个" in terminal.expect(PROMPT)
             terminal.send("说 hi\r")
             assert "模型想运行 files.echo（服务器 files）：" in terminal.expect("[s] 停止：")
@@ -212,11 +212,12 @@ def test_tools_that_are_shown_in_part_cost_a_line(tmp_path: Path) -> None:
         '<function_calls><invoke name="describe_tools"><parameter name="names">["echo"]</parameter></invoke></function_calls>'
     )
     with model_server("One.", describing, "Two.") as (url, fake):
-        given = ("--mcp", configured(tmp_path), "--model", url, "--tool-tokens", "500")
+        given = ("--mcp", configured(tmp_path), "--model", url, "--ask", "tool_tokens=500")
         done = run_cli("chat", *given, home=tmp_path, stdin="1\nEcho this.\n")
     assert (done.returncode, done.stdout) == (0, "One.\nTwo.\n")
     notice, *calls = done.stderr.splitlines()
-    assert re.fullmatch(r"xmlcall: 1 tools are too many to describe in full .*: the model sees .* \(see --tool-tokens\)", notice)
+    told = r"xmlcall: 1 tools are too many to describe in full .*: the model sees .* \(see --ask tool_tokens\)"
+    assert re.fullmatch(told, notice)
     assert "xmlcall.describe_tools" in calls[0]
     assert "### echo" in fake.bodies[-1]["messages"][-1]["content"]
 

@@ -192,9 +192,9 @@ def test_prompt_reads_every_shape_of_tool_list(document: Any, tmp_path: Path, ca
 @pytest.mark.parametrize(
     ("options", "keywords"),
     [
-        (["--no-parallel"], {"parallel": False}),
-        (["--lang", "zh"], {"lang": "zh"}),
-        (["--dialect", "qwen"], {"dialect": "qwen"}),
+        (["--ask", "parallel=no"], {"parallel": False}),
+        (["--ask", "lang=zh"], {"lang": "zh"}),
+        (["--ask", "dialect=qwen"], {"dialect": "qwen"}),
         ([], {}),
     ],
 )

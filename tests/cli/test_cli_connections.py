@@ -173,7 +173,7 @@ def test_there_are_fewer_connections_than_files(files: int, most: int, monkeypat
 @pytest.mark.parametrize("sent", [b"", HEAD, BODY], ids=["nothing", "half a head", "half a body"])
 def test_others_are_answered_while_hundreds_wait(sent: bytes, tmp_path: Path) -> None:
     """More callers than the process may have files open, none of which ends its request."""
-    with model_server(*["Hello."] * 5) as (model, _), Serving("--model", model, "--mode", "xml", home=tmp_path) as proxy:
+    with model_server(*["Hello."] * 5) as (model, _), Serving("--model", model, "--ask", "mode=xml", home=tmp_path) as proxy:
         resource.prlimit(proxy.process.pid, resource.RLIMIT_NOFILE, (256, 256))
         with contextlib.ExitStack() as stack:
             for _ in range(300):

@@ -9,15 +9,13 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from xmlcall import cli
 from xmlcall.cli import COMMANDS
 from xmlcall.cli.options import CommandParser
 
 
 def parser_of(command: str) -> CommandParser:
-    module = importlib.import_module(f"xmlcall.cli.{command}")
-    parser = CommandParser(prog=f"xmlcall {command}", description=module.DESCRIPTION, epilog=module.EPILOG)
-    module.configure(parser)
-    return parser
+    return cli.parser_of(command, importlib.import_module(f"xmlcall.cli.{command}"))
 
 
 def help_text(command: str, *action: str) -> str:

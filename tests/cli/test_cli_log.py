@@ -132,7 +132,7 @@ def said(body: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def test_a_chat_that_was_killed_in_a_call_goes_on(tmp_path: Path) -> None:
-    options = ["--no-reminder", "--mcp", configured(tmp_path, "hang_call")]
+    options = ["--ask", "reminder=no", "--mcp", configured(tmp_path, "hang_call")]
     with model_server(call("echo", text="hi"), "It may have run.") as (url, fake):
         with Terminal("chat", "--yes", "--model", url, *options, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
@@ -160,7 +160,7 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
     keep(tmp_path, "abcd0001", "first")
     time.sleep(0.01)
     keep(tmp_path, "abcd0002", "second")
-    options = ["--no-reminder", "--mcp", configured(tmp_path, "good")]
+    options = ["--ask", "reminder=no", "--mcp", configured(tmp_path, "good")]
     with model_server("Three.") as (url, fake):
         with Terminal("chat", *options, "--resume", "--model", url, home=tmp_path) as terminal:
             shown = terminal.expect("Which one?")

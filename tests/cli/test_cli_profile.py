@@ -13,10 +13,11 @@ from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
 from servers.fake_openai import Step, reply
 
 from xmlcall.backends.fingerprint import of_name
-from xmlcall.cli.open_model import profile_json, profile_of, profile_words, use_profile
+from xmlcall.cli.open_model import asking_of, profile_json, profile_of, profile_words
 from xmlcall.errors import UsageError
 from xmlcall.profiles.folder import file_of, write_profile
 from xmlcall.profiles.profile import Profile
+from xmlcall.turn.asking import Asking
 
 MINE = of_name("tiny")  # what the fake server's model is known by
 
@@ -31,16 +32,8 @@ def written(**settings: Any) -> None:
     write_profile(Profile(model="tiny", fingerprints=(MINE,), **settings), file_of("tiny"))
 
 
-def options(**given: Any) -> Namespace:
-    usual = {
-        "profile": "auto",
-        "mode": None,
-        "dialect": None,
-        "family": None,
-        "call_threshold": None,
-        "reminder": True,
-    }
-    return Namespace(**{**usual, **given})
+def options(profile: str = "auto", **given: Any) -> Namespace:
+    return Namespace(profile=profile, ask=given)
 
 
 HERMES: dict[str, Any] = {"dialect": "hermes", "call_threshold": -1.5}
@@ -51,7 +44,7 @@ HERMES: dict[str, Any] = {"dialect": "hermes", "call_threshold": -1.5}
     [
         (HERMES, {}, "hermes, list, threshold -1.5"),
         (HERMES, {"call_threshold": 2.0}, "hermes, list, threshold 2"),
-        (HERMES, {"call_threshold": "off"}, "hermes, list, threshold off"),
+        (HERMES, {"call_threshold": None}, "hermes, list, threshold off"),
         (HERMES, {"family": "every"}, "hermes, every, threshold auto"),  # a threshold is one of a prompt
         (HERMES, {"dialect": "qwen"}, "qwen, list, threshold auto"),
         (HERMES, {"reminder": False}, "hermes, list, threshold off"),
@@ -60,27 +53,28 @@ HERMES: dict[str, Any] = {"dialect": "hermes", "call_threshold": -1.5}
         ({"way": "native"}, {}, "native"),
         ({"way": "native"}, {"mode": "xml"}, "xml, list, threshold auto"),
         ({"way": "native"}, {"dialect": "qwen"}, "qwen, list, threshold auto"),
-        ({"way": "native"}, {"call_threshold": "off"}, "xml, list, threshold off"),
+        ({"way": "native"}, {"call_threshold": None}, "xml, list, threshold off"),
+        ({"way": "native"}, {"call_threshold": 0.0}, "xml, list, threshold 0"),
         ({"call_threshold": "off"}, {}, "xml, list, threshold off"),
     ],
 )
 def test_what_is_given_goes_before_the_profile(profile: dict[str, Any], given: dict[str, Any], words: str) -> None:
     written(**profile)
     asked = options(**given)
-    found = use_profile(asked, (MINE,))
+    found = profile_of(asked, (MINE,))
     assert found is not None
-    assert profile_words(asked, found) == f"tiny (yours): {words}"
-    assert profile_json(asked, found) == {"name": "tiny", "source": "yours", "settings": words}
+    asking = asking_of(asked, found)
+    assert profile_words(asking, found) == f"tiny (yours): {words}"
+    assert profile_json(asking, found) == {"name": "tiny", "source": "yours", "settings": words}
 
 
 def test_without_a_profile_nothing_changes() -> None:
-    asked = options()
-    assert use_profile(asked, (MINE,)) is None
-    assert asked == options()
-    assert profile_json(asked, None) is None
+    assert profile_of(options(), (MINE,)) is None
+    assert asking_of(options()) == Asking(temperature=0.0, max_tokens=2048, call_threshold="auto")
+    assert profile_json(asking_of(options()), None) is None
     written(**HERMES)
-    assert use_profile(options(profile="off"), (MINE,)) is None
-    assert use_profile(options(), ("model:other",)) is None
+    assert profile_of(options(profile="off"), (MINE,)) is None
+    assert profile_of(options(), ("model:other",)) is None
 
 
 def test_a_profile_of_another_model_is_told_of(capsys: pytest.CaptureFixture[str]) -> None:
@@ -100,7 +94,7 @@ def profiled(home: Path, folder: Path, *arguments: str, **settings: Any) -> Any:
 
 def test_run_says_which_profile_it_uses(tmp_path: Path, folder: Path) -> None:
     with model_server("Hello.") as (url, fake):
-        done = profiled(tmp_path, folder, "run", "--json", "--call-threshold", "off", "--model", url, "Hi", dialect="hermes")
+        done = profiled(tmp_path, folder, "run", "--json", "--ask", "call_threshold=off", "--model", url, "Hi", dialect="hermes")
     assert json.loads(done.stdout)["profile"] == {"name": "tiny", "source": "yours", "settings": "hermes, list, threshold off"}
     assert done.stderr == "profile: tiny (yours): hermes, list, threshold off\n"
     assert "<tool_call>" in fake.bodies[0]["messages"][0]["content"]
@@ -139,7 +133,7 @@ def test_bench_run_uses_the_profile(tmp_path: Path, folder: Path) -> None:
         done = run_here(*command, tmp_path / "one")
         assert "profile: tiny (yours): hermes, list, threshold off" in done.stderr
         assert run_here(*command, tmp_path / "two", "--way", "native").stderr == ""
-        assert run_here(*command, tmp_path / "three", "--profile", "off", "--call-threshold", "off").stderr == ""
+        assert run_here(*command, tmp_path / "three", "--profile", "off", "--ask", "call_threshold=off").stderr == ""
     about = [json.loads((tmp_path / name / "run.json").read_text()) for name in ("one", "two", "three")]
     assert [each["ways"] for each in about] == [["hermes"], ["native"], ["xml"]]
     assert [each.get("profile") for each in about] == ["tiny (yours)", "", ""]

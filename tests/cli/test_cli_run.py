@@ -142,7 +142,7 @@ def test_a_configured_server_that_calls_itself_demo_is_asked_about(tmp_path: Pat
     ("replies", "options", "out", "message"),
     [
         ([ECHO, ECHO], ["--max-turns", "2"], "", "no answer after 2 replies: .* --max-turns"),
-        ([reply("It is", finish_reason="length")], [], "It is\n", "cut off at the limit of tokens: .* --max-tokens"),
+        ([reply("It is", finish_reason="length")], [], "It is\n", "cut off at the limit of tokens: .* --ask max_tokens=N"),
         (
             [reply("It is", finish_reason="content_filter")],
             [],
@@ -177,10 +177,10 @@ def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, c
 
 
 def test_options_reach_the_model(tmp_path: Path, capsys: Capture) -> None:
-    sampling = ["--temperature", "0.5", "--seed", "7", "--max-tokens", "99"]
+    asked = ["temperature=0.5", "seed=7", "max_tokens=99", "lang=zh", "parallel=no", "reminder=no", "mode=xml"]
     with model_server("Ja.") as (url, fake):
-        options = ["--lang", "zh", "--no-parallel", "--no-reminder", "--system", "Be brief.", "--mode", "xml"]
-        assert main(["run", "--mcp", configured(tmp_path), *sampling, *options, "--model", url, "  Ist das 中文?  "]) == 0
+        options = ["--system", "Be brief.", *(word for each in asked for word in ("--ask", each))]
+        assert main(["run", "--mcp", configured(tmp_path), *options, "--model", url, "  Ist das 中文?  "]) == 0
     [body] = fake.bodies
     assert (body["temperature"], body["seed"], body["max_tokens"]) == (0.5, 7, 99)
     system, user = body["messages"]
@@ -201,7 +201,7 @@ def test_by_default_the_temperature_is_zero_and_the_reminder_comes_last(tmp_path
 
 def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
-        assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
+        assert main(["run", "--ask", "mode=native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
     [body] = fake.bodies
     assert [tool["function"]["name"] for tool in body["tools"]] == ["echo"]
     assert [message["role"] for message in body["messages"]] == ["user"]
@@ -210,7 +210,7 @@ def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture) -> None:
 def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
         fake.props = llama_props(tools=False)
-        assert main(["run", "--mode", "native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
+        assert main(["run", "--ask", "mode=native", "--mcp", configured(tmp_path), "--model", url, "Hi"]) == 0
     assert capsys.readouterr().err.startswith("xmlcall: the server says that this model has no function calling of its own; ")
 
 
@@ -228,7 +228,7 @@ def test_a_model_without_a_chat_template_is_named_before_the_first_question(comm
 def test_native_mode_runs_a_call_that_the_server_left_in_the_text(tmp_path: Path) -> None:
     leaked = 'Echo.\n```json\n{"name": "echo", "arguments": {"text": "hello"}}\n```'
     with model_server(leaked, "It said hello.") as (url, fake):
-        options = ["--mode", "native", "--mcp", configured(tmp_path), "--yes", "--model", url]
+        options = ["--ask", "mode=native", "--mcp", configured(tmp_path), "--yes", "--model", url]
         done = run_cli("run", *options, "Hi", home=tmp_path)
     assert (done.returncode, done.stdout) == (0, "It said hello.\n")
     assert [message["role"] for message in fake.bodies[1]["messages"]] == ["user", "assistant", "tool"]
@@ -430,7 +430,7 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) 
     row = DIALECTS[dialect]
     said = write([("echo", {"text": "hi"})], Catalog(), row)
     with model_server(f"So.\n{said}", "It said hi.") as (url, fake):
-        options = ["--json", "--dialect", dialect, "--yes", "--mcp", configured(tmp_path)]
+        options = ["--json", "--ask", f"dialect={dialect}", "--yes", "--mcp", configured(tmp_path)]
         code = main(["run", *options, "--model", url, "Echo hi."])
     document = json.loads(capsys.readouterr().out)
     assert (code, document["answer"]) == (0, "It said hi.")
@@ -446,12 +446,11 @@ def test_calls_in_another_format(dialect: str, tmp_path: Path, capsys: Capture) 
 @pytest.mark.parametrize(
     ("command", "told"),
     [
-        (["run", "--dialect", "nope", "1 + 2?"], "argument --dialect: unknown dialect 'nope'; known: "),
-        (["chat", "--dialect", "auto"], "argument --dialect: expected one wire format to ask a model for, got 'auto'"),
-        (["prompt", "--dialect", "xml"], "argument --dialect: unknown dialect 'xml'"),
-        (["run", "--dialect", "hermes", "--mode", "native", "1 + 2?"], "it cannot be combined with --mode native"),
-        (["serve", "--dialect", "nope"], "argument --dialect: unknown dialect 'nope'"),
-        (["serve", "--dialect", "hermes", "--mode", "native"], "it cannot be combined with --mode native"),
+        (["run", "--dialect", "nope", "1 + 2?"], "argument --dialect: dialect: unknown dialect 'nope'; known: "),
+        (["prompt", "--ask", "dialect=xml"], "argument --ask: dialect: unknown dialect 'xml'"),
+        (["run", "--ask", "dialect=hermes", "--ask", "mode=native", "1 + 2?"], "it cannot be combined with mode=native"),
+        (["serve", "--ask", "dialect=nope"], "argument --ask: dialect: unknown dialect 'nope'"),
+        (["serve", "--ask", "dialect=hermes", "--ask", "mode=native"], "it cannot be combined with mode=native"),
     ],
 )
 def test_a_format_that_cannot_be_asked_for(command: list[str], told: str, capsys: Capture) -> None:

@@ -74,7 +74,7 @@ def test_a_stream_that_is_open_is_waited_for_a_while(
     fake = FakeOpenAI(steps=ENDLESS)
     with contextlib.ExitStack() as stack:
         model = stack.enter_context(lent_server(fake.app))
-        proxy = stack.enter_context(Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path))
+        proxy = stack.enter_context(Serving("--model", f"{model}/v1", "--ask", "mode=xml", home=tmp_path))
         body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": tools}
         response = stack.enter_context(httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS))
         pieces = response.iter_text()
@@ -92,7 +92,7 @@ def test_a_stream_that_is_open_is_waited_for_a_while(
 
 def test_a_stream_that_ends_in_time_is_whole(tmp_path: Path) -> None:
     slow: list[Step] = [chunk({"content": "Hello"}), 0.5, chunk({"content": " world"}), chunk({}, "stop")]
-    with model_server(slow) as (model, _), Serving("--model", model, "--mode", "xml", home=tmp_path) as proxy:
+    with model_server(slow) as (model, _), Serving("--model", model, "--ask", "mode=xml", home=tmp_path) as proxy:
         body = {"messages": [{"role": "user", "content": "Hi"}], "stream": True, "tools": [TOOL]}
         with httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS) as response:
             pieces = response.iter_text()
@@ -120,7 +120,7 @@ WRONG = [
     (["--model", ""], "expected a model as .*"),
     (["--context", "0"], "argument --context: expected a whole number at least 1, got '0' .*"),
     (["--mcp", "/no/such.json"], "cannot read the MCP configuration '/no/such.json': .*"),
-    (["--mode", "json"], r"argument --mode: invalid choice: 'json' \(choose from .*"),
+    (["--ask", "mode=json"], "argument --ask: mode: expected one of xml, .*, got 'json' .*"),
     (
         ["--port", "99999"],
         r"cannot listen on 127\.0\.0\.1 port 99999 \(.*\): choose another with --port, or stop the program that has it",
@@ -174,7 +174,7 @@ def test_other_machines_need_the_key(way: str, tmp_path: Path) -> None:
     given: dict[str, str] = {"XMLCALL_API_KEY": CANARY} if way == "variable" else {}
     arguments = ["--api-key", CANARY] if way == "option" else []
     with model_server("Hello.") as (model, _):
-        arguments += ["--model", model, "--mode", "xml", "--host", "0.0.0.0"]
+        arguments += ["--model", model, "--ask", "mode=xml", "--host", "0.0.0.0"]
         with Guarded(*arguments, home=tmp_path, env=given) as proxy:
             assert proxy.url.startswith("http://0.0.0.0:")
             assert proxy.ask().status_code == 401
@@ -218,13 +218,13 @@ def test_the_log_has_nothing_of_what_is_said(tmp_path: Path) -> None:
     tool = {"type": "function", "function": {"name": "f", "description": CANARY, "parameters": schema}}
     with contextlib.ExitStack() as stack:
         model, _ = stack.enter_context(model_server(CANARY, *[wrong] * 3, [chunk({"content": CANARY}), b"data: {\n\n"]))
-        proxy = stack.enter_context(Serving("--model", model, "--mode", "xml", "--strict", home=tmp_path))
+        proxy = stack.enter_context(Serving("--model", model, "--ask", "mode=xml", "--strict", home=tmp_path))
         statuses = [proxy.ask(CANARY, tools=[tool], headers={"authorization": f"Bearer {CANARY}"}).status_code for _ in range(3)]
         statuses += [proxy.ask(tools=[tool], **wrong).status_code for wrong in ({"seed": CANARY}, {CANARY: 1, "n": 2})]
         statuses += [httpx.post(proxy.url + CHAT, content=f'{{"{CANARY}": {CANARY}').status_code]
         assert proxy.end(signal.SIGTERM)[0] == 0
         told = proxy.errors
-    with lent_server(refused.app) as model, Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path) as proxy:
+    with lent_server(refused.app) as model, Serving("--model", f"{model}/v1", "--ask", "mode=xml", home=tmp_path) as proxy:
         statuses += [proxy.ask(CANARY, tools=[tool]).status_code]
         assert proxy.end(signal.SIGTERM)[0] == 0
         told += proxy.errors
@@ -304,7 +304,7 @@ def test_no_tool_is_allowed_unless_it_was(tmp_path: Path) -> None:
 def test_calls_in_another_format(dialect: str, tmp_path: Path) -> None:
     said = write([("f", {})], Catalog(), DIALECTS[dialect])
     with model_server(f"So.\n{said}") as (model, fake):
-        with Serving("--model", model, "--mode", "xml", "--dialect", dialect, home=tmp_path) as proxy:
+        with Serving("--model", model, "--ask", "mode=xml", "--ask", f"dialect={dialect}", home=tmp_path) as proxy:
             answer = proxy.ask("Call f.", tools=[TOOL]).json()["choices"][0]
     assert (answer["finish_reason"], [call["function"]["name"] for call in answer["message"]["tool_calls"]]) == (
         "tool_calls",

@@ -98,7 +98,7 @@ def fake() -> FakeOpenAI:
 @pytest.fixture
 def proxy(fake: FakeOpenAI, tmp_path: Path) -> Iterator[Serving]:
     with lent_server(fake.app) as model:
-        with Serving("--model", f"{model}/v1", "--mode", "xml", home=tmp_path) as running:
+        with Serving("--model", f"{model}/v1", "--ask", "mode=xml", home=tmp_path) as running:
             yield running
 
 

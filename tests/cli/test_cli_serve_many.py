@@ -66,7 +66,7 @@ def test_the_environment_names_the_file_and_goes_before_it(tmp_path: Path) -> No
     ("options", "told"),
     [
         (["--model", "ollama:x"], "--model: "),
-        (["--mode", "xml"], "--mode is for a single model"),
+        (["--ask", "mode=xml"], "--ask mode is for a single model"),
         (["--workers", "2"], "--workers was removed: `uvicorn --factory xmlcall.proxy:configured_app --workers N`"),
         (["--share=redis://redis:6379"], "--share was removed: have a balancer keep a client on one process"),
         (["--config", "nowhere.toml"], "nowhere.toml"),

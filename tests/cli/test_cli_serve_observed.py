@@ -83,7 +83,7 @@ def test_nothing_that_is_seen_has_a_key(tmp_path: Path) -> None:
     collector = Collector()
     with run_server(collector) as otlp, model_server("Hello.", call("f")) as (model, fake):
         given = {"XMLCALL_API_KEY": KEY, "OTEL_EXPORTER_OTLP_ENDPOINT": otlp, "OTEL_BSP_SCHEDULE_DELAY": "200"}
-        arguments = ["--model", model, "--mode", "xml", "--traces", "--log-format", "json"]
+        arguments = ["--model", model, "--ask", "mode=xml", "--traces", "--log-format", "json"]
         with Watched(*arguments, home=tmp_path, env=given) as proxy:
             ask_in_many_ways(proxy)
             metrics = proxy.get("/metrics", authorization=f"Bearer {KEY}").text
@@ -103,7 +103,7 @@ def test_nothing_that_is_seen_has_a_key(tmp_path: Path) -> None:
 
 def test_a_log_that_programs_read(tmp_path: Path) -> None:
     with model_server("Hello.") as (model, _):
-        with Watched("--model", model, "--mode", "xml", "--log-format", "json", home=tmp_path) as proxy:
+        with Watched("--model", model, "--ask", "mode=xml", "--log-format", "json", home=tmp_path) as proxy:
             proxy.ask(tools=[TOOL], headers={"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"})
             proxy.get("/nowhere/%0a%1b[31m")
             proxy.end(signal.SIGTERM)
@@ -129,7 +129,7 @@ def test_a_collector_that_is_not_there_holds_nothing_up(tmp_path: Path) -> None:
     pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra `traces`")
     given = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{free_port()}"}
     with model_server("Hello.") as (model, _):
-        with Serving("--model", model, "--mode", "xml", "--traces", home=tmp_path, env=given) as proxy:
+        with Serving("--model", model, "--ask", "mode=xml", "--traces", home=tmp_path, env=given) as proxy:
             assert proxy.ask(tools=[TOOL]).status_code == 200
             code, seconds = proxy.end(signal.SIGTERM)
     assert (code, seconds < 10) == (0, True)

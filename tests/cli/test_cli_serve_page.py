@@ -27,7 +27,7 @@ KEY = "key-of-this-server-7f3a"
 @contextlib.contextmanager
 def serving(home: Path, *arguments: str, **env: str) -> Iterator[tuple[Running, str]]:
     """Run a proxy; give its process and its address."""
-    command = ["serve", "--port", "0", "--mode", "xml", *arguments]
+    command = ["serve", "--port", "0", "--ask", "mode=xml", *arguments]
     with (home / "stderr").open("w") as errors:
         streams = (subprocess.DEVNULL, subprocess.PIPE, errors.fileno())
         process = begin(command, streams, home=home, env=environment(home, env))

@@ -38,7 +38,7 @@ def fake() -> FakeOpenAI:
 def serving(home: Path, fake: FakeOpenAI, *, grace: str) -> Iterator[Serving]:
     """Run a proxy of it."""
     with lent_server(fake.app) as model:
-        with Serving("--model", f"{model}/v1", "--mode", "xml", "--grace", grace, home=home) as proxy:
+        with Serving("--model", f"{model}/v1", "--ask", "mode=xml", "--grace", grace, home=home) as proxy:
             yield proxy
 
 

@@ -13,8 +13,8 @@ OWN = "{% for message in messages %}{{ message.content }}{% endfor %}"
 
 OPTIONS = {
     "": chat_template(PromptFormat()),
-    "--lang zh --dialect hermes": chat_template(PromptFormat(lang="zh", dialect="hermes")),
-    "--no-parallel --reminder": chat_template(PromptFormat(parallel=False), with_reminder=True),
+    "--ask lang=zh --ask dialect=hermes": chat_template(PromptFormat(lang="zh", dialect="hermes")),
+    "--ask parallel=no --reminder": chat_template(PromptFormat(parallel=False), with_reminder=True),
     "--base own.jinja": chat_template(PromptFormat(), OWN),
 }
 
@@ -41,11 +41,11 @@ def test_chatml_is_the_usual_base(capsys: Capture) -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ("--dialect pythonic", "expected a format that a template can write"),
+        ("--ask dialect=pythonic", "expected a format that a template can write"),
         ("--base none.jinja", "expected a chat template in 'none.jinja'"),
         ("--base broken.jinja", "'broken.jinja': line 1"),
         ("--base bytes.jinja", "expected a chat template in 'bytes.jinja'"),
-        ("--lang fr", "invalid choice"),
+        ("--ask lang=fr", "expected one of en, zh"),
     ],
 )
 def test_what_is_refused(options: str, problem: str, capsys: Capture) -> None:

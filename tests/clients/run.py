@@ -96,7 +96,7 @@ def row(*cells: str) -> str:
 @contextlib.contextmanager
 def served(model: str) -> Iterator[str]:
     """Serve a real model as a person would; what the server says goes to a file."""
-    command = [sys.executable, "-m", "xmlcall", "serve", "--model", model, "--mode", "xml", "--port", "0"]
+    command = [sys.executable, "-m", "xmlcall", "serve", "--model", model, "--ask", "mode=xml", "--port", "0"]
     BUILD.mkdir(parents=True, exist_ok=True)
     log = BUILD / "serve.log"
     with (

@@ -118,7 +118,7 @@ def wait_until(done: Callable[[], bool], process: Running) -> None:
 def test_a_stopped_proxy_takes_no_new_caller_while_it_ends_its_answers(tmp_path: Path) -> None:
     """So a pod waits before it is stopped (`preStop`): proxies of a cluster need some seconds to send it nobody any more."""
     with lent_server(FakeOpenAI(steps=ENDLESS).app) as model:
-        with Serving("--model", f"{model}/v1", "--mode", "xml", "--grace", "10", home=tmp_path) as proxy:
+        with Serving("--model", f"{model}/v1", "--ask", "mode=xml", "--grace", "10", home=tmp_path) as proxy:
             body = {"model": "any", "stream": True, **ASKED}
             with httpx.stream("POST", proxy.url + CHAT, json=body, timeout=SECONDS) as response:
                 next(response.iter_text())

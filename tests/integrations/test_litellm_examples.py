@@ -43,7 +43,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder, model = tmp_path_factory.mktemp("example"), ScriptedModel()
     written = (EXAMPLE / "config.yaml").read_text(encoding="utf-8")
     with run_server(model.app) as server:
-        serve = ("-m", "xmlcall", "serve", "--model", f"{server}/v1", "--mode", "xml", "--port", "0")
+        serve = ("-m", "xmlcall", "serve", "--model", f"{server}/v1", "--ask", "mode=xml", "--port", "0")
         with printed_url(*serve) as (served, _):
             moved = written.replace("http://127.0.0.1:8080", server).replace("http://127.0.0.1:8485", served)
             with litellm_proxy(folder, yaml.safe_load(moved)) as (url, _):

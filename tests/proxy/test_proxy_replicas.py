@@ -178,7 +178,7 @@ async def sent_by_processes(home: Path, count: int) -> list[Any]:
     chosen = random.Random(5)
     with contextlib.ExitStack() as stack:
         model, fake = stack.enter_context(model_server(*said_in(TALK)))
-        options = ("--mode", "xml", "--model", model)
+        options = ("--ask", "mode=xml", "--model", model)
         homes = [home / f"{count} {number}" for number in range(count)]
         for each in homes:
             each.mkdir()

@@ -55,6 +55,36 @@ def test_the_same_file_holds_rules_about_tools(tmp_path: Path) -> None:
     assert (rule.effect, rule.tools) == ("allow", ("files.*",))
 
 
+def test_how_models_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = GOOD.replace("context = 8192", 'way = "native"\nask.lang = "en"') + '\n[ask]\nlang = "zh"\nreminder = false\n'
+    monkeypatch.setenv("XMLCALL_ASK__TOOL_TOKENS", "300")
+    file = file_of(tmp_path, text)
+    settings = read_settings(file, {"ALICE": "x"})
+    common = {"lang": "zh", "reminder": False, "tool_tokens": 300}
+    assert [model.asked(settings.ask).ask for model in settings.model] == [common, {**common, "mode": "native", "lang": "en"}]
+    assert settings.model[1].asked({}, {"mode": "xml"}).ask == {"mode": "xml", "lang": "en"}
+    assert [rule.effect for rule in read_rules(file).rules] == ["allow"]
+
+
+def test_a_list_is_a_rule(tmp_path: Path) -> None:
+    file = file_of(tmp_path, 'ask = ["files.*"]\n')
+    assert (read_settings(file).ask, read_rules(file).rules[0].effect) == ({}, "ask")
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ('mood = "x"', "line 22: ask: mood: unknown key; expected one of mode, dialect,"),
+        ("temperature = 1", "line 22: ask: temperature: has no effect here; expected one of mode,"),
+        ('lang = "fr"', "line 22: ask: lang: expected one of en, zh, such as lang=zh, got 'fr'"),
+    ],
+)
+def test_how_models_cannot_be_asked(tmp_path: Path, line: str, told: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        read_settings(file_of(tmp_path, f"{GOOD}\n[ask]\n{line}\n"), {"ALICE": "x"})
+    assert told in str(caught.value)
+
+
 def test_the_environment_goes_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XMLCALL_SERVE__PORT", "7000")
     monkeypatch.setenv("XMLCALL_MODEL", '[{"name": "large", "address": "local"}]')

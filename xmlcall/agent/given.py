@@ -2,7 +2,7 @@
 
 import inspect
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Final, cast
 
 from ..backends.base import Backend, Capabilities
@@ -10,6 +10,7 @@ from ..backends.connect import connect
 from ..errors import UsageError
 from ..hosts.base import Host
 from ..hosts.local import LocalHost
+from ..turn.asking import Asking, AskingFields
 from ..types.calls import items_of
 
 __all__ = ["by_profile", "model_of", "tools_of"]
@@ -42,13 +43,12 @@ def tools_of(given: Iterable[Host | Callable[..., Any]]) -> list[Host]:
     return hosts
 
 
-def by_profile(capabilities: Capabilities, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the profile of an open model adds to the fields of `Asking` that were given."""
+def by_profile(capabilities: Capabilities, given: AskingFields) -> Asking:
+    """Return how the profile of an open model asks it, beside what was given; the defaults without a profile."""
     from ..profiles.folder import find
-    from ..profiles.profile import filled_in
+    from ..profiles.profile import asking_by
 
     found = find(capabilities.fingerprints, log.warning)
     if found is None or found.profile is None:
-        return {}
-    added = filled_in(found.profile, given)
-    return added | ({"call_threshold": None} if added.get("call_threshold") == "off" else {})
+        return Asking(**given)
+    return asking_by(Asking(), given, found.profile)

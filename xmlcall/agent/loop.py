@@ -10,7 +10,7 @@ The calls of one reply run one after the other, in the order written, because th
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -127,7 +127,7 @@ class ToolLoop:
             await self.backend.__aenter__()
             stack.push_async_exit(self._leave_backend)
             if self._given is not None:
-                self.ask_by(**by_profile(self.backend.capabilities, self._given))
+                self.ask_by(**asdict(by_profile(self.backend.capabilities, self._given)))
             self._stack = stack.pop_all()
         return self
 

@@ -22,7 +22,7 @@ from ..errors import UsageError
 from ..toml_file import read_toml
 from .rules import CONDITIONS, Condition, Effect, Rule, Rules
 
-__all__ = ["FILE_NAME", "RULE_KEYS", "Loaded", "load_rules", "own_file", "read_rules"]
+__all__ = ["FILE_NAME", "RULE_KEYS", "Loaded", "is_rule", "load_rules", "own_file", "read_rules"]
 
 FILE_NAME: Final = "xmlcall.toml"
 _MOST_RULES: Final = 1000
@@ -30,6 +30,11 @@ _EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)
 RULE_KEYS: Final = (*_EFFECTS, "rule", "repaired", "flow")
 _PROXY_KEYS: Final = ("serve", "model", "key")  # in the same file; `proxy.settings` reads these
 _IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
+
+
+def is_rule(name: str, value: Any) -> bool:
+    """Say whether a top-level key is for rules: of those of a proxy, a table `[ask]` says how models are asked."""
+    return name not in _PROXY_KEYS and not (name == "ask" and isinstance(value, dict))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +86,8 @@ class _WrongKey(ValueError):
 
 
 def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:
-    _known({name: value for name, value in data.items() if name not in _PROXY_KEYS}, RULE_KEYS, "")
+    data = {name: value for name, value in data.items() if is_rule(name, value)}
+    _known(data, RULE_KEYS, "")
     usual = {"repaired": _flag(data, ""), "may_flow": _flow(data, "")}
     for effect in _EFFECTS:
         if effect in data:

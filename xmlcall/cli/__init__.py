@@ -1,8 +1,8 @@
 """The command line: `xmlcall COMMAND ...`, also `python -m xmlcall`.
 
-Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`. `main` imports
-only the module of the command that was given, and modules import heavy dependencies where they use them. So `--help`, `parse`
-and `prompt` start at once.
+Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`; one with many
+options names in `COMMON` those that `--help` shows. `main` imports only the module of the command that was given, and modules
+import heavy dependencies where they use them. So `--help`, `parse` and `prompt` start at once.
 """
 
 import argparse
@@ -10,33 +10,45 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
+from types import ModuleType
 
 from ..errors import UsageError
 from .exits import guarded, prepare_streams
 from .options import CommandParser
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["COMMANDS", "GROUPS", "main"]
 
-COMMANDS = {
-    "run": "answer one question, with tools",
-    "chat": "talk to a model that has tools",
-    "ui": "open a page with a chat that shows what the model writes and how it is parsed",
-    "serve": "run a proxy that gives any model tool calling",
-    "tools": "list the tools that servers offer",
-    "resources": "list the resources of servers, and read one",
-    "prompts": "list the prompts of servers, and fill one in",
-    "login": "sign in to a server that requires OAuth",
-    "logout": "delete the tokens of a server",
-    "prompt": "print the system prompt that offers tools",
-    "template": "write a chat template that offers tools, for servers that render templates",
-    "parse": "parse the tool calls in a model's text",
-    "models": "list, fetch and remove local models",
-    "policy": "show the rules about which calls run, and what they decide for a call",
-    "probe": "measure which prompt and call format suit a model best",
-    "profiles": "list, show and remove profiles: the prompt and call format of each model",
-    "log": "list, show, search and export conversations, and parse their replies again",
-    "bench": "measure how well a model calls tools",
+GROUPS = {
+    "Use": {
+        "run": "answer one question, with tools",
+        "chat": "talk to a model that has tools",
+        "ui": "open a page with a chat that shows what the model writes and how it is parsed",
+    },
+    "Serve": {
+        "serve": "run a proxy that gives any model tool calling",
+        "prompt": "print the system prompt that offers tools",
+        "template": "write a chat template that offers tools, for servers that render templates",
+        "parse": "parse the tool calls in a model's text",
+    },
+    "Look": {
+        "tools": "list the tools that servers offer",
+        "resources": "list the resources of servers, and read one",
+        "prompts": "list the prompts of servers, and fill one in",
+        "policy": "show the rules about which calls run, and what they decide for a call",
+        "log": "list, show, search and export conversations, and parse their replies again",
+    },
+    "Measure": {
+        "probe": "measure which prompt and call format suit a model best",
+        "bench": "measure how well a model calls tools",
+    },
+    "Set up": {
+        "models": "list, fetch and remove local models",
+        "profiles": "list, show and remove profiles: the prompt and call format of each model",
+        "login": "sign in to a server that requires OAuth",
+        "logout": "delete the tokens of a server",
+    },
 }
+COMMANDS = [name for group in GROUPS.values() for name in group]
 
 _EPILOG = """examples:
   xmlcall run "What is 1234 times 5678?"
@@ -70,16 +82,24 @@ def _command(name: str, arguments: list[str]) -> int:
         hint = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(f"expected a command ({', '.join(COMMANDS)}), got {name[:80]!r}.{hint}")
     module = importlib.import_module(f".{name}", __name__)
-    parser = CommandParser(prog=f"xmlcall {name}", description=module.DESCRIPTION, epilog=module.EPILOG)
-    module.configure(parser)
-    code: int = module.execute(parser.parse_args(arguments))
+    code: int = module.execute(parser_of(name, module).parse_args(arguments))
     return code
+
+
+def parser_of(name: str, module: ModuleType) -> CommandParser:
+    """Make the parser of a command."""
+    common = getattr(module, "COMMON", "")
+    parser = CommandParser(prog=f"xmlcall {name}", description=module.DESCRIPTION, epilog=module.EPILOG, common=common)
+    module.configure(parser)
+    return parser
 
 
 def _overview() -> CommandParser:
     """Make the parser for everything except commands; it lists the commands without importing them."""
-    commands = "\n".join(f"  {name:9} {summary}" for name, summary in COMMANDS.items())
-    description = f"MCP tools for any local language model, through the prompt.\n\ncommands:\n{commands}"
+    groups = [
+        "\n".join([f"{title}:", *(f"  {name:9} {summary}" for name, summary in group.items())]) for title, group in GROUPS.items()
+    ]
+    description = "\n\n".join(["MCP tools for any local language model, through the prompt.", *groups])
     parser = CommandParser(prog="xmlcall", usage="xmlcall COMMAND ...", description=description, epilog=_EPILOG)
     parser.add_argument("--version", action=_Version)
     return parser

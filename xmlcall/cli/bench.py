@@ -52,7 +52,7 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[a
     "calibrate": (
         bench_run.declare_calibrate,
         bench_run.execute_calibrate,
-        "measure below which log-odds of a call a model's questions need no tool, for --call-threshold",
+        "measure below which log-odds of a call a model's questions need no tool, for --ask call_threshold",
     ),
 }
 

@@ -19,11 +19,8 @@ from ..errors import BackendError, UsageError
 from .exits import FAILED, OK, complain, run_async
 from .open_model import connected, model_notices, profile_of
 from .options import (
-    add_call_threshold,
-    add_family_option,
+    add_asking_options,
     add_profile_option,
-    add_tool_tokens,
-    call_threshold_of,
     number,
 )
 from .plain import json_text
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from ..bench.ways import Way
-    from ..turn.tool_need import Threshold
+    from ..turn.asking import AskingFields, Threshold
 
 __all__ = ["Bar", "declare_calibrate", "declare_run", "execute_calibrate", "execute_run", "opened", "threshold_of"]
 
@@ -44,6 +41,7 @@ def declare_run(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     from ..bench.subjects import STAND_INS
     from ..bench.suites import SUITES
+    from ..turn.ask_keys import ASK_KEYS
 
     suites = "; ".join(f"{name}: {about}" for name, (_, about) in SUITES.items())
     parser.add_argument(
@@ -69,17 +67,9 @@ def declare_run(parser: argparse.ArgumentParser) -> None:
         "--feedback", type=number(int, least=0), default=0, metavar="N", help="rounds of feedback on calls that cannot run"
     )
     parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
-    parser.add_argument("--max-tokens", type=number(int, least=1), default=512, metavar="N", help="of a reply (default: 512)")
-    parser.add_argument("--temperature", type=number(float, least=0), default=0.0, metavar="NUMBER", help="(default: 0)")
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
-    add_family_option(parser)
-    parser.set_defaults(family=None)  # a run of the default family keeps the keys of its requests
-    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="one call in a reply")
-    parser.add_argument("--no-reminder", dest="reminder", action="store_false", help="no reminder after the question")
-    add_call_threshold(parser)
-    add_tool_tokens(parser)
     add_profile_option(parser)
+    add_asking_options(parser, [key for key in ASK_KEYS if key not in ("mode", "dialect", "seed")])  # --way and --seed
 
 
 def execute_run(options: argparse.Namespace) -> int:
@@ -94,22 +84,23 @@ async def _run(options: argparse.Namespace) -> int:
     from ..bench.suites import cases_of
     from ..bench.ways import Settings, way_of
 
-    ways, given = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])], options.call_threshold
-    options.call_threshold = threshold_of(options, ways)
+    ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
+    asked = {**options.ask, "call_threshold": threshold_of(options.ask, ways)}
+    settings = Settings(seed=options.seed, feedback=options.feedback, **asked)
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
-    _check(options, cases, is_stand_in=options.model in STAND_INS)
+    if not cases:
+        raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
     runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
+            settings = _for_stand_in(options.model, settings)
             subject, server = stand_in(options.model, cases), {"server": "none"}
         else:
             backend = await opened(stack, options)
-            ways, profile = _by_profile(options, ways, given, backend)
+            ways, settings, profile = _by_profile(options, ways, settings, backend)
             for notice in model_notices(backend, "xml", speaker("en")):
                 complain(notice)
             subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
-        settings = Settings(**{name: getattr(options, name) for name in Settings.__dataclass_fields__ if hasattr(options, name)})
-        if options.model not in STAND_INS:
             settings = _within_budget(settings, cases, ways, backend.capabilities.context_length)
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
@@ -139,53 +130,52 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
     single = [case for case in cases if case.tools]
     graded = sum(any(offered_of(way, case, wanted).own for way in ways if way.is_ours) for case in single)
     if graded:
-        complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --tool-tokens)")
+        complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --ask tool_tokens)")
     return wanted if graded else settings
 
 
-def _by_profile(options: argparse.Namespace, ways: list[Any], given: Any, backend: Any) -> tuple[list[Any], str]:
+def _by_profile(options: argparse.Namespace, ways: list[Any], settings: Any, backend: Any) -> tuple[list[Any], Any, str]:
     """Take what was not given from the model's profile, where it is about a way that is measured.
 
     Returns:
-        The ways, and which profile is used, with its settings; "" for none.
+        The ways, the settings, and which profile is used; "" for none.
     """
-    from ..bench.ways import Settings, asked_by
+    from ..bench.ways import asked_by
 
     found = profile_of(options, backend.capabilities.fingerprints)
     if found is None or found.profile is None:
-        return ways, ""
-    way, asked = asked_by(found.profile, Settings())
+        return ways, settings, ""
+    way, asked = asked_by(found.profile, replace(settings, call_threshold=None))
     if options.ways and {each.name for each in ways if each.is_ours} != {way.name}:
-        return ways, ""
-    options.family = options.family or asked.family
-    options.call_threshold = asked.call_threshold if given is None and options.reminder else options.call_threshold
+        return ways, settings, ""
+    given = {name: getattr(settings, name) for name in options.ask}
+    if not settings.reminder:
+        given["call_threshold"] = None
     name = f"{found.name} ({found.source})"
     complain(f"profile: {name}: {found.profile.words}")
-    return (ways if options.ways else [way]), name
+    return (ways if options.ways else [way]), replace(asked, **given), name
 
 
-def _check(options: argparse.Namespace, cases: list[Any], *, is_stand_in: bool) -> None:
-    """Refuse what would only be found out after the folder of the run is there."""
-    if is_stand_in and options.call_threshold == "auto":
-        options.call_threshold = None
-    if is_stand_in and options.call_threshold is not None:
-        raise UsageError(
-            f"--call-threshold needs a model that tells probabilities; {options.model!r} is a stand-in and tells none"
-        )
-    if not cases:
-        raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
+def _for_stand_in(name: str, settings: Any) -> Any:
+    """Return settings for a stand-in, which reports no probabilities."""
+    if settings.call_threshold not in (None, "auto"):
+        raise UsageError(f"call_threshold needs a model that reports probabilities; {name!r} is a stand-in")
+    return replace(settings, call_threshold=None)
 
 
-def threshold_of(options: argparse.Namespace, ways: "Sequence[Way]") -> "Threshold | None":
+def threshold_of(given: "AskingFields", ways: "Sequence[Way]") -> "Threshold | None":
     """Return the call threshold of a run; by default one only for our own format, as in `xmlcall run`."""
-    given, ours = options.call_threshold, {way.name for way in ways if way.is_ours}
-    if given is None and ours != {"xml"}:
+    from ..profiles.profile import asking_by
+    from ..turn.asking import Asking
+
+    ours = {way.name for way in ways if way.is_ours}
+    if "call_threshold" not in given and ours != {"xml"}:
         return None
-    if given not in (None, "off") and not ours:
+    if given.get("call_threshold") is not None and not ours:
         raise UsageError(
-            f"--call-threshold is for our own prompt; --way {' --way '.join(sorted(way.name for way in ways))} has none"
+            f"call_threshold is for our own prompt; --way {' --way '.join(sorted(way.name for way in ways))} has none"
         )
-    return call_threshold_of(options)
+    return asking_by(Asking(), given).call_threshold
 
 
 async def opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
@@ -319,7 +309,7 @@ def declare_calibrate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--half", choices=("tuning", "report", "all"), default="all", help="which half of them (default: all)")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample (default: %(default)s)")
     parser.add_argument("--way", default="xml", help="xml, or the name of a wire format (default: %(default)s)")
-    parser.add_argument("--lang", choices=("en", "zh"), default="en", help="language of the tool prompt (default: en)")
+    add_asking_options(parser, ["lang"])
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
     parser.add_argument(
         "--keep",
@@ -357,7 +347,7 @@ async def _calibrate(options: argparse.Namespace) -> int:
     drawn = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     cases, way = [case for case in drawn if case.expects in ("calls", "no_call")], way_of(options.way)
     check(cases, way)
-    settings = Settings(lang=options.lang, call_threshold=0.0)
+    settings = Settings(**options.ask, call_threshold=0.0)
     part = _part_of(options.out) if options.out else None
     rows: list[Measured] = []
     async with AsyncExitStack() as stack:
@@ -400,4 +390,4 @@ def _print(found: dict[str, Any]) -> None:
     for row in found["thresholds"]:
         kept, refused = (f"{row[count]}/{row[total]}" for count, total in (("kept", "calls"), ("refused", "others")))
         print(f"{row['threshold']:9g}  {kept:>10}  {refused:>15}")
-    print(f"suggested: --call-threshold {found['suggested']['threshold']:g}")
+    print(f"suggested: --ask call_threshold={found['suggested']['threshold']:g}")

@@ -48,6 +48,7 @@ EPILOG = """examples:
 Before a call to a configured server runs, it is shown and you are asked. Tools of the built-in demo server run without asking.
 """
 
+COMMON = "--model --mcp --no-tools --profile --ask --system --yes --allow --continue --resume --verbose"
 _LEAST_TOKENS, _LEAST_SECONDS = 5, 0.05  # shorter replies give no meaningful speed
 
 

@@ -1,7 +1,7 @@
 """The model of a command, once it is open: its profile, and warnings about it.
 
-The profile of a model is known only once the model is open. So a command first checks the user's own options, then opens the
-model, and then fills in the options that were not given (`use_profile`).
+The profile of a model is known only once the model is open. So a command first checks what the user's `--ask` says, then opens
+the model, and then asks again how it is asked, with its profile (`asking_of`).
 """
 
 import argparse
@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 from ..backends.base import Backend
 from .exits import complain
-from .options import call_threshold_of, dialect_of, family_of
 from .plain import visible
 from .words import Say
 
 if TYPE_CHECKING:
     from ..profiles.folder import FoundProfile
+    from ..turn.asking import Asking
     from .waiting import OpeningStatus
 
-__all__ = ["connected", "model_notices", "profile_json", "profile_of", "profile_words", "use_profile"]
+__all__ = ["asking_of", "connected", "model_notices", "profile_json", "profile_of", "profile_words"]
 
 
 def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backend:
@@ -28,6 +28,19 @@ def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backe
     backend = connect(name, context_length=context, progress=opening.progress)
     opening.model = backend.model or opening.model
     return backend
+
+
+def asking_of(options: argparse.Namespace, found: "FoundProfile | None" = None) -> "Asking":
+    """Return how `run`, `chat` and `ui` ask a model, by `--ask`, its profile and their defaults.
+
+    Raises:
+        UsageError: what was given cannot be combined.
+    """
+    from ..profiles.profile import asking_by
+    from ..turn.asking import Asking
+
+    usual = Asking(temperature=0.0, max_tokens=2048)
+    return asking_by(usual, options.ask, found.profile if found else None)
 
 
 def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
@@ -41,35 +54,18 @@ def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "F
     return chosen(options.profile, fingerprints, complain)
 
 
-def use_profile(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
-    """Fill in `mode`, `dialect`, `family` and `call_threshold` from the profile of the model where they were not given (None)."""
-    found = profile_of(options, fingerprints)
-    if found is None or found.profile is None:
-        return None
-    from ..profiles.profile import filled_in
+def profile_words(asking: "Asking", found: "FoundProfile") -> str:
+    """Describe the profile in use and the settings: `NAME (SOURCE): xml, list, threshold auto`."""
+    from ..profiles.profile import asking_in_words
 
-    given = {name: getattr(options, name) for name in ("mode", "dialect", "family", "call_threshold", "reminder")}
-    for name, value in filled_in(found.profile, {name: value for name, value in given.items() if value is not None}).items():
-        setattr(options, name, value)
-    return found
+    return f"{found.name} ({found.source}): {asking_in_words(asking)}"
 
 
-def profile_words(options: argparse.Namespace, found: "FoundProfile") -> str:
-    """Describe the profile in use and its settings: `NAME (SOURCE): xml, list, threshold auto`."""
-    from ..profiles.profile import way_in_words
-
-    threshold = call_threshold_of(options)
-    words = way_in_words(
-        options.mode or "xml", dialect_of(options), family_of(options), "off" if threshold is None else threshold
-    )
-    return f"{found.name} ({found.source}): {words}"
-
-
-def profile_json(options: argparse.Namespace, found: "FoundProfile | None") -> dict[str, str] | None:
+def profile_json(asking: "Asking", found: "FoundProfile | None") -> dict[str, str] | None:
     """Return the profile in use, for `--json`."""
     if found is None:
         return None
-    return {"name": found.name, "source": found.source, "settings": profile_words(options, found).partition(": ")[2]}
+    return {"name": found.name, "source": found.source, "settings": profile_words(asking, found).partition(": ")[2]}
 
 
 def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:

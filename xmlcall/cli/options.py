@@ -5,37 +5,28 @@ Each default is defined here only: help texts take it from `%(default)s`.
 
 import argparse
 import math
-from collections.abc import Callable
+import shlex
+import shutil
+import textwrap
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Never
+from typing import Any, Never
 
 from ..errors import UsageError
-
-if TYPE_CHECKING:
-    from ..turn.tool_need import Threshold
+from .exits import complain
 
 __all__ = [
     "CommandParser",
-    "add_call_threshold",
-    "add_dialect_option",
-    "add_family_option",
+    "add_asking_options",
     "add_mcp_option",
     "add_model_choice",
     "add_model_options",
     "add_policy_option",
     "add_profile_option",
     "add_server_options",
-    "add_tool_tokens",
-    "asking_of",
-    "call_threshold_of",
-    "dialect_of",
-    "family_of",
     "number",
 ]
 
-
-_OWN_DIALECT = "function_calls"
-_OWN_FAMILY = "list"
 # Removed options, by command, and what replaces them.
 _REMOVED = {
     ("xmlcall serve", "--workers"): "`uvicorn --factory xmlcall.proxy:configured_app --workers N` serves a file of settings",
@@ -46,10 +37,20 @@ _REMOVED = {
 }
 
 
+_KEYS = "the keys of --ask"
+
+
 class CommandParser(argparse.ArgumentParser):
     """argparse with exact option names, help texts laid out as written, and errors as `UsageError`."""
 
-    def __init__(self, *, prog: str, description: str, epilog: str = "", usage: str | None = None, **more: object) -> None:
+    def __init__(
+        self, *, prog: str, description: str, epilog: str = "", usage: str | None = None, common: str = "", **more: object
+    ) -> None:
+        """Make a parser.
+
+        Args:
+            common: the options that `--help` shows, if it does not show all; the others are shown by `--help-all`.
+        """
         del more  # argparse passes these to the parsers of sub-commands: the same settings as here
         super().__init__(
             prog=prog,
@@ -59,6 +60,33 @@ class CommandParser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self._common = {*common.split(), "--help", "--help-all"} if common else set()
+        if common:
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options, and what --ask takes")
+
+    def format_help(self) -> str:
+        """Write the help; rare options are left out where the command names its common ones."""
+        if not self._common:
+            self._describe_keys()
+            return super().format_help()
+        words = [f"[{each.metavar} ...]" if each.nargs == "*" else each.metavar for each in self._get_positional_actions()]
+        self.usage = " ".join([self.prog, "[OPTION ...]", *map(str, words)])
+        rare = {each: each.help for each in self._actions if each.option_strings and not self._common & {*each.option_strings}}
+        for each in rare:
+            each.help = argparse.SUPPRESS
+        text = super().format_help()
+        for each, about in rare.items():
+            each.help = about
+        return text
+
+    def _describe_keys(self) -> None:
+        for each in self._actions:
+            if type(each) is _Ask and all(group.title != _KEYS for group in self._action_groups):
+                self.add_argument_group(_KEYS, each.described())
+
+    def show_all(self) -> None:
+        """Have the help show all options."""
+        self._common = set()
 
     def error(self, message: str) -> Never:
         """Raise what argparse would print; for a removed option, what replaces it."""
@@ -69,11 +97,19 @@ class CommandParser(argparse.ArgumentParser):
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        assert isinstance(parser, CommandParser)
+        parser.show_all()
+        parser.print_help()
+        parser.exit()
+
+
 def add_server_options(parser: argparse._ActionsContainer) -> None:
     """Declare the MCP servers and their time limit."""
     add_mcp_option(
         parser,
-        "the MCP servers to use (default: a built-in demo server with calculator, text_analyzer and get_weather)",
+        "MCP servers (default: a demo server with calculator, text_analyzer and get_weather)",
     )
     parser.add_argument(
         "--timeout",
@@ -91,9 +127,8 @@ def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
         action="append",
         default=[],
         metavar="SERVERS",
-        help=f'{what}: a "mcpServers" JSON file as other MCP clients read it (its "autoApprove" lists have no effect here), or '
-        "one server: a URL, a Python script such as server.py, or a command line such as 'npx -y some-server /data' "
-        "(may be repeated)",
+        help=f'{what}: a JSON file with "mcpServers" as other clients read it, or one server: a URL, a script such as '
+        "server.py, or a command line such as 'npx -y some-server /data' (may be repeated)",
     )
 
 
@@ -102,8 +137,8 @@ def add_model_choice(model: argparse._ActionsContainer) -> None:
     model.add_argument(
         "--model",
         default="local",
-        help="local (downloaded on first use), a name from `xmlcall models list`, path/to.gguf, ollama:NAME, http://host:8080/v1 "
-        "or http://host:8080/v1#NAME (default: %(default)s)",
+        help="local (fetched on first use), a name from `xmlcall models list`, FILE.gguf, ollama:NAME, or a URL such as "
+        "http://host:8080/v1 or http://host:8080/v1#NAME (default: %(default)s)",
     )
     model.add_argument(
         "--context",
@@ -121,8 +156,8 @@ def add_profile_option(parser: argparse._ActionsContainer) -> None:
         "--profile",
         default="auto",
         metavar="NAME",
-        help="the profile, which sets prompt and call format: a name from `xmlcall profiles list`, or a file NAME.toml; auto: "
-        "the one measured with this model; off: none. Options given here take priority over it (default: %(default)s)",
+        help="prompt and call format: a name from `xmlcall profiles list`, or a file NAME.toml; auto: the one of this model; "
+        "off: none (default: %(default)s)",
     )
 
 
@@ -130,26 +165,10 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     """Declare the model, how it is offered tools, and which calls may run."""
     model = parser.add_argument_group("the model")
     add_model_choice(model)
-    model.add_argument(
-        "--temperature",
-        type=number(float, least=0),
-        default=0.0,
-        metavar="NUMBER",
-        help="randomness (default: %(default)g, which suits tool calls of small models best)",
-    )
-    model.add_argument(
-        "--max-tokens",
-        type=number(int, least=1),
-        default=2048,
-        metavar="N",
-        help="maximum length of one reply (default: 2048)",
-    )
-    model.add_argument("--seed", type=int, metavar="N", help="make random replies repeatable, as far as the server supports it")
-    model.add_argument("--system", metavar="TEXT", help="a system message of your own, after the one that offers the tools")
+    add_asking_options(model)
+    model.add_argument("--system", metavar="TEXT", help="a system message of your own")
     _add_tool_options(parser.add_argument_group("tools"))
-    parser.add_argument(
-        "--verbose", action="store_true", help="show more: how servers are started, their logs, repairs, token counts"
-    )
+    parser.add_argument("--verbose", action="store_true", help="show more: starts and logs of servers, repairs, tokens")
 
 
 def _add_control_options(tools: argparse._ArgumentGroup) -> None:
@@ -161,7 +180,7 @@ def _add_control_options(tools: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="GLOB",
-        help="run these tools without asking: a glob over server.tool such as 'files.read_*' (may be repeated)",
+        help="run these tools without asking, such as 'files.read_*' of a server `files` (may be repeated)",
     )
     tools.add_argument(
         "--flow",
@@ -181,10 +200,9 @@ def _add_control_options(tools: argparse._ArgumentGroup) -> None:
 
 
 def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
-    from ..prompting.templates import LANGUAGES  # only here: most commands need none of what it imports
 
     add_server_options(tools)
-    tools.add_argument("--no-tools", action="store_true", help="use no server, not even the demo: the model answers alone")
+    tools.add_argument("--no-tools", action="store_true", help="use no server: the model answers alone")
     _add_control_options(tools)
     tools.add_argument(
         "--root",
@@ -201,32 +219,12 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
         "terminal)",
     )
     tools.add_argument(
-        "--mode",
-        choices=("xml", "native"),
-        help="xml: offer tools in the prompt and parse calls from the text; native: use the server's own function calling "
-        "(default: from the profile, else xml)",
-    )
-    add_dialect_option(tools)
-    add_family_option(tools)
-    tools.add_argument(
         "--max-turns",
         type=number(int, least=1),
         default=10,
         metavar="N",
         help="maximum number of replies to one question (default: %(default)s)",
     )
-    tools.add_argument(
-        "--lang",
-        choices=LANGUAGES,
-        default="en",
-        help="language of the tool prompt and of the messages (default: %(default)s)",
-    )
-    tools.add_argument("--no-parallel", dest="parallel", action="store_false", help="allow only one call per reply")
-    tools.add_argument(
-        "--no-reminder", dest="reminder", action="store_false", help="send no reminder of the tools after the question"
-    )
-    add_call_threshold(tools)
-    add_tool_tokens(tools)
 
 
 def add_policy_option(parser: argparse._ActionsContainer) -> None:
@@ -240,110 +238,64 @@ def add_policy_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_dialect_option(parser: argparse._ActionsContainer) -> None:
-    """Declare the wire format that the prompt asks a model to write its calls in."""
-    from ..dialects import DIALECTS
+def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str] = ()) -> None:
+    """Declare `--ask` for these fields of `Asking` (all without `keys`), and, not shown, the options that it has replaced."""
+    from ..turn.ask_keys import ASK_KEYS  # only here: some commands need none of what it imports
 
-    parser.add_argument(
-        "--dialect",
-        type=_dialect,
-        metavar="NAME",
-        help="the wire format that the prompt asks the model to write calls in, such as one that it was trained on: "
-        f"{', '.join(DIALECTS)}; or a file with a row, such as my_format.toml "
-        f"(default: from the profile, else {_OWN_DIALECT}; calls in any of these formats are always read)",
-    )
-
-
-def _dialect(text: str) -> str:
-    """Return the name of a wire format; the row of a file becomes one of the formats that are read."""
-    from ..dialects import select
-
-    try:
-        rows = select(text)
-    except UsageError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
-    if len(rows) != 1:
-        raise argparse.ArgumentTypeError(f"expected one wire format to ask a model for, got {text!r}")
-    return rows[0].name
+    keys = tuple(keys or ASK_KEYS)
+    first = "temperature" if "temperature" in keys else keys[0]
+    about = f"how the model is asked, such as {first}={ASK_KEYS[first].example}; overrides the profile (may be repeated). Keys: "
+    about += ", ".join(keys)
+    parser.add_argument("--ask", action=_Ask, keys=keys, metavar="KEY=VALUE", help=about)
+    for key in keys:
+        is_switch = ASK_KEYS[key].expected == "yes or no"
+        option = f"--no-{key}" if is_switch else f"--{key.replace('_', '-')}"
+        parser.add_argument(option, action=_Replaced, keys=(key,), nargs=0 if is_switch else None, help=argparse.SUPPRESS)
 
 
-def add_family_option(parser: argparse._ActionsContainer) -> None:
-    """Declare how the system prompt shows tools."""
-    from ..prompting.format import FAMILIES
+class _Ask(argparse.Action):
+    """Collects the given fields of `Asking`."""
 
-    families = "; ".join(f"{family.name}: {family.about}" for family in FAMILIES.values())
-    parser.add_argument(
-        "--family",
-        choices=tuple(FAMILIES),
-        help=f"how the tool prompt shows tools: {families} (default: from the profile, else {_OWN_FAMILY})",
-    )
+    def __init__(self, option_strings: Sequence[str], dest: str, *, keys: Collection[str], **more: Any) -> None:
+        super().__init__(option_strings, "ask", default={}, **more)
+        self.keys = keys
 
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        key, equals, text = values.partition("=")
+        if not equals:
+            raise argparse.ArgumentError(self, f"expected KEY=VALUE, one of {', '.join(self.keys)}, got {values[:80]!r}")
+        self.add(namespace, key, text)
 
-def family_of(options: argparse.Namespace) -> str:
-    """Return the family of prompts that was given, else the usual one."""
-    return options.family or _OWN_FAMILY
+    def add(self, namespace: argparse.Namespace, key: str, text: str) -> None:
+        """Read a value, and add it to those that were given before."""
+        from ..turn.ask_keys import read_ask
 
+        try:
+            name, value = read_ask(key, text, self.keys)
+        except UsageError as error:
+            raise argparse.ArgumentError(self, str(error)) from error
+        namespace.ask = {**namespace.ask, name: value}
 
-def dialect_of(options: argparse.Namespace) -> str:
-    """Return the wire format that was given, else our own.
+    def described(self) -> str:
+        """Describe each key, wrapped as argparse wraps the help of options."""
+        from ..turn.ask_keys import ASK_KEYS
 
-    Raises:
-        UsageError: a format was given, but the model server offers the tools in a format of its own.
-    """
-    if options.dialect and getattr(options, "mode", "xml") == "native":
-        raise UsageError("--dialect sets the format of calls in the text, so it cannot be combined with --mode native")
-    return options.dialect or _OWN_DIALECT
-
-
-def add_call_threshold(parser: argparse._ActionsContainer) -> None:
-    """Declare the log-odds of a call below which a question is answered in plain words."""
-    parser.add_argument(
-        "--call-threshold",
-        type=_threshold,
-        metavar="NUMBER",
-        help="answer with a call if the log-odds that the model begins one are above this, else in plain words: a number from "
-        "`xmlcall bench calibrate`; auto, which finds the model's own; or off (default: from the profile, else auto)",
-    )
+        width = shutil.get_terminal_size().columns - 2
+        lines = [
+            textwrap.fill(ASK_KEYS[key].about, width, initial_indent=f"{key:15} ", subsequent_indent=" " * 18).strip()
+            for key in self.keys
+        ]
+        return "\n".join(lines)
 
 
-def add_tool_tokens(parser: argparse._ActionsContainer) -> None:
-    """Declare how many tokens of a prompt the description of the tools may take."""
-    parser.add_argument(
-        "--tool-tokens",
-        type=number(int, least=1),
-        metavar="N",
-        help="maximum tokens for the description of the tools; if it is longer, only tools that fit the question are described "
-        "in full (default: 4000, at most half of a small context, an eighth of a large one)",
-    )
+class _Replaced(_Ask):
+    """An option of earlier releases, for a single field."""
 
-
-def call_threshold_of(options: argparse.Namespace) -> "Threshold | None":
-    """Return the threshold that was given, else `auto`."""
-    given, is_native = options.call_threshold, getattr(options, "mode", "xml") == "native"
-    if given == "off" or (given is None and (is_native or not options.reminder)):
-        return None
-    if given is None:
-        return "auto"
-    if not options.reminder or is_native:
-        raise UsageError(
-            "--call-threshold decides which reminder is sent, so it cannot be combined with --no-reminder or --mode native"
-        )
-    return "auto" if given == "auto" else float(given)
-
-
-def asking_of(options: argparse.Namespace, mode: str) -> dict[str, Any]:
-    """Return the settings for asking a model for calls, as arguments of `ask_by` of a loop or an engine."""
-    return {
-        "mode": options.mode or mode,
-        "dialect": dialect_of(options),
-        "family": family_of(options),
-        "call_threshold": call_threshold_of(options),
-    }
-
-
-def _threshold(text: str) -> float | str:
-    """Read a number, `auto` or `off`."""
-    return text if text in ("auto", "off") else float(number(float, above=-math.inf)(text))
+    def __call__(self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: Any = None) -> None:
+        [key] = self.keys
+        text = "no" if self.nargs == 0 else values
+        self.add(namespace, key, text)
+        complain(f"{option if self.nargs == 0 else f'{option} {text}'} is now --ask {shlex.quote(f'{key}={text}')}")
 
 
 def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:

@@ -6,11 +6,10 @@ import sys
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
-from ..prompting.templates import LANGUAGES
 from ..tools.catalog import Catalog
 from .exits import OK, run_async
 from .inputs import read_tools
-from .options import add_dialect_option, add_family_option, add_server_options, dialect_of, family_of
+from .options import add_asking_options, add_server_options
 from .plain import json_text, plain
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -18,8 +17,8 @@ __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 DESCRIPTION = "Print the system prompt that offers tools to a model, for use with a client of your own."
 EPILOG = """examples:
   xmlcall prompt --tools tools.json
-  xmlcall prompt --mcp servers.json --lang zh
-  xmlcall prompt --mcp servers.json --dialect hermes
+  xmlcall prompt --mcp servers.json --ask lang=zh
+  xmlcall prompt --mcp servers.json --ask dialect=hermes
   xmlcall prompt --mcp my_server.py
   xmlcall tools --json | xmlcall prompt --tools -
 """
@@ -31,10 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", metavar="FILE", help="a JSON file instead of servers: MCP's tools/list, or OpenAI's tools; - is standard input"
     )
-    add_dialect_option(parser)
-    add_family_option(parser)
-    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
-    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for only one call per reply")
+    add_asking_options(parser, ("dialect", "family", "lang", "parallel"))
     parser.add_argument(
         "--reminder", action="store_true", help="print instead the reminder that goes to the end of the user's message"
     )
@@ -60,7 +56,7 @@ async def _of_servers(options: argparse.Namespace) -> int:
 
 
 def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str, str]) -> None:
-    format = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel, family=family_of(options))
+    format = PromptFormat(**options.ask)
     reminder = prompt.reminder(catalog, format)
     system = prompt.tool_prompt(catalog, format, instructions=instructions)
     if options.json:

@@ -36,6 +36,7 @@ from ..hosts.mcp.requests import (
 from ..types.calls import MISSING
 from .display import Display
 from .lines import LineReader, forget_typed, is_interactive
+from .open_model import asking_of
 from .plain import visible
 from .servers import ask_to_sign_in
 
@@ -73,7 +74,7 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
     """Return what is declared to servers: nothing that needs a person where there is none."""
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
-    sampling = _Sampling(display, terminal if is_asked else None, backend, options.max_tokens)
+    sampling = _Sampling(display, terminal if is_asked else None, backend, asking_of(options).max_tokens)
     return ClientFeatures(
         elicit=_Elicitation(display, terminal) if is_interactive() else None,
         sample=sampling if is_asked or options.sampling == "allow" else None,

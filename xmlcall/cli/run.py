@@ -21,24 +21,23 @@ from .session import add_record_options, open_session, opening_messages, stop_me
 
 __all__ = ["DESCRIPTION", "EPILOG", "Record", "configure", "execute"]
 
-DESCRIPTION = "Answer one question. The answer goes to standard output; calls, progress and questions to standard error."
+DESCRIPTION = "Answer one question. Only the answer goes to standard output."
 EPILOG = """examples:
   xmlcall run "What is 1234 times 5678?"
-  xmlcall run --model ollama:gemma3:4b --mcp servers.json --allow 'files.read_*' "What is in notes.txt?"
-  xmlcall run --mcp my_server.py "What can you do?"
-  xmlcall run --no-tools "Write a haiku about rain."
+  xmlcall run --model ollama:gemma3:4b --mcp servers.json "What is new?"
+  xmlcall run --no-tools --ask temperature=0.8 "Write a haiku about rain."
   echo "Is it raining in London?" | xmlcall run - > answer.txt
 
-Before a call to a configured server runs, it is shown and you are asked. Tools of the built-in demo server run without asking.
+You are asked before a call runs, except for tools of the demo server.
 """
+
+COMMON = "--model --mcp --no-tools --profile --ask --system --yes --allow --json --verbose"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("question", metavar="QUESTION", help="the question, in quotes; - reads it from standard input")
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON object: answer, stop_reason, turns, calls, usage, tool_need, profile"
-    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object: answer, calls, usage and more")
     add_model_options(parser)
     add_record_options(parser)
 

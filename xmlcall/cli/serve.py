@@ -9,28 +9,26 @@ import contextlib
 import gc
 import os
 import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from ..agent.policy_file import load_rules, read_rules
 from ..agent.rules import Rules, allowing
 from ..backends.http import is_loopback
 from ..errors import UsageError
+from ..profiles.profile import PROFILED, asking_by
+from ..turn.asking import AskingFields
 from ..turn.attempts import RepairPolicy
 from .exits import OK, complain, run_async
 from .listening import STOP_SECONDS, listening, serve_app, url_of
-from .open_model import connected, model_notices, profile_words, use_profile
+from .open_model import connected, model_notices, profile_of, profile_words
 from .options import (
-    add_call_threshold,
-    add_dialect_option,
-    add_family_option,
+    add_asking_options,
     add_mcp_option,
     add_model_choice,
     add_policy_option,
-    add_tool_tokens,
-    asking_of,
     number,
 )
 from .plain import visible
@@ -62,37 +60,24 @@ processes must keep each client on the same one. The address is printed to stand
 docs/clients.md has settings for many clients.
 """
 
+COMMON = "--model --profile --ask --mcp --allow --host --port --api-key --config --ui --record"
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
 _SHARE: Final = "XMLCALL_SHARE"  # a removed variable
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
-_OF_ONE_MODEL: Final = ("mode", "dialect", "family", "call_threshold", "context")
 _Value = TypeVar("_Value")
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    from ..prompting.templates import LANGUAGES
+    from ..turn.ask_keys import SERVED
 
     model = parser.add_argument_group("the model")
     add_model_choice(model)
-    model.add_argument(
-        "--mode",
-        choices=("auto", "xml", "native"),
-        help="xml: offer tools in the prompt and parse calls from the text; native: use the model server's own function "
-        "calling; auto: native if a trial call works (default: from the profile, else auto)",
-    )
-    add_dialect_option(model)
-    add_family_option(model)
+    add_asking_options(model, SERVED)
     model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
-    model.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the tool prompt (default: %(default)s)")
-    model.add_argument(
-        "--no-reminder", dest="reminder", action="store_false", help="send no reminder of the tools after a question"
-    )
-    add_call_threshold(model)
-    add_tool_tokens(model)
     model.add_argument(
         "--strict",
         action="store_true",
@@ -185,6 +170,7 @@ class _Serving:
     grace: float
     wait: float
     guard: "Guard"
+    ask: Mapping[str, Any]
     models: "tuple[ModelSettings, ...]" = ()
     config: Path | None = None
     log_format: str = "text"
@@ -196,7 +182,7 @@ class _Serving:
 def _serving_of(options: argparse.Namespace) -> _Serving:
     """Combine options, variables and the settings file."""
     settings = _settings(options)
-    said = settings.serve if settings else None
+    said, common = (settings.serve, settings.ask) if settings else (None, {})
     host = _first(options.host, said and said.host, _HOST)
     key = options.api_key if options.api_key is not None else os.environ.get(_KEY, "")
     serving = _Serving(
@@ -205,7 +191,8 @@ def _serving_of(options: argparse.Namespace) -> _Serving:
         grace=_first(options.grace, said and said.grace, STOP_SECONDS),
         wait=_first(options.wait, said and said.wait, 0.0),
         guard=_guard(options, settings, host, key),
-        models=settings.model if settings else (),
+        ask={**common, **options.ask},
+        models=tuple(row.asked(common, options.ask) for row in settings.model) if settings else (),
         config=options.config,
         log_format=_first(options.log_format, said and said.log_format, "text"),
         open_metrics=_first(options.open_metrics, said and said.open_metrics, False),
@@ -248,9 +235,11 @@ def _guard(options: argparse.Namespace, settings: "ProxySettings | None", host: 
 
 
 def _check(options: argparse.Namespace, serving: _Serving) -> None:
-    if serving.models and (given := [name for name in _OF_ONE_MODEL if getattr(options, name)]):
-        option = "--" + given[0].replace("_", "-")
-        raise UsageError(f"{option} is for a single model, but {serving.config or 'the environment'} names models: set it there")
+    given = [f"--ask {name}" for name in PROFILED if name in options.ask] + (["--context"] if options.context else [])
+    if serving.models and given:
+        raise UsageError(
+            f"{given[0]} is for a single model, but {serving.config or 'the environment'} names models: set it there"
+        )
     if serving.models and options.model != "local":
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
     if os.environ.get(_SHARE):
@@ -271,13 +260,10 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
         more = {
             "stream_arguments": options.stream_arguments,
             "strict": options.strict,
-            "lang": options.lang,
-            "reminder": options.reminder,
-            "tool_tokens": options.tool_tokens,
             "repair": RepairPolicy(asks_for_unsaid=True),
             "recorder": recorder,
         }
-        opening = _many(serving, own, more) if serving.models else _one(options, own, more, wait=serving.wait)
+        opening = _many(serving, own, more) if serving.models else _one(options, serving, own, more)
         served = await stack.enter_async_context(opening)
         if own:
             for line in await _offered(served.engine):
@@ -321,25 +307,27 @@ async def _many(serving: _Serving, own: "OwnTools", more: dict[str, Any]) -> Asy
 
 @contextlib.asynccontextmanager
 async def _one(
-    options: argparse.Namespace, own: "OwnTools", more: dict[str, Any], *, wait: float
+    options: argparse.Namespace, serving: _Serving, own: "OwnTools", more: dict[str, Any]
 ) -> AsyncIterator["ServedModels"]:
     """Open the model of `--model`."""
-    from ..proxy.configured import enter
+    from ..proxy.configured import USUAL, enter
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import serving as served_alone
 
     opening = OpeningStatus(error_console(), speaker("en"))
     backend = connected(options.model, options.context, opening)
-    engine = Engine(backend, own, **more, **asking_of(options, "auto"))
+    given = cast(AskingFields, serving.ask)
+    engine = Engine(backend, own, asking=asking_by(USUAL, given), **more)
     async with contextlib.AsyncExitStack() as stack:
         async with opening:
-            await enter(stack, engine, wait=wait)
-        if found := use_profile(options, engine.backend.capabilities.fingerprints):
-            engine.ask_by(**asking_of(options, "auto"))
-            complain(f"profile: {profile_words(options, found)}")
+            await enter(stack, engine, wait=serving.wait)
+        if found := profile_of(options, engine.backend.capabilities.fingerprints):
+            asking = asking_by(USUAL, given, found.profile)
+            engine.ask_by(**asdict(asking))
+            complain(f"profile: {profile_words(asking, found)}")
         if family := engine.backend.capabilities.family:
             complain(f"the model was most likely trained on the format {family}; every format is read")
-        for notice in model_notices(engine.backend, options.mode or "auto", speaker("en")):
+        for notice in model_notices(engine.backend, engine.asking.mode, speaker("en")):
             complain(notice)
         yield served_alone(engine)
 
@@ -352,7 +340,7 @@ def _own_tools(options: argparse.Namespace, serving: _Serving) -> "OwnTools":
     servers = servers_of(options)
     for server in servers:
         complain(described(server))
-    return OwnTools(hosts_of(servers, options), _rules(options, serving), lang=options.lang)
+    return OwnTools(hosts_of(servers, options), _rules(options, serving), lang=serving.ask.get("lang", "en"))
 
 
 def _rules(options: argparse.Namespace, serving: _Serving) -> Rules:

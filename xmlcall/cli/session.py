@@ -6,11 +6,11 @@ asks again.
 """
 
 import argparse
-import copy
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -36,8 +36,7 @@ from .approval import TerminalAsker
 from .call_panel import CallLog
 from .display import Display
 from .lines import LineReader, is_interactive
-from .open_model import connected, model_notices, profile_json, profile_words, use_profile
-from .options import asking_of
+from .open_model import asking_of, connected, model_notices, profile_json, profile_of, profile_words
 from .plain import shortened, visible
 from .requests import features_of
 from .servers import described, hosts_of, servers_of, sign_in_where_wanted
@@ -76,13 +75,14 @@ class Session:
 
     def ask_by_profile(self) -> None:
         """Ask the model as its profile says, where the options do not, and tell what is known of it."""
-        options, backend, display = copy.copy(self._given), self.loop.backend, self.display
-        found = use_profile(options, backend.capabilities.fingerprints)
-        self.loop.ask_by(**asking_of(options, "xml"))
-        self.mode: str = options.mode or "xml"
-        self.profile = profile_json(options, found)
+        options, backend, display = self._given, self.loop.backend, self.display
+        found = profile_of(options, backend.capabilities.fingerprints)
+        asking = asking_of(options, found)
+        self.loop.ask_by(**asdict(asking))
+        self.mode: str = asking.mode
+        self.profile = profile_json(asking, found)
         if found is not None:
-            display.line("", display.say("profile", words=visible(profile_words(options, found))), style="dim")
+            display.line("", display.say("profile", words=visible(profile_words(asking, found))), style="dim")
         length = backend.capabilities.context_length
         if options.verbose and length:
             display.line("", display.say("context", count=f"{length:,}"), style="dim")
@@ -128,7 +128,9 @@ async def open_session(
     options: argparse.Namespace, *, answers: bool = True, calls: CallLog | None = None
 ) -> AsyncIterator[Session]:
     """Open the model and the servers."""
-    display = Display(live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=options.lang, calls=calls)
+    display = Display(
+        live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=asking_of(options).lang, calls=calls
+    )
     opening = OpeningStatus(display.console, display.say)
     await sign_in_where_wanted(servers_of(options))
     async with AsyncExitStack() as stack:
@@ -167,17 +169,10 @@ def loop_of(
         repair=RepairPolicy(
             max_replies=options.max_turns, on_repeat=asking_person_of_repeats(rules, asker), asks_for_unsaid=True
         ),
-        parallel=options.parallel,
-        reminder=options.reminder,
-        lang=options.lang,
-        max_tokens=options.max_tokens,
-        temperature=options.temperature,
-        seed=options.seed,
+        asking=asking_of(options),
         timeout=options.timeout,
-        tool_tokens=options.tool_tokens,
         audit=audit,
         files=_files(),
-        **asking_of(options, "xml"),
     )
 
 

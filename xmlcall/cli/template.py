@@ -5,9 +5,8 @@ from pathlib import Path
 
 from ..prompting.chat_template import CHATML, chat_template, read_base, supported
 from ..prompting.format import PromptFormat
-from ..prompting.templates import LANGUAGES
 from .exits import OK
-from .options import add_dialect_option, dialect_of
+from .options import add_asking_options
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
 
@@ -15,7 +14,7 @@ DESCRIPTION = """Write a chat template that offers tools, as `xmlcall prompt` sh
 templates themselves, and models whose own template knows no tools."""
 EPILOG = f"""examples:
   xmlcall template > tools.jinja
-  xmlcall template --lang zh --dialect hermes > tools.jinja
+  xmlcall template --ask lang=zh --ask dialect=hermes > tools.jinja
   xmlcall template --base the_models_own.jinja > tools.jinja
   vllm serve MODEL --chat-template tools.jinja --enable-auto-tool-choice --tool-call-parser xmlcall
 
@@ -25,9 +24,7 @@ A template can write these formats: {", ".join(supported())}.
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    add_dialect_option(parser)
-    parser.add_argument("--lang", choices=LANGUAGES, default="en", help="language of the prompt (default: %(default)s)")
-    parser.add_argument("--no-parallel", dest="parallel", action="store_false", help="ask for only one call per reply")
+    add_asking_options(parser, ("dialect", "lang", "parallel"))
     parser.add_argument(
         "--reminder",
         action="store_true",
@@ -45,6 +42,5 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     """Run the command."""
     base = CHATML if options.base == "chatml" else read_base(Path(options.base))
-    form = PromptFormat(dialect=dialect_of(options), lang=options.lang, parallel=options.parallel)
-    print(chat_template(form, base, with_reminder=options.reminder), end="")
+    print(chat_template(PromptFormat(**options.ask), base, with_reminder=options.reminder), end="")
     return OK

@@ -23,6 +23,7 @@ Calls are asked about on the page as they are in `xmlcall chat`; conversations a
 To see the traffic of other clients, use `xmlcall serve --ui`.
 """
 
+COMMON = "--model --mcp --no-tools --profile --ask --system --allow --port --no-browser --no-chat"
 PORT = 8486
 
 

@@ -32,7 +32,7 @@ from ..ui.recorded import routes as recorded_routes
 from .display import Display
 from .exits import OK, complain
 from .listening import listening, serve_app, url_of
-from .open_model import connected
+from .open_model import asking_of, connected
 from .requests import page_features
 from .serve_observed import recording
 from .servers import hosts_of, servers_of, sign_in_where_wanted
@@ -71,7 +71,7 @@ async def serve_page(options: argparse.Namespace) -> int:
 @asynccontextmanager
 async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterator[ChatRoom]:
     """Open the model and the servers for chats in the page, as `chat` does."""
-    display = Display(live=False, answers=False, verbose=options.verbose, lang=options.lang)
+    display = Display(live=False, answers=False, verbose=options.verbose, lang=asking_of(options).lang)
     await sign_in_where_wanted(servers_of(options))
     async with AsyncExitStack() as stack:
         store = stack.enter_context(Store(None if options.no_record else store_path()))
@@ -100,7 +100,8 @@ def _features(
     backend: Callable[[], Backend],
     turn_on: Callable[[str], str],
 ) -> ClientFeatures:
-    sampling = PageSampling(questions, news, backend, turn_on, max_tokens=options.max_tokens, is_asked=options.sampling == "ask")
+    limit = asking_of(options).max_tokens
+    sampling = PageSampling(questions, news, backend, turn_on, max_tokens=limit, is_asked=options.sampling == "ask")
     return page_features(
         options,
         display,

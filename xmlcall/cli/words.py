@@ -119,13 +119,13 @@ EN = {
     "greeting": "{model}, tools: {count} (/servers off to talk without them); /help lists the commands",
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
     "use an instruct version (names often end in -instruct, -it or -chat)",
-    "no_native": "the server says that this model has no function calling of its own; --mode xml works with any model",
+    "no_native": "the server says that this model has no function calling of its own; --ask mode=xml works with any model",
     "shown_signatures": "{count} tools are too many to describe in full each time: the model sees their names and parameters, "
-    "and the full description of those that fit the question (see --tool-tokens)",
+    "and the full description of those that fit the question (see --ask tool_tokens)",
     "shown_lines": "{count} tools are too many to describe in full each time: the model sees their names and a sentence of each, "
-    "and the full description of those that fit the question (see --tool-tokens)",
+    "and the full description of those that fit the question (see --ask tool_tokens)",
     "shown_names": "{count} tools are too many to describe in full each time: the model sees their names, "
-    "and the full description of those that fit the question (see --tool-tokens)",
+    "and the full description of those that fit the question (see --ask tool_tokens)",
     "new_conversation": "a new conversation",
     "resumed": "continuing conversation {id}, messages: {count}: {title}",
     "cut_off": "its last question has no answer: the program ended first; the model is notified",
@@ -200,7 +200,7 @@ EN = {
     "own_words": "no answer: the model only repeated its instructions; rephrase the question, or use a larger model",
     "repetition": "the model repeated itself and was stopped: rephrase the question, or use a larger model",
     "repeated_call": "no answer: the model made the same call again and again; rephrase the question, or use a larger model",
-    "length": "the reply was cut off at the limit of tokens: allow more with --max-tokens, or a larger context with --context",
+    "length": "the reply was cut off at the limit of tokens: allow more with --ask max_tokens=N, or give a larger --context",
     "ended_early": "incomplete reply: the model server ended it early, with the reason {reason}",
 }
 
@@ -304,10 +304,10 @@ ZH = {
     "greeting": "{model}，工具：{count} 个（/servers off 不用工具对话）；输入 /help 查看其他命令",
     "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
     "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
-    "no_native": "服务器说这个模型没有自己的函数调用；--mode xml 适用于任何模型",
-    "shown_signatures": "{count} 个工具的说明太长：模型看到它们的名称和参数，适合问题的工具则有完整说明（见 --tool-tokens）",
-    "shown_lines": "{count} 个工具的说明太长：模型看到它们的名称和第一句说明，适合问题的工具则有完整说明（见 --tool-tokens）",
-    "shown_names": "{count} 个工具的说明太长：模型只看到它们的名称，适合问题的工具则有完整说明（见 --tool-tokens）",
+    "no_native": "服务器说这个模型没有自己的函数调用；--ask mode=xml 适用于任何模型",
+    "shown_signatures": "{count} 个工具的说明太长：模型看到它们的名称和参数，适合问题的工具则有完整说明（见 --ask tool_tokens）",
+    "shown_lines": "{count} 个工具的说明太长：模型看到它们的名称和第一句说明，适合问题的工具则有完整说明（见 --ask tool_tokens）",
+    "shown_names": "{count} 个工具的说明太长：模型只看到它们的名称，适合问题的工具则有完整说明（见 --ask tool_tokens）",
     "new_conversation": "新的对话",
     "resumed": "继续对话 {id}（消息 {count} 条）：{title}",
     "cut_off": "最后一个问题没有回答：程序提前结束了；已告知模型",
@@ -382,7 +382,7 @@ ZH = {
     "own_words": "没有回答：模型只是重复了给它的说明；换一种说法提问，或换更大的模型",
     "repetition": "模型不停重复，已被停止：换一种说法提问，或换更大的模型",
     "repeated_call": "没有回答：模型一再发出同样的调用；换一种说法提问，或换更大的模型",
-    "length": "回复在词元上限处被截断：用 --max-tokens 允许更多，或用 --context 加大上下文",
+    "length": "回复在词元上限处被截断：用 --ask max_tokens=N 允许更多，或用 --context 加大上下文",
     "ended_early": "回复不完整，模型服务器提前结束，给出的原因是 {reason}",
 }
 

@@ -5,15 +5,29 @@ so a profile can be as short as the name of a model and one setting.
 """
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from ..errors import UsageError
 from ..prompting.format import ENGLISH
-from ..turn.asking import Asking
+from ..turn.asking import Asking, AskingFields
 
-__all__ = ["WAYS", "CallThreshold", "Figure", "Measurement", "Profile", "ProfileWay", "Rate", "filled_in", "way_in_words"]
+__all__ = [
+    "PROFILED",
+    "WAYS",
+    "CallThreshold",
+    "Figure",
+    "Measurement",
+    "Profile",
+    "ProfileWay",
+    "Rate",
+    "asking_by",
+    "asking_in_words",
+    "way_in_words",
+]
+
+PROFILED: Final = ("mode", "dialect", "family", "call_threshold")
+"""The fields of `Asking` that a profile sets."""
 
 ProfileWay = Literal["xml", "native"]
 WAYS: Final[tuple[ProfileWay, ...]] = ("xml", "native")
@@ -104,17 +118,43 @@ def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThresh
     return ", ".join(["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"])
 
 
-def filled_in(profile: Profile, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a profile adds to the settings that were given: `mode`, `dialect`, `family` and `call_threshold` (or "off").
+def asking_in_words(asking: Asking) -> str:
+    """Describe how a model is asked (see `way_in_words`)."""
+    threshold = "off" if asking.call_threshold is None else asking.call_threshold
+    return way_in_words("native" if asking.mode.startswith("native") else "xml", asking.dialect, asking.family, threshold)
 
-    A threshold was measured with one prompt, so it holds for that dialect and family only.
+
+def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None) -> Asking:
+    """Return how to ask a model: as given, else as its profile says, else as usual.
+
+    Raises:
+        UsageError: what was given cannot be combined.
     """
-    is_free = not given.keys() & {"mode", "dialect", "family", "call_threshold"}
-    settings: dict[str, Any] = {"mode": profile.way} if is_free else {}
-    if {**settings, **given}.get("mode", "xml").startswith("native"):
-        return settings
-    settings |= {"family": profile.family, "dialect": profile.dialect, **given}
-    holds = profile.call_threshold == "off" or (settings["dialect"], settings["family"]) == (profile.dialect, profile.family)
-    if given.get("reminder", True) and holds:
-        settings.setdefault("call_threshold", profile.call_threshold)
-    return {name: value for name, value in settings.items() if name not in given}
+    asking = replace(usual, **given)
+    if profile is not None and not any(name in given for name in PROFILED):
+        asking = replace(asking, mode=profile.way)
+    is_native = asking.mode in ("native", "native-only")
+    _check(given, usual, is_native=is_native)
+    if profile is not None and not is_native:
+        asking = replace(asking, dialect=given.get("dialect", profile.dialect), family=given.get("family", profile.family))
+    if "call_threshold" in given:
+        return asking
+    return replace(asking, call_threshold=_threshold(asking, profile, is_native=is_native))
+
+
+def _threshold(asking: Asking, profile: Profile | None, *, is_native: bool) -> float | Literal["auto"] | None:
+    """Return the threshold of a profile, else `auto`; none where no reminder depends on it."""
+    if is_native or not asking.reminder or (profile and profile.call_threshold == "off"):
+        return None
+    # It was measured with one prompt, so it holds for that dialect and family only.
+    holds = profile and (asking.dialect, asking.family) == (profile.dialect, profile.family)
+    return profile.call_threshold if profile and holds and profile.call_threshold != "off" else "auto"
+
+
+def _check(given: AskingFields, usual: Asking, *, is_native: bool) -> None:
+    if given.get("mode") == "auto" and usual.mode != "auto":
+        raise UsageError("mode=auto is for the proxy (`xmlcall serve`); expected xml, native or native-only")
+    if is_native and "dialect" in given:
+        raise UsageError("dialect is the format of calls in the text, so it cannot be combined with mode=native")
+    if given.get("call_threshold") is not None and (is_native or not given.get("reminder", True)):
+        raise UsageError("call_threshold needs the reminder, so it cannot be combined with reminder=no or mode=native")

@@ -12,15 +12,17 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from starlette.applications import Starlette
 
 from ..backends.connect import connect
 from ..errors import BackendUnavailable, UsageError
 from ..profiles.folder import chosen
-from ..profiles.profile import Profile
+from ..profiles.profile import asking_by
+from ..turn.asking import Asking, AskingFields
 from .app import app_of
 from .engine.engine import Engine
 from .engine.own_tools import OwnTools
@@ -31,6 +33,7 @@ from .settings import ModelSettings, keys_of, read_settings
 __all__ = ["configured_app", "enter", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
+USUAL: Final = Asking(mode="auto")
 AGAIN_SECONDS: Final = 2.0  # between two attempts to open a model whose server is not up yet
 
 log = logging.getLogger("xmlcall.proxy")
@@ -45,9 +48,14 @@ def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Served
     key = None if row.api_key is None else row.api_key.get_secret_value()
     try:
         backend = connect(row.address, context_length=row.context, api_key=key)
+        engine = Engine(backend, own, asking=asking_by(USUAL, _given(row)), **options)
     except UsageError as error:
         raise UsageError(f"model {row.name}: {error}") from error
-    return ServedModel(engine=Engine(backend, own, **options), given_name=row.name, aliases=row.aliases)
+    return ServedModel(engine=engine, given_name=row.name, aliases=row.aliases)
+
+
+def _given(row: ModelSettings) -> AskingFields:
+    return cast(AskingFields, row.ask)
 
 
 @asynccontextmanager
@@ -58,7 +66,10 @@ async def opened(
     async with AsyncExitStack() as stack:
         for model, row in zip(models, rows, strict=True):
             await enter(stack, model.engine, wait=wait)
-            model.engine.ask_by(**_asking(row, model.engine, tell))
+            found = chosen(row.profile, model.engine.backend.capabilities.fingerprints, tell)
+            if found is not None and found.profile is not None:
+                tell(f"{row.name}: profile {found.name} ({found.source}): {found.profile.words}")
+                model.engine.ask_by(**asdict(asking_by(USUAL, _given(row), found.profile)))
         yield
 
 
@@ -74,17 +85,6 @@ async def enter(stack: AsyncExitStack, engine: Engine, *, wait: float) -> None:
                 raise
             log.info("not there yet: %s", error)
         await asyncio.sleep(AGAIN_SECONDS)
-
-
-def _asking(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> dict[str, Any]:
-    """Return the settings for asking a model, as keyword arguments of `Engine.ask_by`."""
-    found = chosen(row.profile, engine.backend.capabilities.fingerprints, tell)
-    profile = found.profile if found is not None and found.profile is not None else None
-    way, used = row.way or (profile.way if profile else "auto"), profile or Profile(model=row.name)
-    if found is not None:
-        tell(f"{row.name}: profile {found.name} ({found.source}): {used.words}")
-    threshold = None if way == "native" or used.call_threshold == "off" else used.call_threshold
-    return {"mode": way, "dialect": used.dialect, "family": used.family, "call_threshold": threshold}
 
 
 def configured_app(
@@ -104,12 +104,13 @@ def configured_app(
     settings = read_settings(Path(named).expanduser() if named else None)
     if not settings.model:
         raise UsageError(f"expected at least one [[model]] in {named or 'the environment'}, got none")
-    models = models_of(settings.model, OwnTools())
+    rows = [row.asked(settings.ask) for row in settings.model]
+    models = models_of(rows, OwnTools())
     guard = Guard(keys=keys_of(settings), origins=settings.serve.allow_origin, hosts=settings.serve.allow_host)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with opened(models, settings.model, wait=settings.serve.wait or 0.0):
+        async with opened(models, rows, wait=settings.serve.wait or 0.0):
             async with beside or nullcontext():
                 yield
 

@@ -3,9 +3,13 @@
     [serve]
     port = 8485
 
+    [ask]                                # how every model is asked: the keys of `serve --ask`
+    lang = "zh"
+
     [[model]]
     name = "small"
     address = "http://127.0.0.1:8080/v1"
+    ask.mode = "xml"                     # how this one is asked
 
     [[key]]
     name = "alice"
@@ -22,13 +26,14 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
-from ..agent.policy_file import RULE_KEYS
+from ..agent.policy_file import RULE_KEYS, is_rule
 from ..errors import UsageError
 from ..toml_file import read_toml
+from ..turn.ask_keys import SERVED, read_ask_table
 from .http.access import Key, key_of
 
 __all__ = ["KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "keys_of", "read_settings"]
@@ -47,22 +52,43 @@ _REMOVED: Final = {
     "share": "was removed: have a balancer keep a client on one process (docs/scale.md)",
     "workers": "was removed: `uvicorn --factory xmlcall.proxy:configured_app --workers N` serves the same file",
 }
+
+
+def _asked(table: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return {**read_ask_table(table, SERVED)}
+    except UsageError as error:
+        raise ValueError(str(error)) from error
+
+
+AskTable = Annotated[dict[str, Any], AfterValidator(_asked)]
 Positive = Field(default=None, ge=1)
 Name = Field(min_length=1, max_length=200)
 
 
 class ModelSettings(BaseModel):
-    """A `[[model]]`."""
+    """A `[[model]]`; `way` is the old spelling of `ask.mode`."""
 
     model_config = _STRICT
 
     name: str = Name
     address: str = Name
+    ask: AskTable = Field(default_factory=dict)
     way: Literal["auto", "xml", "native"] | None = None
     profile: str = "auto"
     context: int | None = Positive
     api_key: SecretStr | None = None
     aliases: tuple[str, ...] = ()
+
+    def asked(self, common: Mapping[str, Any], first: Mapping[str, Any] | None = None) -> Self:
+        """Return this model with everything in its `ask` that says how it is asked.
+
+        Args:
+            common: for all models; what the model says takes priority.
+            first: takes priority over both.
+        """
+        way = {} if self.way is None else {"mode": self.way}
+        return self.model_copy(update={"ask": {**common, **way, **self.ask, **(first or {})}, "way": None})
 
 
 class KeySettings(BaseModel):
@@ -108,6 +134,7 @@ class ProxySettings(BaseModel):
     model_config = _STRICT
 
     serve: ServeSettings = Field(default_factory=ServeSettings)
+    ask: AskTable = Field(default_factory=dict)
     model: tuple[ModelSettings, ...] = ()
     key: tuple[KeySettings, ...] = ()
 
@@ -132,7 +159,9 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
         text = file.read_text(encoding="utf-8")
     where = str(file) if file is not None else "the environment"
     try:
-        ours = {name: _expanded(value, environ) for name, value in data.items() if name not in RULE_KEYS}
+        ours = {
+            name: _expanded(value, environ) for name, value in data.items() if name not in RULE_KEYS or not is_rule(name, value)
+        }
         return ProxySettings(**_with_variables(ours))
     except _NotSet as error:
         raise UsageError(f"{where}: the variable {error} is not set: set it, or write the value") from None

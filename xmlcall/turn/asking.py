@@ -1,18 +1,20 @@
 """The settings with which a model is asked: one value, with one default for each field.
 
-Profiles, the command line, configuration files and Python code create it; the loop, the proxy and the harness accept it.
+Profiles, the command line, configuration files and Python code create it; the loop, the proxy and the harness accept it. How a
+person writes each field: `ask_keys`.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict, get_args
 
 from ..errors import UsageError
 from ..prompting.format import PromptFormat
 from ..types.completion import CompletionRequest
-from .tool_need import Threshold, checked_threshold
 
-__all__ = ["Asking", "AskingFields", "Mode"]
+__all__ = ["Asking", "AskingFields", "Mode", "Threshold"]
 
+Threshold = float | Literal["auto"]
 Mode = Literal["xml", "native", "native-only", "auto"]
 _MODES: Final[tuple[str, ...]] = get_args(Mode)
 
@@ -75,8 +77,9 @@ class Asking:
         """Check the settings."""
         if self.mode not in _MODES:
             raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {self.mode!r}")
-        if self.call_threshold is not None:
-            checked_threshold(self.call_threshold)
+        threshold = self.call_threshold
+        if threshold not in (None, "auto") and not (isinstance(threshold, (int, float)) and math.isfinite(threshold)):
+            raise UsageError(f"expected a finite number or 'auto' as the call threshold, got {threshold!r}")
         _ = self.format
 
     @property

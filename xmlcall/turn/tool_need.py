@@ -31,18 +31,19 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import Final, Literal
+from typing import Final
 
 from ..binding.grounds import only_asks_to_find
 from ..dialects.replies import replies_of
 from ..dialects.write import beginning
-from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
+from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow
 from ..prompting.format import PromptFormat
 from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
 from ..types.calls import Message, Tool
 from ..types.completion import Capabilities, CompletionRequest, Usage
 from .asked_alone import alone, ask_first_token
+from .asking import Threshold
 from .machine import Script
 from .tool_choice import choose_tool
 
@@ -50,16 +51,12 @@ __all__ = [
     "NEEDS_NONE",
     "NEEDS_TOOL",
     "TOOLS",
-    "Threshold",
     "ToolNeed",
     "ask_need",
     "ask_tool_need",
-    "checked_threshold",
     "decides",
     "number_odds",
 ]
-
-Threshold = float | Literal["auto"]
 
 CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of a call, because code is fenced, too
 LEAST_NUMBER: Final = -1.0  # the log-odds of the second opinion are clipped to these limits
@@ -255,13 +252,6 @@ def ask_need(
         return need
     number, usage = yield from _ask_number(by_itself, server, catalog, format, keep=keep)
     return replace(need, number=number, usage=need.usage + usage)
-
-
-def checked_threshold(threshold: Threshold) -> Threshold:
-    """Check a threshold, and return it."""
-    if threshold != "auto" and not (isinstance(threshold, (int, float)) and math.isfinite(threshold)):
-        raise UsageError(f"expected a finite number or 'auto' as the call threshold, got {threshold!r}")
-    return threshold
 
 
 def log_odds(candidates: Iterable[tuple[str, float]]) -> float:

@@ -16,10 +16,11 @@ from ..prompting.writer import Forms, with_reminder
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import Capabilities, CompletionRequest
+from .asking import Threshold
 from .builtin_tools import Answering
 from .generate import NewId, numbered_ids
 from .machine import Script
-from .tool_need import Threshold, ToolNeed, ask_tool_need
+from .tool_need import ToolNeed, ask_tool_need
 
 __all__ = ["Denied", "FirstRequest", "Generation", "Offer", "Words", "decide"]
 

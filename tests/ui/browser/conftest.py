@@ -53,7 +53,7 @@ def chatting(shared_model: ScriptedModel, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture
 def serving(shared_model: ScriptedModel, tmp_path: Path) -> Iterator[Program]:
     """`xmlcall serve --ui` of the same model."""
-    with program("serve", "--model", shared_model.url, "--mode", "xml", home=tmp_path / "serve") as running:
+    with program("serve", "--model", shared_model.url, "--ask", "mode=xml", home=tmp_path / "serve") as running:
         yield running
 
 

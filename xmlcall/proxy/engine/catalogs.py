@@ -91,7 +91,7 @@ class Catalogs:
     ) -> tuple[ToolPrompt, str]:
         offered = tool_prompt_within(budget, catalog, format, instructions=instructions)
         if offered.own:
-            self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --tool-tokens)")
+            self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --ask tool_tokens)")
         for tool in catalog:
             if catalog.parameters(tool.name) and not parameters_of(tool):
                 self._say(f"The tool {tool.name[:80]!r} is shown with its name and description only: its schema is too large.")
