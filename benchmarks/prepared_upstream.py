@@ -2,9 +2,9 @@
 
     python benchmarks/prepared_upstream.py    # prints its address
 
-It speaks as much of OpenAI's API as `xmlcall serve --mode xml` asks for: `/v1/models` and streamed chat completions. What a reply
-is stands in the question, as with `scripted_upstream.py`; `burst` is the number of tokens that go out in one write. `GET /counts`
-says what is open. It checks nothing and is no HTTP server for anybody else.
+It speaks as much of OpenAI's API as `xmlcall serve --ask mode=xml` asks for: `/v1/models` and streamed chat completions. What a
+reply is stands in the question, as with `scripted_upstream.py`; `burst` is the number of tokens that go out in one write. `GET
+/counts` says what is open. It checks nothing and is no HTTP server for anybody else.
 """
 
 import asyncio

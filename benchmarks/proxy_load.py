@@ -5,7 +5,7 @@
     python benchmarks/proxy_load.py --quick    # few repeats; LiteLLM is left out where it is not installed
 
 Every question is a streamed chat completion of 10 tools of real MCP servers or of none. With tools, xmlcall reads the text for
-calls (`--mode xml`); LiteLLM passes tools on. Model server, proxies and this load generator are a process each; all on loopback,
+calls (`mode=xml`); LiteLLM passes tools on. Model server, proxies and this load generator are a process each; all on loopback,
 connections are kept. The first token is the first text that arrives, counted from the sending of the question. Every answer
 is checked: one that lacks a token ends the run. LiteLLM runs with its defaults, one worker, no key and no database. Nothing here
 needs a network, so a root user can do without one: `unshare -n sh -c 'ip link set lo up; exec python benchmarks/proxy_load.py'`.

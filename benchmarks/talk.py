@@ -4,7 +4,7 @@ Writes results/talk.md from the runs `results/runs/talk-*`, which are read and j
 from a llama.cpp server that has the model, with the options that the table names:
 
     llama-server -m MODEL.gguf -c 49152 -np 3
-    xmlcall bench run --model URL --suite talk --half report --concurrency 3 --call-threshold NUMBER --out DIR
+    xmlcall bench run --model URL --suite talk --half report --concurrency 3 --ask call_threshold=NUMBER --out DIR
 """
 
 import asyncio

@@ -99,5 +99,5 @@ async def test_an_unknown_format_is_refused() -> None:
         ToolLoop(ScriptedBackend([]), dialect="nope")
     with pytest.raises(UsageError, match="expected one wire format to ask a model for, got 'auto'"):
         ToolLoop(ScriptedBackend([]), dialect="auto")
-    with pytest.raises(UsageError, match="only --dialect and `parse` read a file"):
+    with pytest.raises(UsageError, match="only --ask dialect=FILE and `parse` read a file"):
         PromptFormat(dialect="/etc/own.toml")

@@ -158,7 +158,7 @@ def test_a_model_server_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_help_has_examples(tmp_path: Path) -> None:
-    done = run_cli("serve", "--help", home=tmp_path)
+    done = run_cli("serve", "--help-all", home=tmp_path)
     assert done.returncode == 0
     assert "examples:\n  xmlcall serve " in done.stdout
     for option in ("--model", "--mcp", "--allow", "--host", "--port", "--api-key", "--allow-origin", "--allow-host"):

@@ -6,7 +6,8 @@ import pytest
 
 from xmlcall.agent.policy_file import read_rules
 from xmlcall.errors import UsageError
-from xmlcall.proxy.configured import configured_app
+from xmlcall.proxy.configured import configured_app, models_of
+from xmlcall.proxy.engine.own_tools import OwnTools
 from xmlcall.proxy.http.access import digest_of
 from xmlcall.proxy.settings import keys_of, read_settings
 
@@ -63,6 +64,8 @@ def test_how_models_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     common = {"lang": "zh", "reminder": False, "tool_tokens": 300}
     assert [model.asked(settings.ask).ask for model in settings.model] == [common, {**common, "mode": "native", "lang": "en"}]
     assert settings.model[1].asked({}, {"mode": "xml"}).ask == {"mode": "xml", "lang": "en"}
+    engines = [model.engine.asking for model in models_of([model.asked(settings.ask) for model in settings.model], OwnTools())]
+    assert [(each.mode, each.lang, each.tool_tokens) for each in engines] == [("auto", "zh", 300), ("native", "en", 300)]
     assert [rule.effect for rule in read_rules(file).rules] == ["allow"]
 
 

@@ -135,11 +135,7 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
 
 
 def _by_profile(options: argparse.Namespace, ways: list[Any], settings: Any, backend: Any) -> tuple[list[Any], Any, str]:
-    """Take what was not given from the model's profile, where it is about a way that is measured.
-
-    Returns:
-        The ways, the settings, and which profile is used; "" for none.
-    """
+    """Take from the model's profile what was not given, if it is about a measured way; return its name, too ("" for none)."""
     from ..bench.ways import asked_by
 
     found = profile_of(options, backend.capabilities.fingerprints)

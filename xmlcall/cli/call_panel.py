@@ -124,11 +124,7 @@ def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text
 
 
 def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str, str]]:
-    """Yield all that is known of a call, as pairs of a label and a text that is safe to show.
-
-    Args:
-        tools: by their names; where a value came from a schema is found in them.
-    """
+    """Yield all that is known of a call, as pairs of a label and a text that is safe to show."""
     call = entry.call
     yield f"{say('call')} {entry.number}", entry.target
     arguments = call.arguments if isinstance(call, ToolCall) else {each.name: each.text for each in call.raw.arguments}

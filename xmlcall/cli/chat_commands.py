@@ -211,11 +211,7 @@ def completions(chat: "Chat", line: str) -> list[str]:
 
 
 def _written(conversation: Conversation, model: str, suffix: str) -> str:
-    """Write a conversation.
-
-    Args:
-        suffix: `.md`, with the person's own words, or `.json`, with the messages as they are sent to the model.
-    """
+    """Write a conversation as `.md`, in the user's own words, or as `.json`, with the messages that the model is sent."""
     if suffix == ".json":
         return json_text({"model": model, "messages": [_object(message) for message in conversation.messages]}) + "\n"
     if suffix == ".md":

@@ -43,11 +43,7 @@ _UNSAFE: Final = re.compile(r"[^\w@%+=:,./-]")
 
 
 async def prompt_command(chat: "Chat", line: str) -> None:
-    """List the prompts, or make one the next question.
-
-    Args:
-        line: the name of a prompt and its `ARGUMENT=VALUE`s, quoted as in a shell; "" lists them.
-    """
+    """Make a prompt the next question: its name and `ARGUMENT=VALUE`s, quoted as in a shell; list the prompts for ""."""
     router = chat.session.loop.router
     listing = await router.prompts()
     chat.values.listed = list(listing.items)

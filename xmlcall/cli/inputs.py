@@ -44,11 +44,7 @@ def read_text(path: str, what: str) -> str:
 
 
 def read_tools(path: str) -> Catalog:
-    """Read a list of tools: MCP's `list`, whole or in part, or the `tools` of an OpenAI request.
-
-    Raises:
-        UsageError: it cannot be read, is not such a list, or a tool in it cannot be used.
-    """
+    """Read a list of tools: the result of MCP's `tools/list`, whole or in part, or the `tools` of an OpenAI request."""
     text = read_text(path, "a JSON list of tools")
     try:
         document = json.loads(text)

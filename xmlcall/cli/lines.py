@@ -42,11 +42,7 @@ class LineReader:
         self._ended = False
 
     async def line(self) -> str | None:
-        """Wait for the next line; None at the end.
-
-        Returns:
-            The line without its end; bytes that are not UTF-8 are replaced.
-        """
+        """Wait for the next line, and return it without its end; None at the end of input."""
         while b"\n" not in self._read and not self._ended:
             if len(self._read) > _MAX_LINE:
                 raise UsageError(f"expected lines of at most {_MAX_LINE} bytes on standard input, got a longer one")
@@ -73,30 +69,30 @@ class LineReader:
 
 
 def forget_typed() -> None:
-    """Throw away what was typed so far, so that it does not answer a question that nobody had seen."""
+    """Discard what was typed so far, so that it does not answer a question that the user had not seen."""
     import termios  # not on every platform; where it is missing, so is the terminal that this is for
 
     termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 def is_interactive() -> bool:
-    """Say whether there is a person to ask: one who types on standard input and sees standard error."""
+    """Return whether there is a user to ask: standard input and standard error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 class Questions(Protocol):
-    """Gives what a person types."""
+    """A source of typed lines."""
 
     async def next(self, draft: str = "") -> str | None:
-        """Wait for the next question or command; None when the person leaves."""
+        """Wait for the next question or command; None when the user leaves."""
 
 
 def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> Questions:
-    """Return what gives questions, line by line, until the person leaves.
+    """Return a reader of questions.
 
     Args:
-        complete: gives the ways in which a line may go on, as whole lines.
-        suggest: is asked when the typing pauses; what it finds stands behind the line, and the right arrow takes it.
+        complete: returns whole lines that a line may become.
+        suggest: is called when typing pauses; the right arrow takes what it returns.
     """
     return _Edited(status, complete, suggest) if is_interactive() else _Piped()
 
@@ -168,7 +164,7 @@ def _when_typing_pauses(suggest: Suggest) -> "AutoSuggest":
 
 
 def _is_plain() -> bool:
-    """Say whether what is only suggested would look like what was typed; Tab has it there, too."""
+    """Return whether a suggestion would look like typed text; Tab still offers it there."""
     return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "dumb") in ("dumb", "")
 
 
@@ -196,11 +192,7 @@ def _keys() -> "KeyBindings":
 
 
 async def edited(prompt: str, text: str) -> str:
-    """Let the person change a line on the terminal.
-
-    Returns:
-        The line as they leave it; "" where they leave with Ctrl-C or Ctrl-D.
-    """
+    """Let the user edit a line on the terminal; "" after Ctrl-C or Ctrl-D."""
     from prompt_toolkit import PromptSession
     from prompt_toolkit.output import create_output
 
@@ -212,7 +204,7 @@ async def edited(prompt: str, text: str) -> str:
 
 
 def _history() -> "History":
-    """Open the file of earlier questions, which only its owner may read; without it the chat works all the same."""
+    """Open the file of earlier questions, which only its owner may read; without it the chat still works."""
     import platformdirs
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 

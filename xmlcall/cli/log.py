@@ -196,11 +196,7 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]]
 
 
 def _markdown(found: ConversationSummary, turns: Sequence[TurnRecord], *, lines: int | None = None) -> str:
-    """Write a conversation as Markdown.
-
-    Args:
-        lines: the most that are shown of arguments and results; None for all.
-    """
+    """Write a conversation as Markdown, with at most `lines` of arguments and results."""
     parts = [f"# {_inline(found.title)}", f"{found.id}, begun {found.begun}, {_inline(found.model)}"]
     parts += [part for turn in turns for part in _turn(turn, lines)]
     return "\n\n".join(parts) + "\n"
@@ -294,11 +290,7 @@ def _fenced(text: str, lines: int | None, language: str = "") -> str:
 
 
 def _replayed(store: Store, events: Sequence[KeptEvent]) -> Iterator[dict[str, Any]]:
-    """Read the replies of a conversation again.
-
-    Yields:
-        For each reply its number in the conversation, from 1, and what differs: `was` and `is` of each call.
-    """
+    """Parse the replies again; yield each one's number, from 1, and what differs: `was` and `is` of each call."""
     asked: Mapping[str, Any] = {}
     catalog, number = Catalog(()), 0
     for event in events:

@@ -31,11 +31,7 @@ def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backe
 
 
 def asking_of(options: argparse.Namespace, found: "FoundProfile | None" = None) -> "Asking":
-    """Return how `run`, `chat` and `ui` ask a model, by `--ask`, its profile and their defaults.
-
-    Raises:
-        UsageError: what was given cannot be combined.
-    """
+    """Return how `run`, `chat` and `ui` ask a model: by `--ask`, else its profile, else their defaults."""
     from ..profiles.profile import asking_by
     from ..turn.asking import Asking
 
@@ -44,11 +40,7 @@ def asking_of(options: argparse.Namespace, found: "FoundProfile | None" = None) 
 
 
 def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
-    """Return the profile to use.
-
-    Raises:
-        UsageError: the profile that was named does not exist or cannot be read.
-    """
+    """Return the profile to use: the one that `--profile` names, or the one of the model."""
     from ..profiles.folder import chosen
 
     return chosen(options.profile, fingerprints, complain)

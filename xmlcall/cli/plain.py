@@ -70,11 +70,7 @@ def _escaped(char: str) -> str:
 
 
 def title_of(tool: Tool) -> str:
-    """Return the title that a tool has for people, on one short line; "" if it has none.
-
-    Args:
-        tool: its own title, or that of its annotations as older servers give it (MCP 2025-11-25, Tool).
-    """
+    """Return a tool's title on one short line; older servers put it into the annotations (MCP 2025-11-25, Tool)."""
     title = tool.title or (tool.annotations or {}).get("title")
     return shortened(visible(title.strip()), lines=1, width=60) if isinstance(title, str) and title.strip() else ""
 
@@ -88,11 +84,7 @@ def shortened(text: str, *, lines: int, width: int) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Turn a reply, an event or a part of one into a JSON value.
-
-    Returns:
-        Objects, lists and plain values; a field that is MISSING is left out, a number that JSON cannot hold becomes its name.
-    """
+    """Turn a reply, an event or a part of one into a JSON value, without MISSING fields; inf and nan become their names."""
     if is_dataclass(value):
         named = [(part.name, getattr(value, part.name)) for part in fields(value) if part.repr]
         return {"type": type(value).__name__} | {name: to_json(part) for name, part in named if part is not MISSING}

@@ -94,11 +94,7 @@ def page_features(
     sign_in: Callable[[str, str], Awaitable[bool]],
     notice: Callable[[str], None],
 ) -> ClientFeatures:
-    """Return what is declared to servers where a page is asked, and not the terminal.
-
-    Args:
-        sign_in: asks the person to sign in while a call waits for that.
-    """
+    """Return what is declared to servers if the page asks the user, not the terminal."""
     return ClientFeatures(
         elicit=elicit,
         sample=sample,

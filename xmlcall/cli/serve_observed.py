@@ -52,11 +52,7 @@ def add_observed_options(seen: argparse._ArgumentGroup) -> None:
 
 
 def start_log(form: str) -> None:
-    """Begin the log on standard error.
-
-    Args:
-        form: `text` or `json`; with `json`, what else is written to standard error becomes lines of it.
-    """
+    """Start the log on standard error; in the form `json`, everything else written there becomes lines of it."""
     if form == "json":
         from ..proxy.observed.probes import JsonFormatter
 

@@ -79,7 +79,7 @@ def hosts_of(servers: Iterable[ServerConfig], options: argparse.Namespace, featu
 
 
 def described(server: ServerConfig) -> str:
-    """Say what starting a server runs; values of its environment and of ours are hidden, since secrets belong there."""
+    """Describe what starting a server runs, without the values of its environment, which may be secrets."""
     if not isinstance(server, StdioServer):
         return f"connecting to {visible(server.name)}: {visible(server.address)}"
     environment = "".join(f"{shlex.quote(name)}=*** " for name in server.env)
@@ -98,7 +98,7 @@ async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
 
 
 def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: str | None) -> Served:
-    """Return the server that a person means."""
+    """Return the server that `--server` names, or the only one."""
     servers = router.having(kind)
     if name is None and len(servers) == 1:
         return next(iter(servers.values()))
@@ -109,11 +109,7 @@ def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: s
 
 
 def servers_given(arguments: Iterable[str]) -> tuple[ServerConfig, ...]:
-    """Return the servers that the arguments of `--mcp` mean, in their order.
-
-    Raises:
-        UsageError: one of them means no server, or a file cannot be used.
-    """
+    """Return the servers of the arguments of `--mcp`, in their order."""
     groups = [_read(argument) for argument in arguments]
     taken = {server.name for servers, is_named in groups if is_named for server in servers}
     found: list[ServerConfig] = []
@@ -141,7 +137,7 @@ def _tell(note: str) -> None:
 
 
 def _is_configuration(argument: str) -> bool:
-    """Tell a file from a command line that ends in the name of one."""
+    """Return whether an argument is a configuration file, and not a command line that ends in the name of one."""
     path = Path(argument)
     if argument.lower().endswith(SUFFIXES):
         return path.is_file() or " " not in argument or shutil.which(argument.split()[0]) is None
@@ -221,7 +217,7 @@ async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
 
 
 async def sign_in(server: HttpServer) -> bool:
-    """Sign in to a server; gives whether a person was asked."""
+    """Sign in to a server; return whether the user was asked."""
     if not is_interactive():
         raise UsageError("signing in needs a terminal, because a person has to agree")
     from ..hosts.mcp.host import McpHost

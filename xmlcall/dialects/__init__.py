@@ -82,5 +82,7 @@ def known(dialect: str) -> tuple[Dialect, ...]:
     if dialect in DIALECTS:
         return (DIALECTS[dialect],)
     if dialect.endswith(".toml"):
-        raise UsageError(f"expected the name of a wire format, got {dialect!r:.80}: only --dialect and `parse` read a file")
+        raise UsageError(
+            f"expected the name of a wire format, got {dialect!r:.80}: only --ask dialect=FILE and `parse` read a file"
+        )
     raise UsageError(f"unknown dialect {dialect!r:.80}; known: auto, {', '.join(DIALECTS)}")

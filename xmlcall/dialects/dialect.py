@@ -62,7 +62,7 @@ class Dialect:
     """A wire format: a wrapper, and in it calls with parameters as tags, or calls in another notation.
 
     Args:
-        name: the name that people type, as in `--dialect`.
+        name: the name that people type, as in `--ask dialect=NAME`.
         tags: token kind -> regular expression for the whole tag, without groups; the kinds are below.
         written: token kind -> the tag as it is written; `{name}` is the name of the tool or parameter.
         name_in_tag: regular expression whose group is the name in an opener; empty if the attribute `name` has it.

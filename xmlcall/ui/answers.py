@@ -65,12 +65,7 @@ def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
 
 
 async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> AsyncGenerator[Told | None]:
-    """Wait for several sources at once, until the first one ends.
-
-    Args:
-        sources: the sources of events; those that can be closed are closed at the end.
-        every: seconds without an event after which None is yielded, as a sign of life.
-    """
+    """Yield the events of several sources until the first one ends, and None after `every` seconds without an event."""
 
     async def following(source: AsyncIterator[Told]) -> Told:
         return await anext(source)

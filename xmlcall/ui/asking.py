@@ -1,8 +1,8 @@
 """The same question asked in other ways, side by side: one reply for each way, and no tool runs.
 
-Each way is a `ToolLoop` of its own over the tools of the turn; it is left as soon as its first reply is complete, before any call
-of it is looked at. One way after the other, since the model server has one model; one page at a time, for the same reason. When
-the page goes, what is being generated ends.
+Each way is a `ToolLoop` of its own over the tools of the turn; it is left as soon as its first reply is complete, before any of
+its calls is checked. The ways run one after the other, and only one page at a time may ask, because the model server has one
+model. When the page is closed, generation ends.
 """
 
 import asyncio
@@ -97,10 +97,7 @@ def _messages(turn: TurnRecord) -> tuple[Message, ...]:
 
 
 def _to_question(messages: Sequence[Message], question: str) -> tuple[Message, ...]:
-    """Leave a conversation up to the person's last words, and these without what this program has put behind them.
-
-    A turn that has ended knows its answers, too; one that was begun for the model ends in that beginning.
-    """
+    """Cut a conversation after the user's last message, and drop what this program appended to that message."""
     asked = max((place for place, each in enumerate(messages) if each.role == "user"), default=None)
     if asked is None:
         return (Message(role="user", content=question),)

@@ -91,11 +91,7 @@ class ChatRoom:
     # -- turns ---------------------------------------------------------------------------------------------------------------
 
     async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
-        """Ask a question; its turn goes on by itself.
-
-        Args:
-            instead_of: id of a turn: the question begins a branch, which has what was said before that turn.
-        """
+        """Start the turn of a question; one asked `instead_of` a turn starts a branch with the conversation before it."""
         checked_text(question, "a question")
         if conversation is not None:
             conversation = self._known(conversation)

@@ -102,11 +102,7 @@ def turn_at(recorded: Recorded, address: str) -> TurnRecord | None:
 
 
 def routes(recorded: Recorded, live: Callable[[str], TurnRecord | None] = lambda id: None) -> list[Route]:
-    """Return the routes of what was recorded.
-
-    Args:
-        live: gives a turn of the running program, which may be further than what is kept of it.
-    """
+    """Return the routes of recordings; `live` finds turns of the running program, which may be newer than their record."""
     answers: Sequence[tuple[str, Callable[[Recorded, Request], Awaitable[Response]]]] = (
         ("recorded", _recorded),
         ("conversations/{id}", partial(_conversation, live)),
