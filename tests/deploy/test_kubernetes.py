@@ -278,7 +278,7 @@ def test_the_settings_are_mounted_where_they_are_read() -> None:
 
 @cache
 def known_options() -> frozenset[str]:
-    return frozenset(re.findall(r"--[a-z][a-z-]+", run_here("serve", "--help").stdout))
+    return frozenset(re.findall(r"--[a-z][a-z-]+", run_here("serve", "--help-all").stdout))
 
 
 @pytest.mark.parametrize("deployment", DEPLOYMENTS)

@@ -30,7 +30,7 @@ def arguments(deployment: str, **other: str) -> list[str]:
     """Return the arguments of a Deployment, with other values for some; skips what this xmlcall cannot run yet."""
     [container] = [each for each in containers_of(manifest("Deployment", deployment)) if each["name"] == "xmlcall"]
     options = options_of(container)
-    if lacking := options.keys() - set(re.findall(r"--[a-z][a-z-]+", run_here("serve", "--help").stdout)):
+    if lacking := options.keys() - set(re.findall(r"--[a-z][a-z-]+", run_here("serve", "--help-all").stdout)):
         pytest.skip(f"this xmlcall has no {', '.join(sorted(lacking))}")
     given = {name.replace("_", "-"): value for name, value in other.items()}
     return [f"{name}={given.get(name[2:], value)}" for name, value in options.items()]

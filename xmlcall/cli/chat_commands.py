@@ -20,7 +20,7 @@ from ..types.calls import Message
 from .call_panel import call_lines
 from .chat_prompts import prompt_command, prompt_completions
 from .exits import complain
-from .lines import edited, is_interactive
+from .lines import YES, edited, is_interactive
 from .plain import json_text, plain, shortened, visible
 from .tools import found, parameter_lines, tool_lines
 from .wrapping import page, wrapped
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["COMMANDS", "LEAVING", "Command", "completions", "is_command"]
 
 LEAVING: Final = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
-_YES: Final = frozenset({"y", "yes", "是"})
 _LABEL_WIDTH: Final = 11
 
 
@@ -137,7 +136,7 @@ async def _save(chat: "Chat", name: str) -> None:
     if not _write_whole(path, text, replace=False):
         question = chat.say("overwrite", name=visible(name))
         answer = await edited(f"{question} ", "") if is_interactive() else ""
-        if answer.strip().lower() not in _YES:
+        if answer.strip().lower() not in YES:
             raise UsageError(chat.say("not_saved", name=repr(name[:200])))
         _write_whole(path, text, replace=True)
     chat.session.display.notice(chat.say("saved", count=len(chat.conversation.messages), name=name))

@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-__all__ = ["LineReader", "Questions", "edited", "forget_typed", "is_interactive", "questions"]
+__all__ = ["NO", "YES", "LineReader", "Questions", "edited", "forget_typed", "is_interactive", "questions"]
 
+YES: Final = frozenset({"y", "yes", "是"})  # answers of the user, whatever the language
+NO: Final = frozenset({"n", "no", "否"})
 _MAX_LINE: Final = 1 << 20
 _PAUSE: Final = 0.25  # seconds without a key before a server is asked (MCP 2025-11-25, completion: clients SHOULD wait)
 Suggest = Callable[[str], Awaitable[str]]

@@ -4,8 +4,7 @@ import argparse
 
 from ..hosts.server import HttpServer
 from .exits import OK, complain, run_async
-from .login import chosen_server
-from .options import add_mcp_option
+from .login import chosen_server, configure
 from .plain import visible
 
 __all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
@@ -16,14 +15,6 @@ EPILOG = """examples:
 
 The server is not told. Its own page can end what you allowed.
 """
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
-    parser.add_argument(
-        "server", metavar="SERVER", nargs="?", help="the server's name in the file; optional if there is only one"
-    )
-    add_mcp_option(parser, "where the server is configured")
 
 
 def execute(options: argparse.Namespace) -> int:

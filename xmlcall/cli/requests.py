@@ -13,7 +13,7 @@ import argparse
 import asyncio
 import json
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -35,7 +35,7 @@ from ..hosts.mcp.requests import (
 )
 from ..types.calls import MISSING
 from .display import Display
-from .lines import LineReader, forget_typed, is_interactive
+from .lines import NO, YES, LineReader, forget_typed, is_interactive
 from .open_model import asking_of
 from .plain import visible
 from .servers import ask_to_sign_in
@@ -51,23 +51,14 @@ _REFUSED = {  # method -> key of what is said
 _ATTEMPTS: Final = 5  # until an answer is one of those that are expected
 _OPTIONS_SHOWN: Final = 50  # of a field that has so many
 _Step = Literal["send", "edit", "decline", "cancel"]
-_STEPS: Final[Mapping[str, _Step]] = {
-    "y": "send",
-    "yes": "send",
-    "是": "send",
-    "e": "edit",
-    "edit": "edit",
-    "修改": "edit",
-    "n": "decline",
-    "no": "decline",
-    "否": "decline",
-    "c": "cancel",
-    "cancel": "cancel",
-    "取消": "cancel",
+_WORDS: Final[Mapping[_Step, Iterable[str]]] = {
+    "send": YES,
+    "edit": ("e", "edit", "修改"),
+    "decline": NO,
+    "cancel": ("c", "cancel", "取消"),
 }
+_STEPS: Final[Mapping[str, _Step]] = {word: step for step, words in _WORDS.items() for word in words}
 _LEAVING: Final[Mapping[str, _Step]] = {"/no": "decline", "/cancel": "cancel"}
-_YES: Final = frozenset({"y", "yes", "是"})
-_NO: Final = frozenset({"n", "no", "否"})
 
 
 def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
@@ -291,8 +282,8 @@ class _Sampling:
             for _ in range(_ATTEMPTS):
                 self._display.ask(self._say(question))
                 word = await lines.line()
-                if word is None or word.strip().lower() in _NO:
+                if word is None or word.strip().lower() in NO:
                     return False
-                if word.strip().lower() in _YES:
+                if word.strip().lower() in YES:
                     return True
         return False

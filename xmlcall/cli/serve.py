@@ -65,7 +65,8 @@ _HOST: Final = "127.0.0.1"
 _PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
 _SHARE: Final = "XMLCALL_SHARE"  # a removed variable
-_VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY")
+_VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY", "XMLCALL_ASK")
+_TABLES: Final = ("XMLCALL_SERVE__", "XMLCALL_ASK__")
 _Value = TypeVar("_Value")
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
@@ -210,7 +211,7 @@ def _first(given: _Value | None, said: _Value | None, usual: _Value) -> _Value:
 def _settings(options: argparse.Namespace) -> "ProxySettings | None":
     """Read the settings, if any. Without settings, the modules that read them are not imported."""
     options.config = options.config or (Path(path).expanduser() if (path := os.environ.get("XMLCALL_CONFIG")) else None)
-    is_said = any(name in os.environ for name in _VARIABLES) or any(name.startswith("XMLCALL_SERVE__") for name in os.environ)
+    is_said = any(name in os.environ for name in _VARIABLES) or any(name.startswith(_TABLES) for name in os.environ)
     if options.config is None and not is_said:
         return None
     from ..proxy.settings import read_settings

@@ -30,7 +30,7 @@ from ..hosts.mcp.requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
 from ..hosts.server import HttpServer, ServerConfig, StdioServer
 from .exits import complain
-from .lines import LineReader, is_interactive
+from .lines import NO, YES, LineReader, is_interactive
 from .plain import visible
 
 __all__ = [
@@ -56,7 +56,6 @@ _SUFFIXES = frozenset({".py", ".js", ".mjs", ".ts", ".sh"})
 _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _SIGN_IN_SECONDS = 600.0  # with the time that the person takes
-_OPEN, _BY_HAND, _STOP = ("y", "yes", "是"), ("",), ("n", "no", "否")
 
 
 def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
@@ -244,11 +243,11 @@ async def ask_to_sign_in(name: str, url: str) -> bool:
         print("Open it in your browser? [y]es / [n]o, stop / Enter: I open it myself: ", end="", file=sys.stderr, flush=True)
         answer = await lines.line()
         word = None if answer is None else answer.strip().lower()
-        if word in _OPEN and not await asyncio.to_thread(webbrowser.open, url):
+        if word in YES and not await asyncio.to_thread(webbrowser.open, url):
             print("No browser was found; open the address yourself.", file=sys.stderr)
-        if word in _OPEN or word in _BY_HAND:
+        if word in YES or word == "":
             print("Waiting until you have signed in there ...", file=sys.stderr)
             return True
-        if word is None or word in _STOP:
+        if word is None or word in NO:
             return False
     return False

@@ -13,7 +13,7 @@ only the additions are sent. So the cost of a reply grows with its length, not w
 import asyncio
 import json
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, Final
@@ -66,11 +66,7 @@ def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
 
 async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> AsyncGenerator[Told | None]:
     """Yield the events of several sources until the first one ends, and None after `every` seconds without an event."""
-
-    async def following(source: AsyncIterator[Told]) -> Told:
-        return await anext(source)
-
-    waiting = {asyncio.create_task(following(source)): source for source in sources}
+    waiting = {asyncio.ensure_future(anext(source)): source for source in sources}
     try:
         while True:
             done, _ = await asyncio.wait(waiting, timeout=every, return_when=asyncio.FIRST_COMPLETED)
@@ -81,18 +77,14 @@ async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> 
                 if isinstance(task.exception(), StopAsyncIteration):
                     return
                 yield task.result()
-                waiting[asyncio.create_task(following(source))] = source
+                waiting[asyncio.ensure_future(anext(source))] = source
     finally:
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
         for source in sources:
             if (close := getattr(source, "aclose", None)) is not None:
-                await _closed(close)
-
-
-async def _closed(close: Callable[[], Awaitable[None]]) -> None:
-    await close()
+                await close()
 
 
 async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
