@@ -1,7 +1,7 @@
-"""The terminal as the place where a person is asked before a call runs.
+"""Asks the user on the terminal before a call runs.
 
-The call is shown in full, with everything unprintable written out. Only a terminal is asked: text that is piped in may come from
-anywhere. What was typed before the question appeared is thrown away, so that it does not answer the question.
+The call is shown in full, with everything unprintable escaped. Only a terminal is asked, because piped text may come from
+anywhere. What was typed before the question appeared is discarded, so that it does not answer the question.
 """
 
 import json
@@ -42,7 +42,7 @@ class TerminalAsker:
         self.lang: str = display.lang
 
     def is_there(self) -> bool:
-        """Say whether there is anybody to ask."""
+        """Return whether there is a user to ask."""
         return is_interactive()
 
     async def ask(self, question: Question) -> PersonAnswer:
@@ -54,11 +54,11 @@ class TerminalAsker:
         return await self._edited(question.proposal) if choice == "edit" else PersonAnswer(choice=choice, reason=why)
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Tell that a rule denied a call."""
+        """Report that a rule denied a call."""
         self._display.refused(proposal, self._say("denied_by", rule=visible(rule.name)))
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
-        """Say that nobody could be asked, and which line would allow the call."""
+        """Report that there was no user to ask, and which rule would allow the call."""
         say, target, rule = self._say, proposal.target, ruling.rule
         if ruling.unsaid:
             self._display.refused(proposal, say("nobody_unsaid", target=target, names=visible(", ".join(ruling.unsaid))))
@@ -95,7 +95,7 @@ class TerminalAsker:
             self._display.changed(question.approved, question.definition)
 
     async def _choice(self) -> tuple[Choice, str]:
-        """Ask until there is an answer, and a reason for a no. The end of input stops; too many wrong answers are a no."""
+        """Ask until there is an answer; a no may have a reason. The end of input stops; too many wrong answers are a no."""
         forget_typed()
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):
@@ -111,7 +111,7 @@ class TerminalAsker:
         return "no", ""
 
     async def _edited(self, proposal: Proposal) -> PersonAnswer:
-        """Let the person change the arguments, which have to fit the tool as the model's did; nothing at all is a no."""
+        """Let the user edit the arguments, which must be valid for the tool; an empty text is a no."""
         text = json.dumps(proposal.call.arguments, ensure_ascii=False)
         if visible(text) != text:  # what a terminal would obey or hide is written as an escape
             text = json.dumps(proposal.call.arguments)
@@ -127,6 +127,6 @@ class TerminalAsker:
 
 
 def _as_toml(glob: str, more: Mapping[str, object]) -> str:
-    """Write the rule that allows a tool, as it can be put behind a file of rules."""
+    """Write the rule that allows a tool, ready to be appended to a file of rules."""
     rows = toml_text({"allow": glob, **more}).strip().split("\n")
     return "\n".join(f"  {visible(row)}" for row in ("[[rule]]", *rows))

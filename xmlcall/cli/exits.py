@@ -2,8 +2,8 @@
 
     0   done            1   it ran and failed            2   used wrongly            130   interrupted
 
-Whatever xmlcall raises on purpose, and what files and pipes do, ends here as one line on standard error. Everything else is a bug
-and keeps its traceback.
+Errors that xmlcall raises on purpose, and errors of files and pipes, become one line on standard error. Any other exception is a
+bug and keeps its traceback.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ def complain(message: str) -> None:
     """Write one line to standard error, named after the program."""
     with contextlib.suppress(OSError):
         sys.stdout.flush()
-    with contextlib.suppress(OSError):  # standard error is gone: nobody is there to be told
+    with contextlib.suppress(OSError):  # standard error is closed
         print(_broken(f"xmlcall: {visible(message.strip())}"), file=sys.stderr, flush=True)
 
 
@@ -67,7 +67,7 @@ def guarded(work: Callable[[], int]) -> int:
 
 
 def _abandon_stdout() -> None:
-    """Send what is still buffered nowhere, or the interpreter would fail on it once more at its end."""
+    """Discard buffered output, because the interpreter would fail on it again when it exits."""
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())
@@ -75,7 +75,7 @@ def _abandon_stdout() -> None:
 
 
 def run_async(work: Coroutine[Any, Any, int]) -> int:
-    """Run a command's coroutine; a signal to end cancels it as Ctrl-C does, so that no server process is left behind."""
+    """Run a command's coroutine; a signal to end cancels it as Ctrl-C does, so that no server process stays running."""
     try:
         return asyncio.run(_cancellable(work))
     except asyncio.CancelledError as error:

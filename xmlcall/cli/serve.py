@@ -1,7 +1,7 @@
 """`xmlcall serve`: the proxy as a program.
 
-How it serves is decided by its options, over the environment, over a file (`proxy.settings`), over the defaults. Then its models
-are opened, told of, and served until a signal comes.
+Options override the environment, which overrides a file (`proxy.settings`), which overrides the defaults. The models are opened
+and announced, and then served until a signal arrives.
 """
 
 import argparse

@@ -1,8 +1,7 @@
-"""What `run` and `chat` share: from options to an open loop with its display, what is kept of it, and going on with that.
+"""What `run` and `chat` share: they make an open loop and its display from the options, keep the conversation, and resume one.
 
-A conversation is gone on with also where its program was killed. Of a call that had started it is not known whether it ran,
-unless its server runs it as a task: then the server is asked. Ctrl-C while it is waited for ends the program, and the next one
-asks again.
+A conversation can be resumed even if its program was killed. Whether a call that had started ran is unknown, unless its server
+runs it as a task, because then the server can be asked. Ctrl-C during that ends the program, and the next one asks again.
 """
 
 import argparse
@@ -74,7 +73,7 @@ class Session:
         self.ask_by_profile()
 
     def ask_by_profile(self) -> None:
-        """Ask the model as its profile says, where the options do not, and tell what is known of it."""
+        """Ask the model as the options say, else as its profile does, and show what is known of it."""
         options, backend, display = self._given, self.loop.backend, self.display
         found = profile_of(options, backend.capabilities.fingerprints)
         asking = asking_of(options, found)
@@ -90,12 +89,12 @@ class Session:
             display.line("", display.say("family", name=visible(family)), style="dim")
 
     def tell_of_model(self) -> None:
-        """Say what is likely to go wrong with the model."""
+        """Warn of likely problems with the model."""
         for notice in model_notices(self.loop.backend, self.mode, self.display.say):
             self.display.notice(notice)
 
     async def change_model(self, name: str) -> None:
-        """Go on with another model; if it does not open, the one before stays."""
+        """Continue with another model; if it does not open, the current one stays."""
         opening = OpeningStatus(self.display.console, self.display.say)
         backend = connected(name, self._given.context, opening)
         async with opening:
@@ -104,7 +103,7 @@ class Session:
         self.tell_of_model()
 
     async def tell_notices(self) -> None:
-        """List the tools, and say what there is to know about the servers that was not said before."""
+        """List the tools, and show what is new about the servers."""
         await self.loop.catalog()
         for notice in self.loop.router.news():
             self.display.notice(notice)
@@ -112,11 +111,11 @@ class Session:
             self._tell_grade(await self.loop.tool_prompt())
 
     async def asked(self, messages: Sequence[Message]) -> None:
-        """Keep what the person asks, with the tools that are on offer, before the model is asked."""
+        """Record the question and the offered tools before the model is asked."""
         await keep_question(self.keeper, self.loop, messages)
 
     def _tell_grade(self, offered: ToolPrompt) -> None:
-        """Say that tools are shown in part, once for each number of them."""
+        """Report that tools are shown in part, once for each number of tools."""
         count = len(offered.catalog) - 1
         if offered.own and (offered.grade, count) not in self._told:
             self._told.add((offered.grade, count))
@@ -187,7 +186,7 @@ def _rules(options: argparse.Namespace, display: Display) -> Rules:
 
 
 def _files() -> Path:
-    """Say where pictures and other data of results go: `$XMLCALL_FILES`, else a folder of the user's data."""
+    """Return the folder for pictures and other data of results: `$XMLCALL_FILES`, else one in the user's data."""
     if chosen := os.environ.get("XMLCALL_FILES"):
         return Path(chosen).expanduser()
     import platformdirs
@@ -196,14 +195,14 @@ def _files() -> Path:
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:
-    """Return what stands before the person's first question."""
+    """Return the messages before the user's first question."""
     if options.system is None:
         return []
     return [Message(role="system", content=checked_text(options.system, "a system message"))]
 
 
 def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
-    """Say why a run did not end in a whole answer, and what to do; empty if it did."""
+    """Return why a run ended without a complete answer and what to do about it; "" if the answer is complete."""
     if answer.stop_reason == "end":
         return "" if answer.text.strip() else say("empty")
     if answer.stop_reason in _TEXT_OF:
@@ -214,7 +213,7 @@ def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
 
 
 def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False) -> None:
-    """Declare what is kept, and with what a conversation goes on."""
+    """Declare the options for recording and resuming conversations."""
     records = parser.add_argument_group("records")
     which = records.add_mutually_exclusive_group()
     which.add_argument(
@@ -239,7 +238,7 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
 
 @contextmanager
 def _kept(options: argparse.Namespace) -> Iterator[Keeper]:
-    """Open what a command keeps."""
+    """Open the records of a command."""
     with ExitStack() as stack:
         store = None if options.no_record else stack.enter_context(Store(store_path()))
         path = options.audit or (None if options.no_record else audit_path())
@@ -247,7 +246,7 @@ def _kept(options: argparse.Namespace) -> Iterator[Keeper]:
 
 
 async def _take_chosen(keeper: Keeper, options: argparse.Namespace, display: Display) -> None:
-    """Take the conversation that is to be gone on with, if one is; the person is asked where they named none."""
+    """Choose the conversation to resume, if any; ask the user if they named none."""
     asked_for = getattr(options, "resume", None)
     if keeper.store is None or (asked_for is None and not getattr(options, "continues", False)):
         return
@@ -272,7 +271,7 @@ async def _take_chosen(keeper: Keeper, options: argparse.Namespace, display: Dis
 
 
 async def taken_up(session: Session, start: list[Message]) -> list[Message]:
-    """Return the messages that a chat begins with, and tell the person what is known of a turn that was cut off."""
+    """Return the messages that a chat starts with, and show what is known of a turn that was cut off."""
     keeper, display = session.keeper, session.display
     if keeper.store is None or not keeper.is_resumed:
         return list(start)

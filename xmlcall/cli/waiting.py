@@ -1,7 +1,7 @@
-"""What a person sees while something takes long: a bar for a download, a status line for everything else.
+"""Shows on standard error that something takes long: a bar for a download, a status line for everything else.
 
-All of it is on standard error. Where that is no terminal, a download prints a line every ten seconds and a status one line or
-none. A terminal has room for one of these at a time, so starting one stops the other.
+Without a terminal, a download prints a line every ten seconds, and a status prints one line or none. A terminal has room for only
+one of them, so starting one stops the other.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""Text for a terminal while it comes: lines end between words. A whole text that may be longer than the screen comes in pages.
+"""Wraps streamed text between words for a terminal, and shows a long text in pages.
 
-Only the word that is being written is held back. A Chinese, Japanese or Korean character is a word by itself, with the closing
-marks behind it. Further lines of a list's item are indented, and what stands in a fence is never broken; nothing else is changed.
+Only the word that is being written is held back. A Chinese, Japanese or Korean character is a word of its own, with the closing
+marks after it. Further lines of a list item are indented, and code in a fence is never broken; nothing else changes.
 
-No pager program is run: the text comes from servers, and a pager may act on it in ways that nobody here controls.
+No pager program is run: the text comes from servers, and a pager might act on it in ways that we do not control.
 """
 
 import re
