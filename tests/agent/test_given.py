@@ -118,7 +118,7 @@ def loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tool
     [
         ({}, ("xml", "hermes", 1.5)),
         ({"call_threshold": None}, ("xml", "hermes", None)),
-        ({"dialect": "qwen"}, ("xml", "qwen", None)),  # the threshold was measured with another format
+        ({"dialect": "qwen"}, ("xml", "qwen", "auto")),  # the profile's threshold was measured with another format
         ({"mode": "native"}, ("native", "function_calls", None)),
         ({"asking": Asking()}, ("xml", "function_calls", None)),
         ({"model": "backend"}, ("xml", "function_calls", None)),

@@ -101,7 +101,7 @@ def test_nobody_listens(tmp_path: Path) -> None:
 def test_ollama_does_not_run(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     server = ["--mcp", configured(tmp_path, "good")]
-    message = f"cannot connect to Ollama at {address}: start it with `ollama serve`, .*"
+    message = f"cannot connect to Ollama at {address} \\(.*\\): start it with `ollama serve`, .*"
     check(tmp_path, ["run", *server, "--model", "ollama:gemma3", "Hi"], 1, message, OLLAMA_HOST=address)
 
 

@@ -41,7 +41,7 @@ __all__ = ["KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "ke
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 _PREFIX: Final = "XMLCALL_"
-_TABLES: Final = ("serve", "model", "key")
+_TABLES: Final = ("serve", "ask", "model", "key")
 _LISTS: Final = ("allow_origin", "allow_host")
 _VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _HEADER: Final = re.compile(r"\s*\[{1,2}\s*([A-Za-z_]+)\s*\]{1,2}")
@@ -172,11 +172,14 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
 def _with_variables(ours: dict[str, Any]) -> dict[str, Any]:
     """Put the environment over a file: `XMLCALL_MODEL` in place of its tables, `XMLCALL_SERVE__PORT` in place of one key."""
     whole = {name: _json(variable) for name in _TABLES if (variable := f"{_PREFIX}{name.upper()}") in os.environ}
-    start = f"{_PREFIX}SERVE__"
+    tables = {name: {**_table(ours.get(name)), **_table(whole.get(name)), **_keys_of(name)} for name in ("serve", "ask")}
+    return ours | whole | {name: table for name, table in tables.items() if table}
+
+
+def _keys_of(table: str) -> dict[str, Any]:
+    start = f"{_PREFIX}{table.upper()}__"
     keys = {name.removeprefix(start).lower(): name for name in os.environ if name.startswith(start)}
-    serve = {key: _json(name) if key in _LISTS else os.environ[name] for key, name in keys.items()}
-    table = {**_table(ours.get("serve")), **_table(whole.get("serve")), **serve}
-    return ours | whole | ({"serve": table} if table else {})
+    return {key: _json(name) if key in _LISTS else os.environ[name] for key, name in keys.items()}
 
 
 def _table(value: Any) -> dict[str, Any]:
