@@ -16,7 +16,7 @@ __all__ = ["covering", "examples", "is_deep", "scaled"]
 
 _USUAL = 100  # examples of Hypothesis's own profile
 _LEAST = 3  # examples of a property in `make test`
-MOST = int(os.environ.get("XMLCALL_COMBINATIONS", "500"))  # of parameters; `make fuzz` takes all
+MOST = int(os.environ.get("XMLCALL_COMBINATIONS", "250"))  # of parameters; `make fuzz` takes all
 # `make test` tries the same examples at each run, so that it fails only for what was changed. The deep profile tries new ones,
 # except in CI, where a change is judged.
 settings.register_profile("quick", max_examples=_USUAL // 10, derandomize=True, deadline=None)  # a busy machine is no fault
