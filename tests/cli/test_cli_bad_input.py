@@ -52,7 +52,7 @@ USAGE = [
     (["models", "rm"], r"the following arguments are required: NAME \(see `xmlcall models rm --help`\)"),
     (["parse", "--dialect", "yaml", "/dev/null"], "unknown dialect 'yaml'; known: .*"),
     (["parse", "/no/such/file"], "expected a model's text in '/no/such/file', cannot read it: No such file or directory"),
-    (["parse", "--tools", "/dev/null"], "expected a JSON list of tools in '/dev/null', got no JSON: .*"),
+    (["parse", "--tools", "/dev/null"], "expected a JSON list of tools in '/dev/null', not valid JSON: .*"),
     (["prompt", "--tools", "-", "--mcp", "x"], "expected either --mcp or --tools, got both"),
 ]
 
@@ -64,7 +64,7 @@ def test_used_wrongly(arguments: list[str], message: str, tmp_path: Path) -> Non
 
 TOOL_LISTS = [
     ('{"a": 1}', "expected .* or a list of tools in '-', got an object with the keys 'a'"),
-    ("7", "expected .* or a list of tools in '-', got another value"),
+    ("7", "expected .* or a list of tools in '-', got neither a list nor an object"),
     ("[7]", "expected an MCP or OpenAI tool .*, got 7"),
     ('[{"function": "f"}]', "expected an MCP or OpenAI tool .*"),
     ('[{"name": "f", "description": 5}]', "expected an MCP or OpenAI tool with text as its description .*"),

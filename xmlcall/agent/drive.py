@@ -181,7 +181,7 @@ class _Reply:
     def receive(self, chunk: Chunk) -> Iterator[Any]:
         """Pass a piece on to those who listen and to the machine."""
         self._has_begun = self._has_begun or chunk.progress is None
-        for hear in self._tries.hears:
+        for hear in self._tries.listeners:
             hear(chunk)
         return self._machine.receive(chunk)
 

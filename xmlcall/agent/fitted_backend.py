@@ -155,7 +155,7 @@ class _Fitting(Tries):
         if self._sent is None:
             self._send(*await self._model.first_cut(self._request))
         async with self._tries.opened() as chunks:
-            self.hears = (*self._tries.hears, self._hear)
+            self.listeners = (*self._tries.listeners, self._hear)
             yield chunks
 
     def _send(self, fitted: Fitted, sent: CompletionRequest) -> None:

@@ -79,11 +79,11 @@ class Tries:
     """The attempts to make one request; this class makes only one.
 
     Attributes:
-        hears: functions that receive each piece of the reply before its reader; set once an attempt is open.
+        listeners: functions called with each piece of the reply before its reader gets it; set once an attempt is open.
     """
 
     def __init__(self, backend: Backend, request: CompletionRequest) -> None:
-        self.hears: tuple[Callable[[Chunk], None], ...] = ()
+        self.listeners: tuple[Callable[[Chunk], None], ...] = ()
         self._backend, self._request = backend, request
 
     @asynccontextmanager
@@ -125,7 +125,7 @@ async def chunks_of(tries: Tries) -> AsyncGenerator[Chunk]:
             async with tries.opened() as chunks:
                 async for chunk in chunks:
                     begun = begun or chunk.progress is None
-                    for hear in tries.hears:
+                    for hear in tries.listeners:
                         hear(chunk)
                     yield chunk
                 tries.ended()

@@ -38,7 +38,7 @@ Script = list[Chunk]
 _PLAIN: Final = Chunk(text="In plain words: it depends.")
 _DAMAGED: Final = DIALECTS["function_calls"]
 _OPENER: Final = _DAMAGED.written["call_open"].partition("{name}")[0]
-_ROUNDS = 50  # replies of those who write the same again: more than feedback and the turns of a task ask for
+_ROUNDS = 50  # replies from stand-ins that repeat themselves; more than any task needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -80,18 +80,18 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         return any(name == b"transfer-encoding" for name, _ in self.headers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop to wait."""
+        """Stop waiting."""
         super().connection_lost(exc)
         self._forget_head()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, or go on with one that is here already."""
+        """Wait for the next request, or continue with one already received."""
         self._turn = next(_TURNS)
         super().on_response_complete()
         self._time_head()
 
     def _make_room(self) -> bool:
-        """Close the connection that has waited longest, this one aside; say whether there is one."""
+        """Close the connection that has waited longest, other than this one; say whether there is one."""
         others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
         waiting = [each for each in others if each.is_waiting and not each.transport.is_closing()]
         if waiting:

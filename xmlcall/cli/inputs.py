@@ -50,7 +50,7 @@ def read_tools(path: str) -> Catalog:
         document = json.loads(text)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
-        raise UsageError(f"expected a JSON list of tools in {path!r}, got no JSON: {error.msg} at {where}") from error
+        raise UsageError(f"expected a JSON list of tools in {path!r}, not valid JSON: {error.msg} at {where}") from error
     except (RecursionError, ValueError) as error:  # nested too deeply, or a number of more than 4300 digits
         raise UsageError(f"expected a JSON list of tools in {path!r}, cannot read it: {error}") from error
     catalog = Catalog(_tool(entry, path) for entry in _entries(document, path))
@@ -68,7 +68,11 @@ def _entries(document: Any, path: str) -> list[Any]:
     entries = document.get("tools") if isinstance(document, dict) else document
     if isinstance(entries, list):
         return entries
-    got = f"an object with the keys {', '.join(map(repr, list(document)[:8]))}" if isinstance(document, dict) else "another value"
+    got = (
+        f"an object with the keys {', '.join(map(repr, list(document)[:8]))}"
+        if isinstance(document, dict)
+        else "neither a list nor an object"
+    )
     raise UsageError(f"expected {_SHAPES} in {path!r}, got {got}")
 
 

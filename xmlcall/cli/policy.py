@@ -44,7 +44,7 @@ def execute(options: argparse.Namespace) -> int:
         print(f"  {visible(' '.join([rule.name, *where, *more]))}")
     if loaded.passed_over:
         name = visible(str(loaded.passed_over))
-        print(f"{name}: its rules that allow count for nothing until you name it: --policy {loaded.passed_over.name}")
+        print(f"{name}: its allow rules are ignored until you pass --policy {loaded.passed_over.name}")
     return OK
 
 

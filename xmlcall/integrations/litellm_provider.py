@@ -12,8 +12,8 @@ A model of this provider works as with `xmlcall serve`: the model is asked again
 calls tools, so its logs, its fallbacks and its other APIs work without changes. The address is that of an OpenAI-compatible
 server.
 
-`model_info` configures how a model is asked, because only the configuration can set it; fields of `litellm_params` arrive mixed
-with those of the request. The first request for a model opens its engine, which lives as long as the process, because LiteLLM
+`model_info` says how a model is asked, because requests cannot override it; fields of `litellm_params` arrive mixed with those
+of the request. The first request for a model opens its engine, which lives as long as the process, because LiteLLM
 does not notify a provider when it ends.
 """
 

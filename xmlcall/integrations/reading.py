@@ -179,8 +179,8 @@ def may_have_calls(text: str) -> bool:
 def catalog_of(tools: Iterable[Mapping[str, Any]]) -> Catalog:
     """Make a catalog of a request's tools.
 
-    Left out are tools that are not functions (a server's own search), a second tool of the same name, and tools that cannot be
-    read; calls of these stay text.
+    Skips tools that are not functions (a server's own search), a second tool of the same name, and tools that cannot be read;
+    calls to them stay text.
 
     Args:
         tools: as in OpenAI's chat completions, or as in its Responses.

@@ -14,10 +14,10 @@ from typing import Any, Final, TypeVar
 __all__ = ["CHARACTERS", "KEYS", "TooMuchWork", "as_deep_as_pays", "at_most", "size_of", "spend"]
 
 CHARACTERS: Final = 16
-"""Of a text that are one step."""
+"""How many characters of a text count as one step."""
 
 KEYS: Final = 16
-"""Of an object that are copied in one step."""
+"""How many keys of an object are copied in one step."""
 
 _LEAST: Final = 2_000  # steps, whatever the size
 _EACH: Final = 4  # steps for each part that is written

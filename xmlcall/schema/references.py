@@ -242,7 +242,7 @@ class Places:
 
 
 _Place = tuple[Any, str]
-"""The place above, None for the root, and the step from there: written as a pointer only where one is asked for."""
+"""The place above (None for the root) and the step from it; turned into a pointer only on demand."""
 
 
 def _pointer(place: _Place | None) -> str:

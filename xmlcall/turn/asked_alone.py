@@ -22,9 +22,9 @@ from .machine import FirstToken, Score, Script
 __all__ = ["alone", "ask_first_token", "in_place_of_last"]
 
 LONGEST: Final = 4000  # characters; a longer message is cut to its beginning and its end
-_APART: Final = "\n"  # before the tool prompt
+_CACHE_SEPARATOR: Final = "\n"  # before the tool prompt
 _EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # may affect the first token
-_MUCH: Final = 0.5  # of the tool prompt's characters
+_LONG: Final = 0.5  # of the tool prompt's characters
 
 
 def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest:
@@ -35,8 +35,8 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
     if not before or before[0].role != "system":
         return replace(request, messages=(last,), aside=True)
     system, *said = before
-    if server.server == "llama.cpp" and not server.keeps_aside and _is_much(system, said):
-        system = replace(system, content=_APART + system.content)
+    if server.server == "llama.cpp" and not server.keeps_aside and _is_long_history(system, said):
+        system = replace(system, content=_CACHE_SEPARATOR + system.content)
     return replace(request, messages=(system, last), aside=True)
 
 
@@ -45,8 +45,8 @@ def in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest
     return replace(request, messages=(*request.messages[:-1], Message(role="user", content=text)))
 
 
-def _is_much(system: Message, said: Sequence[Message]) -> bool:
-    return sum(len(message.content) for message in said) > _MUCH * len(system.content)
+def _is_long_history(system: Message, said: Sequence[Message]) -> bool:
+    return sum(len(message.content) for message in said) > _LONG * len(system.content)
 
 
 def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:

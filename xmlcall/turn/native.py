@@ -33,7 +33,7 @@ __all__ = ["call_schema", "generate_call", "generate_native"]
 _REJECTED = re.compile(r"does not match the expected \S+ format|Failed to parse input")
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call
 
-_ARGUMENTS: Final = "#/$defs/arguments"  # where a schema with references moves: references count from the document's root
+_ARGUMENTS: Final = "#/$defs/arguments"  # new place of a schema with references, because `$ref` resolves from the document's root
 
 
 def generate_native(

@@ -276,7 +276,7 @@ def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
 async def recovered(
     keeper: Keeper, store: Store, loop: ToolLoop, on_task: OnTask = _silent
 ) -> tuple[list[Message], InFlight | None]:
-    """Return the messages of a conversation to go on with, and what was cut off; the repaired conversation is saved."""
+    """Return the messages to resume from and the interrupted step; the repaired conversation is saved."""
     messages, cut = store.messages(keeper.id), in_flight(store.events(keeper.id), keeper.id)
     if cut and cut.tasks:
         await _ask_for_tasks(keeper, cut, loop, on_task)

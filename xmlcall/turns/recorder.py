@@ -207,7 +207,7 @@ class _Heard(Tries):
     def __init__(self, backend: Backend, request: CompletionRequest, listener: TurnBuilder) -> None:
         super().__init__(backend, request)
         self._listener = listener
-        self.hears = (self._hear,)
+        self.listeners = (self._hear,)
 
     def _hear(self, chunk: Chunk) -> None:
         if chunk.text:

@@ -54,7 +54,7 @@ class Recorded:
         """Read a run or a file on first use, and cache it; safe to call from several threads."""
         paths: Mapping[str, Path] = getattr(self, kind)
         if name not in paths:
-            raise ApiError(f"{name[:80]!r} is none of what this program was started with", status=404)
+            raise ApiError(f"{name[:80]!r} is not among the runs and files given at startup", status=404)
         with self.reading:
             key = f"{kind} {name}"
             if key not in self.opened:

@@ -57,7 +57,7 @@ def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: s
 def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
     wanted = [set(entry.split("|")) for entry in expected.get("tools", ())]
     allowed = set().union(*wanted, expected.get("may", ()))
-    called = [call for call in played["calls"] if "result" in call]  # what was rejected or denied called nothing
+    called = [call for call in played["calls"] if "result" in call]  # rejected and denied calls never ran
     if not allowed and called:
         return "false_call"
     if any(call["name"] not in allowed for call in called):
@@ -100,7 +100,7 @@ def _judge_answer(expected: Mapping[str, Any], played: Mapping[str, Any], folder
         return "prompt_shown"
     patterns = [pattern.replace("{folder}", re.escape(folder.casefold())) for pattern in expected.get("answer", ())]
     if "told" in expected:
-        patterns += _told(expected["told"], played["calls"]) or [r"\Zno result tells it"]
+        patterns += _told(expected["told"], played["calls"]) or [r"\Zno result contains it"]
     if not all(re.search(pattern, answer, re.ASCII) for pattern in patterns):
         return "wrong_answer"
     return "wrong_answer" if any(re.search(pattern, answer, re.ASCII) for pattern in expected.get("not", ())) else ""

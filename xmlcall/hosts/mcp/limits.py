@@ -101,7 +101,7 @@ class HttpTroubles:
             self._by_request[number] = trouble
 
     def take(self, number: str) -> HttpTrouble | None:
-        """Return the trouble of a request, once."""
+        """Remove and return what went wrong with a request, if anything."""
         return self._by_request.pop(number, None)
 
 

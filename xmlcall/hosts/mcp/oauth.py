@@ -137,7 +137,7 @@ class _Authorization(httpx2.Auth):
         self._loopback: Loopback | None = None
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Send a request, and again once it is signed in."""
+        """Send a request; if the server asks for sign-in, sign in and send it again."""
         refused: httpx2.Response | None = None
         if self._provider is None or self._add_valid_token(request):
             refused = yield request

@@ -340,7 +340,7 @@ class _Observed(Tries):
         asked = self._asked = self._asked or self._observing.model_asked(self._backend.capabilities.server)
         try:
             async with self._tries.opened() as chunks:
-                self.hears = (*self._tries.hears, self._hear)
+                self.listeners = (*self._tries.listeners, self._hear)
                 yield chunks
         except BackendError:
             raise
