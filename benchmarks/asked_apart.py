@@ -54,7 +54,7 @@ async def rows_of(case: Case, backend: Backend, scores: dict[str, Scores]) -> li
             wanted = [name for names in turn.get("tools", ()) for name in names.split("|")]
             row = {"turn": f"{case.id}#{number}", "kind": turn["kind"], "needs_tool": bool(wanted), "wanted": wanted}
             for form, much in FORMS.items():
-                asked_alone._MUCH = much  # type: ignore[misc]
+                asked_alone._LONG = much  # type: ignore[misc]
                 asking = ask_tool_need("auto", backend.capabilities, request, prompt.catalog, ENGLISH)
                 need = await result_of(Machine(asking), backend, scores[form])
                 assert need is not None
