@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xmlcall import Asking, Catalog, LocalHost, Message, Parser, Tool, ToolCall, ToolLoop, UsageError, bind, parse, system_prompt
-from xmlcall.agent import given
+from xmlcall.agent import loop as loop_module
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.profiles.folder import write_profile
@@ -109,7 +109,7 @@ def loops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Tool
     monkeypatch.setenv("XMLCALL_PROFILES", str(tmp_path))
     write_profile(PROFILE, tmp_path / "tiny.toml")
     backend = ScriptedBackend([], capabilities=Capabilities(server="scripted", fingerprints=PROFILE.fingerprints))
-    monkeypatch.setattr(given, "connect", lambda name: backend)
+    monkeypatch.setattr(loop_module, "connect", lambda name: backend)
     return lambda model="tiny", **asked: ToolLoop(backend if model == "backend" else model, **asked)
 
 

@@ -7,6 +7,8 @@ valid. A reminder is part of the conversation (`turn.opening`).
 The calls of one reply run one after the other, in the order written, because the second may depend on the effects of the first.
 """
 
+import inspect
+import logging
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
@@ -14,10 +16,13 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack, cast
+from typing import Any, Final, Self, Unpack, cast
 
-from ..backends.base import Backend
+from ..backends.base import Backend, Capabilities
+from ..backends.connect import connect
+from ..errors import UsageError
 from ..hosts.base import Host
+from ..hosts.local import LocalHost
 from ..hosts.router import Router
 from ..prompting.fit_context import Fitted, estimate
 from ..prompting.format import PromptFormat
@@ -32,16 +37,17 @@ from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
-from ..types.calls import Message, ToolCall, ToolResult
+from ..types.calls import Message, ToolCall, ToolResult, items_of
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
-from .given import by_profile, model_of, tools_of
 from .own_tools import OwnTool, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Audit, Calling, taken_up
 
 __all__ = ["ToolLoop"]
+
+log: Final = logging.getLogger("xmlcall.agent")
 
 
 class _LoopFields(AskingFields, total=False):
@@ -84,8 +90,8 @@ class ToolLoop:
         files: Path | None = None,
         **asked: Unpack[_LoopFields],
     ) -> None:
-        self.backend = model_of(backend)
-        self.router = Router(tools_of(hosts))
+        self.backend = _model_of(backend)
+        self.router = Router(_tools_of(hosts))
         self._conversation: tuple[Message, ...] = ()
         self.asking = asking or Asking()
         self._limits = repair or RepairPolicy()
@@ -127,7 +133,7 @@ class ToolLoop:
             await self.backend.__aenter__()
             stack.push_async_exit(self._leave_backend)
             if self._given is not None:
-                self.ask_by(**asdict(by_profile(self.backend.capabilities, self._given)))
+                self.ask_by(**asdict(_by_profile(self.backend.capabilities, self._given)))
             self._stack = stack.pop_all()
         return self
 
@@ -338,3 +344,39 @@ def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool
     if not any(len(text) > LONG for text in texts_of(messages)):
         return False
     return context_length is None or estimate(messages) > context_length / 4
+
+
+def _model_of(given: Backend | str) -> Backend:
+    """Return the backend, or make the one of a model's name."""
+    if isinstance(given, str):
+        return connect(given)
+    if not hasattr(given, "stream"):
+        raise UsageError(f'expected a backend or a model\'s name, such as "local", got {given!r:.80}')
+    return given
+
+
+def _tools_of(given: Iterable[Host | Callable[..., Any]]) -> list[Host]:
+    """Return the hosts; all functions become one, in the place of the first."""
+    items = list(items_of(given, "hosts and functions"))
+    functions = [each for each in items if inspect.isroutine(each)]
+    own: list[Host] = [LocalHost(functions)] if functions else []
+    hosts: list[Host] = []
+    for each in items:
+        if inspect.isroutine(each):
+            hosts, own = [*hosts, *own], []
+        elif hasattr(each, "call") and hasattr(each, "tools"):
+            hosts.append(cast(Host, each))
+        else:
+            raise UsageError(f"expected a host, such as McpHost(...), or a Python function, got {each!r:.80}")
+    return hosts
+
+
+def _by_profile(capabilities: Capabilities, given: AskingFields) -> Asking:
+    """Return how the profile of an open model asks it, beside what was given; the defaults without a profile."""
+    from ..profiles.folder import find
+    from ..profiles.profile import asking_by
+
+    found = find(capabilities.fingerprints, log.warning)
+    if found is None or found.profile is None:
+        return Asking(**given)
+    return asking_by(Asking(), given, found.profile)
