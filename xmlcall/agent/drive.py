@@ -1,7 +1,8 @@
 """Drives a machine: performs its actions with a backend, and runs its calls if there are any.
 
 This is the only place where a turn meets an event loop. `Scores` caches answers that depend only on the model and the request:
-how the model begins a reply to our own messages, from which thresholds and habits are derived.
+how the model begins a reply to our own messages, from which thresholds and habits are derived. `completed` asks
+for a reply outside a turn, because a tool server wants one.
 """
 
 import asyncio
@@ -15,10 +16,11 @@ from typing import Any, Final, TypeVar, cast
 
 from ..backends.base import Backend, Tries, chunks_of, tries_of
 from ..errors import BackendError, BackendStatusError
+from ..hosts.mcp.requests import SampleReply, SampleRequest
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
-from ..types.completion import Chunk, CompletionRequest, Usage
+from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
 
-__all__ = ["Scores", "drive", "first_token", "new_id", "result_of"]
+__all__ = ["Scores", "completed", "drive", "first_token", "new_id", "result_of"]
 
 KEPT: Final = 500  # answers
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses that mean that the server can never answer this
@@ -199,3 +201,19 @@ async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None
         async for _ in events:
             pass
     return cast(T, machine.result)
+
+
+async def completed(backend: Backend, request: SampleRequest, limit: int) -> SampleReply:
+    """Return the model's reply to a tool server's request (MCP 2025-11-25, sampling).
+
+    The model sees only the server's messages, neither the tools nor the conversation.
+    """
+    pieces: list[str] = []
+    reason: FinishReason = "other"
+    wanted = CompletionRequest(messages=request.messages, max_tokens=limit, temperature=request.temperature, stop=request.stop)
+    async with aclosing(backend.stream(wanted)) as chunks:
+        async for chunk in chunks:
+            pieces.append(chunk.text)
+            reason = chunk.finish_reason or reason
+    text = "".join(pieces).rpartition("</think>")[2].strip()  # the model's reasoning is not for the server
+    return SampleReply(text=text, model=backend.model, finish_reason=reason)

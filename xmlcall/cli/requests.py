@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from ..agent.server_sampling import completed
+from ..agent.drive import completed
 from ..backends.base import Backend
 from ..errors import BackendError, UsageError
 from ..hosts.mcp.form import Field, FormProblem, fields, problems, read, with_defaults

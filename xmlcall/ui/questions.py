@@ -26,9 +26,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final, get_args
 
 from ..agent.asking_person import Choice, PersonAnswer, Question, read_arguments
+from ..agent.drive import completed
 from ..agent.policy import Proposal
 from ..agent.rules import Rule, Ruling
-from ..agent.server_sampling import completed
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..hosts.mcp.form import Field, fields, problems, with_defaults
