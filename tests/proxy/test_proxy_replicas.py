@@ -22,7 +22,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ContextOverflow
 from xmlcall.prompting.fit_context import estimate
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.engine.probe import REFERENCE
+from xmlcall.proxy.engine.model_server import REFERENCE
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.proxy.formats.contract import WholeResponse
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage

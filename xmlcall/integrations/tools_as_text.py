@@ -37,7 +37,7 @@ from ..prompting.writer import PromptWriter, callers_in_text, with_words
 from ..proxy.engine.answers import Sender
 from ..proxy.engine.catalogs import Catalogs, OfferedTools, key_of
 from ..proxy.engine.filters import offered_names, renamed
-from ..proxy.engine.fitting import SaidOnce
+from ..proxy.engine.model_server import SaidOnce
 from ..proxy.formats.contract import (
     ApiError,
     Asked,

@@ -4,7 +4,7 @@ A request is answered in one of three ways. *Text*: the prompt offers the tools,
 *Native*: the model server's own function calling, where it works. *Plain*: no tools on offer, and the model's text as it is. If
 the caller uses the model server's own wire format, plain requests bypass the engine: their bytes are passed on (`routes.py`).
 
-In mode `auto`, the engine tries the server's own function calling once, before the first request with tools (`probe.py`).
+In mode `auto`, the engine tries the server's own function calling once, before the first request with tools (`model_server`).
 """
 
 import asyncio
@@ -44,9 +44,8 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from .answers import Answer, PlainAnswer, PromptedAnswer, Sender
 from .catalogs import Catalogs, OfferedTools, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
-from .fitting import Fitting, SaidOnce, WithWholeMessages
+from .model_server import Fitting, SaidOnce, WithWholeMessages, calls_natively, count_tokens
 from .own_tools import OwnTools, with_own_results
-from .probe import calls_natively, count_tokens
 
 if TYPE_CHECKING:
     from ...turns.recorder import Recorder

@@ -1,0 +1,222 @@
+"""The model server: what it can do, how many tokens a prompt has there, and requests that fit into its context.
+
+Function calling is tested, because servers also claim to support it for models whose calls leak as text. llama.cpp does so for
+Qwen2.5-Coder-0.5B, and of that model's replies to 80 questions, none came back as a call. The test is one small question with a
+tool, and only the correct call counts.
+
+Cuts depend on the request alone, so all replicas of the proxy in front of one model server cut a conversation at the same places,
+whatever they answered before (`prompting.tokens`). To make this possible, each replica asks the server once how many tokens it
+counts in a fixed text. It asks when a prompt first comes near the context limit, so short conversations cost no extra request.
+
+The log reports each cut, and each other correction of a request, once. Others cannot inject control characters or long texts.
+"""
+
+import asyncio
+import json
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from ...agent.drive import result_of
+from ...agent.fitted_backend import FittedBackend
+from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
+from ...backends.retrying import Retrying
+from ...errors import BackendError, BackendStatusError, ContextOverflow
+from ...prompting.fit_context import Fitted, estimate
+from ...prompting.tokens import RequestScale, Scale, ServerFacts, tokens_of
+from ...tools.catalog import Catalog
+from ...turn.generate import Binder
+from ...turn.machine import Machine
+from ...turn.native import generate_native
+from ...types.calls import Message, Tool, ToolCall
+from ...types.completion import CompletionRequest
+from ...wire.openai import count, message_dict, read_json
+
+if TYPE_CHECKING:
+    from ..observed.observer import Hearing
+
+__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce", "WithWholeMessages", "calls_natively", "count_tokens"]
+
+log = logging.getLogger("xmlcall.proxy")
+
+# -- what it can do, and its tokens ---------------------------------------------------------------------------------------
+
+TRIAL_TOKENS: Final = 128
+BYTES_A_TOKEN: Final = 4  # of English text, for an estimate
+TOKENS_A_MESSAGE: Final = 4
+
+# A mix of the kinds of text in conversations. It must be the same in all replicas, because the cuts of prompts depend on it.
+REFERENCE: Final = """\
+Please look at the report below, tell me in two or three sentences what has changed since last week, and check whether the
+numbers in the table add up. If something is missing, ask the person who wrote it before you go on; nobody wants to guess.
+
+| day | visitors | orders | returned |
+|---|---|---|---|
+| 2026-03-02 | 1,482 | 97 | 3 |
+| 2026-03-03 | 1,519 | 104 | 5 |
+
+{"name": "search_orders", "arguments": {"since": "2026-03-02T00:00:00Z", "limit": 25, "include_returned": false}}
+{"orders": [{"id": "A-10482", "total": 149.95, "currency": "EUR"}, {"id": "A-10483", "total": 12.5, "currency": "EUR"}]}
+
+def total(orders: list[dict[str, float]], *, rate: float = 1.0) -> float:
+    return round(sum(order["total"] for order in orders if order["total"] > 0) * rate, 2)
+
+<function_results>
+<result name="read_file">
+/srv/shop/src/views/__init__.py: No such file or directory
+</result>
+</function_results>
+
+请用两三句话说明与上周相比有什么变化，并检查表中的数字是否正确。如果缺少什么，请先问写报告的人。
+Der Bericht enthält die Zahlen der letzten Woche; bitte prüfen Sie, ob die Summe über alle Länder stimmt. Où est le fichier ?
+"""
+
+_INTEGER: Final = {"type": "integer"}
+_TOOL: Final = Tool(
+    name="multiply",
+    description="Multiply two integers.",
+    input_schema={"type": "object", "properties": {"a": _INTEGER, "b": _INTEGER}, "required": ["a", "b"]},
+)
+_QUESTION: Final = Message(role="user", content="What is 1234 times 5678? Use the tool.")
+_RIGHT: Final = [{"a": 1234, "b": 5678}]
+
+
+async def calls_natively(backend: Retrying) -> bool:
+    """Return whether the server calls a tool correctly for a question that needs one; a server that refuses tools does not."""
+    request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
+    binder = Binder(catalog=Catalog([_TOOL]))
+    machine, works = Machine(generate_native(request, binder, backend.capabilities, read_text=False)), False
+    try:
+        generated = await result_of(machine, backend)
+        works = [call.arguments for call in generated.reply.calls if isinstance(call, ToolCall)] == _RIGHT
+    except BackendError as error:
+        if not isinstance(error, BackendStatusError) or error.status_code >= 500:
+            raise
+    outcome = "it works and is used" if works else "it gave no correct call; tools are offered in the prompt"
+    log.info("tested the model server's own function calling: %s", outcome)
+    return works
+
+
+async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:
+    """Count the tokens of a prompt; estimate them if the model server does not count."""
+    if counted := await _counted(backend, messages):
+        return counted
+    return sum(TOKENS_A_MESSAGE + len(message.content.encode("utf-8", "replace")) // BYTES_A_TOKEN for message in messages)
+
+
+async def _counted(backend: Retrying, messages: Sequence[Message]) -> int | None:
+    """Return the server's count of a prompt's tokens; None where it does not count (only llama.cpp is asked)."""
+    if backend.capabilities.server != "llama.cpp":
+        return None
+    body = json.dumps({"messages": [message_dict(message) for message in messages]}).encode()
+    async with backend.relay("POST", "/chat/completions/input_tokens", body) as relayed:
+        answer = b"".join([chunk async for chunk in relayed.chunks])
+    return count(read_json(answer.decode("utf-8", "replace")).get("input_tokens")) if relayed.status == 200 else None
+
+
+async def _measured_rate(backend: Retrying) -> float | None:
+    """Measure how many tokens the server counts per estimated token, plus a margin, on a text that never changes.
+
+    A server that cannot count is asked for a reply of one token, and its usage gives the length of the prompt.
+
+    Returns:
+        None if the server does not report a count, or reports an impossible one.
+    """
+    request = CompletionRequest(messages=(Message(role="user", content=REFERENCE),), max_tokens=1, temperature=0.0)
+    counted = await _counted(backend, request.messages)
+    if not counted:
+        async with aclosing(backend.stream(request)) as chunks:
+            async for chunk in chunks:
+                counted = chunk.usage.prompt_tokens if chunk.usage and chunk.usage.prompt_tokens else counted
+    scale = Scale()
+    if counted:
+        scale.learn(counted, estimate(request.messages))
+    return scale.rate
+
+
+# -- what is logged once --------------------------------------------------------------------------------------------------
+
+NOTES_LIMIT: Final = 100  # notes about corrections that are logged
+_SHOWN: Final = " :;,.\"'_-()$[]{}/#"  # characters that are logged as they are, besides letters and digits
+
+
+class SaidOnce:
+    """Logs each note and each cut once, for the operator of the proxy."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+        self._cuts: deque[tuple[int, int, int]] = deque(maxlen=NOTES_LIMIT)
+
+    def note(self, note: str) -> None:
+        """Log a correction of a request, the first time it occurs."""
+        if note not in self._said and len(self._said) < NOTES_LIMIT:
+            self._said.add(note)
+            log.info("%s", quote(note, safe=_SHOWN, errors="replace"))
+
+    def cut(self, fitted: Fitted) -> None:
+        """Log that a prompt was cut, once for each cut; no names are logged, because others choose them."""
+        counts = len(fitted.cuts), sum(cut.left_out for cut in fitted.cuts), fitted.left_out
+        if counts not in self._cuts:
+            self._cuts.append(counts)
+            what = "to fit the model's context: %d results lack %d characters, %d of the oldest messages are left out"
+            log.info(what, *counts)
+
+
+# -- requests that fit ----------------------------------------------------------------------------------------------------
+
+
+class Fitting:
+    """Makes a backend for each request; the notes that replace what was cut are in language `lang`."""
+
+    def __init__(self, backend: Retrying, *, lang: str, said: SaidOnce) -> None:
+        self._backend = backend
+        self._facts = ServerFacts()
+        self._measuring = asyncio.Lock()
+        self._is_measured = False
+        self._fitted = partial(FittedBackend, lang=lang, on_cut=said.cut, measure=self._measure)
+
+    def backend_for(self, heard: "Hearing | None") -> Backend:
+        """Return the backend for one request; `heard` observes what goes out and what comes back."""
+        facts = self._facts
+        if facts.context_length is None:
+            facts.context_length = self._backend.capabilities.context_length
+        fitted = partial(self._fitted, scale=RequestScale(facts))
+        return fitted(self._backend) if heard is None else heard.backend(self._backend, fitted)
+
+    async def _measure(self) -> None:
+        """Measure the rate once; if the server fails, try again with the next long prompt."""
+        async with self._measuring:
+            if self._is_measured:
+                return
+            try:
+                self._facts.rate = await _measured_rate(self._backend)
+            except BackendError as error:  # the request itself will report the error
+                if not isinstance(error, BackendStatusError) or error.status_code >= 500:
+                    return
+            self._is_measured = True
+
+    def with_tools_told(self, error: ContextOverflow, system: str, count: int) -> ContextOverflow:
+        """Add to an error how much of the context the tools take; an agent's tools often take more than half."""
+        tokens = round(tokens_of(system) * RequestScale(self._facts).bounds[0])
+        message = f"{error} (the {count} tools take about {tokens:,} tokens: fewer tools, or a larger context)"
+        return error.said_as(message)
+
+
+class WithWholeMessages(Around, KeptOpen):
+    """A backend that sends the caller's messages unchanged, in the server's own format, followed by the added messages."""
+
+    def __init__(self, backend: Backend, count: int, write: Callable[[Message], dict[str, Any]]) -> None:
+        super().__init__(backend)
+        self._count, self._write = count, write
+
+    def tries(self, request: CompletionRequest) -> Tries:
+        """Return the attempts at a request."""
+        whole, added = request.extra.get("messages"), request.messages[self._count :]
+        if isinstance(whole, list) and added:
+            request = replace(request, extra={**request.extra, "messages": [*whole, *map(self._write, added)]})
+        return tries_of(self._backend, request)
