@@ -4,12 +4,11 @@ import math
 import re
 from argparse import SUPPRESS
 from dataclasses import fields
-from importlib import import_module
 from typing import Any
 
 import pytest
 
-from xmlcall.cli import COMMANDS, GROUPS, main, parser_of
+from xmlcall.cli import COMMANDS, GROUPS, command_of, main, parser_of
 from xmlcall.errors import UsageError
 from xmlcall.turn.ask_keys import ASK_KEYS, SERVED, read_ask, read_ask_table
 from xmlcall.turn.asking import Asking, AskingFields
@@ -20,7 +19,7 @@ QUESTIONS = {"run": ["Hi"]}
 
 def given(command: str, *arguments: str) -> dict[str, Any]:
     """Parse arguments; return what they say of how the model is asked."""
-    options = parser_of(command, import_module(f"xmlcall.cli.{command}")).parse_args([*arguments, *QUESTIONS.get(command, [])])
+    options = parser_of(command).parse_args([*arguments, *QUESTIONS.get(command, [])])
     return dict(options.ask)
 
 
@@ -126,7 +125,7 @@ def test_an_old_option_that_is_wrong_is_told_by_its_name(capsys: Capture) -> Non
 
 def test_each_command_takes_the_keys_that_it_uses() -> None:
     def keys(command: str) -> set[str]:
-        parser = parser_of(command, import_module(f"xmlcall.cli.{command}"))
+        parser = parser_of(command)
         [ask] = [each for each in parser._actions if each.option_strings == ["--ask"]]
         hidden = [each for each in parser._actions if each.help == SUPPRESS and each.dest == "ask"]
         assert len(hidden) == len(ask.keys)  # type: ignore[attr-defined]
@@ -176,7 +175,7 @@ def test_all_options_are_shown_on_request_but_those_that_were_replaced(
     command: str, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     short, whole = (helped(capsys, monkeypatch, command, option) for option in ("--help", "--help-all"))
-    parser = parser_of(command, import_module(f"xmlcall.cli.{command}"))
+    parser = parser_of(command)
     every = {each.option_strings[-1] for each in parser._actions if each.option_strings and each.help != SUPPRESS}
     assert options_in(whole) == every
     assert options_in(short) < every
@@ -187,9 +186,8 @@ def test_all_options_are_shown_on_request_but_those_that_were_replaced(
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_the_short_help_shows_is_there(command: str) -> None:
-    module = import_module(f"xmlcall.cli.{command}")
-    known = {option for each in parser_of(command, module)._actions for option in each.option_strings}
-    assert {*getattr(module, "COMMON", "").split()} <= known
+    known = {option for each in parser_of(command)._actions for option in each.option_strings}
+    assert {*command_of(command).common.split()} <= known
 
 
 def test_commands_are_grouped_by_what_people_want(capsys: Capture) -> None:

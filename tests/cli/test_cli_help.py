@@ -1,7 +1,6 @@
 """The examples in the help texts are commands that the parsers take."""
 
 import argparse
-import importlib
 import io
 import re
 import shlex
@@ -9,13 +8,7 @@ from contextlib import redirect_stdout
 
 import pytest
 
-from xmlcall import cli
-from xmlcall.cli import COMMANDS
-from xmlcall.cli.options import CommandParser
-
-
-def parser_of(command: str) -> CommandParser:
-    return cli.parser_of(command, importlib.import_module(f"xmlcall.cli.{command}"))
+from xmlcall.cli import COMMANDS, parser_of
 
 
 def help_text(command: str, *action: str) -> str:

@@ -1,8 +1,9 @@
 """The command line: `xmlcall COMMAND ...`, also `python -m xmlcall`.
 
 Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`; one with many
-options names in `COMMON` those that `--help` shows. `main` imports only the module of the command that was given, and modules
-import heavy dependencies where they use them. So `--help`, `parse` and `prompt` start at once.
+options names in `COMMON` those that `--help` shows. Small commands about one subject share a module (`_SHARED`), whose table
+`COMMANDS` has a row for each. `main` imports only the module of the command that was given, and modules import heavy
+dependencies where they use them. So `--help`, `parse` and `prompt` start at once.
 """
 
 import argparse
@@ -10,13 +11,12 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from types import ModuleType
 
 from ..errors import UsageError
 from .exits import guarded, prepare_streams
-from .options import CommandParser
+from .options import Command, CommandParser
 
-__all__ = ["COMMANDS", "GROUPS", "main"]
+__all__ = ["COMMANDS", "GROUPS", "command_of", "main", "parser_of"]
 
 GROUPS = {
     "Use": {
@@ -49,6 +49,8 @@ GROUPS = {
     },
 }
 COMMANDS = [name for group in GROUPS.values() for name in group]
+_SHARED = {"login": "login", "logout": "login"}
+"""Commands that share a module -> its name."""
 
 _EPILOG = """examples:
   xmlcall run "What is 1234 times 5678?"
@@ -81,16 +83,28 @@ def _command(name: str, arguments: list[str]) -> int:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise UsageError(f"expected a command ({', '.join(COMMANDS)}), got {name[:80]!r}.{hint}")
-    module = importlib.import_module(f".{name}", __name__)
-    code: int = module.execute(parser_of(name, module).parse_args(arguments))
-    return code
+    command = command_of(name)
+    return command.execute(_parser(name, command).parse_args(arguments))
 
 
-def parser_of(name: str, module: ModuleType) -> CommandParser:
-    """Make the parser of a command."""
+def command_of(name: str) -> Command:
+    """Import a command."""
+    module = importlib.import_module(f".{_SHARED.get(name, name)}", __name__)
+    if name in _SHARED:
+        command: Command = module.COMMANDS[name]
+        return command
     common = getattr(module, "COMMON", "")
-    parser = CommandParser(prog=f"xmlcall {name}", description=module.DESCRIPTION, epilog=module.EPILOG, common=common)
-    module.configure(parser)
+    return Command(module.DESCRIPTION, module.EPILOG, module.configure, module.execute, common)
+
+
+def parser_of(name: str) -> CommandParser:
+    """Import a command, and make its parser."""
+    return _parser(name, command_of(name))
+
+
+def _parser(name: str, command: Command) -> CommandParser:
+    parser = CommandParser(prog=f"xmlcall {name}", description=command.description, epilog=command.epilog, common=command.common)
+    command.configure(parser)
     return parser
 
 

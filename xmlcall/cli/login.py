@@ -1,4 +1,4 @@
-"""`xmlcall login`: sign in to an MCP server."""
+"""`xmlcall login` and `xmlcall logout`: sign in to an MCP server, and forget its tokens."""
 
 import argparse
 import importlib.util
@@ -7,24 +7,30 @@ from pathlib import Path
 from ..errors import UsageError, missing_extra
 from ..hosts.server import HttpServer
 from .exits import OK, complain, run_async
-from .options import add_mcp_option
+from .options import Command, add_mcp_option
 from .plain import visible
 from .servers import servers_given, sign_in
 
-__all__ = ["DESCRIPTION", "EPILOG", "chosen_server", "configure", "execute"]
+__all__ = ["COMMANDS"]
 
-DESCRIPTION = (
+_SIGN_IN = (
     "Sign in to an MCP server that requires OAuth. The tokens are kept in the system's keyring, else in a file of your own."
 )
-EPILOG = """examples:
+_SIGN_IN_MORE = """examples:
   xmlcall login github --mcp servers.json
   xmlcall login --mcp https://mcp.example.com/mcp
 
 If you already have settings such as a client id, put them into the file under "oauth" of the server (docs/configuration.md).
 """
+_FORGET = "Delete the tokens of an MCP server, and the client that was registered for it."
+_FORGET_MORE = """examples:
+  xmlcall logout github --mcp servers.json
+
+The server is not told. Its own page can end what you allowed.
+"""
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
+def _configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "server", metavar="SERVER", nargs="?", help="the server's name in the file; optional if there is only one"
@@ -32,12 +38,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_mcp_option(parser, "where the server is configured")
 
 
-def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
-    return run_async(_login(chosen_server(options)))
+def _execute_login(options: argparse.Namespace) -> int:
+    return run_async(_login(_chosen_server(options)))
 
 
-def chosen_server(options: argparse.Namespace) -> HttpServer:
+def _chosen_server(options: argparse.Namespace) -> HttpServer:
     """Return the server that is meant."""
     if not options.mcp:
         raise UsageError("expected --mcp SERVERS, where the server is configured")
@@ -67,3 +72,23 @@ def _where(path: Path) -> str:
         return f"no keyring was found: {place}"
     advice = missing_extra("the system's keyring needs the package keyring", "login")
     return f"{advice} ({place})"
+
+
+def _execute_logout(options: argparse.Namespace) -> int:
+    return run_async(_logout(_chosen_server(options)))
+
+
+async def _logout(server: HttpServer) -> int:
+    from ..hosts.mcp.oauth import SignIn, forget
+
+    was_kept = await forget(server, SignIn().tokens)
+    complain(
+        f"the tokens of {visible(server.name)} are forgotten" if was_kept else f"there are no tokens of {visible(server.name)}"
+    )
+    return OK
+
+
+COMMANDS = {
+    "login": Command(_SIGN_IN, _SIGN_IN_MORE, _configure, _execute_login),
+    "logout": Command(_FORGET, _FORGET_MORE, _configure, _execute_logout),
+}

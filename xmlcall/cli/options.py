@@ -9,6 +9,7 @@ import shlex
 import shutil
 import textwrap
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Never
 
@@ -16,6 +17,7 @@ from ..errors import UsageError
 from .exits import complain
 
 __all__ = [
+    "Command",
     "CommandParser",
     "add_asking_options",
     "add_mcp_option",
@@ -38,6 +40,17 @@ _REMOVED = {
 
 
 _KEYS = "the keys of --ask"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What the command line needs of a command; `common` names the options that `--help` shows, if not all."""
+
+    description: str
+    epilog: str
+    configure: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], int]
+    common: str = ""
 
 
 class CommandParser(argparse.ArgumentParser):
