@@ -49,7 +49,7 @@ GROUPS = {
     },
 }
 COMMANDS = [name for group in GROUPS.values() for name in group]
-_SHARED = {"login": "login", "logout": "login"}
+_SHARED = {"login": "login", "logout": "login", "prompt": "prompt", "template": "prompt"}
 """Commands that share a module -> its name."""
 
 _EPILOG = """examples:
