@@ -289,7 +289,7 @@ def test_prompt_says_whose_instructions_they_are(tmp_path: Path, capsys: Capture
 
 
 def test_descriptions_cannot_act_on_the_terminal(capsys: Capture) -> None:
-    from xmlcall.cli.tools import tool_lines
+    from xmlcall.cli.offered import tool_lines
 
     class Origin:
         name = "a\x1b[2Jb"

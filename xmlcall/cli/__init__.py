@@ -49,7 +49,11 @@ GROUPS = {
     },
 }
 COMMANDS = [name for group in GROUPS.values() for name in group]
-_SHARED = {"login": "login", "logout": "login", "prompt": "prompt", "template": "prompt"}
+_SHARED = {
+    **dict.fromkeys(("prompt", "template"), "prompt"),
+    **dict.fromkeys(("tools", "resources", "prompts"), "offered"),
+    **dict.fromkeys(("login", "logout"), "login"),
+}
 """Commands that share a module -> its name."""
 
 _EPILOG = """examples:

@@ -21,8 +21,8 @@ from .call_panel import call_lines
 from .chat_prompts import prompt_command, prompt_completions
 from .exits import complain
 from .lines import YES, edited, is_interactive
+from .offered import found, parameter_lines, tool_lines
 from .plain import json_text, plain, shortened, visible
-from .tools import found, parameter_lines, tool_lines
 from .wrapping import page, wrapped
 
 if TYPE_CHECKING:

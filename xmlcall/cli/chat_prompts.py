@@ -24,7 +24,7 @@ from ..hosts.router import Router
 from ..types.served import Prompt, PromptText
 from .exits import complain
 from .lines import is_interactive
-from .prompts import arguments_of, prompt_line, prompt_server, prompt_words
+from .offered import arguments_of, prompt_line, prompt_server, prompt_words
 from .wrapping import page
 
 if TYPE_CHECKING:
