@@ -19,7 +19,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case
 from xmlcall.bench.ways import way_of
-from xmlcall.cli import bench_run
+from xmlcall.cli import bench as bench_module
 from xmlcall.errors import UsageError
 from xmlcall.models.known import DEFAULT_MODEL, KNOWN
 
@@ -158,19 +158,19 @@ def test_tasks_of_several_turns_are_not_played_in_every_way() -> None:
 def test_the_file_of_a_model_is_told_as_far_as_it_is_known() -> None:
     backend = ScriptedBackend([], capabilities=Capabilities(server="llama.cpp", model_file="mine-q4_k_m.gguf"))
     known = KNOWN[DEFAULT_MODEL]
-    assert bench_run._file_of("local", backend) == {"file": known.file, "sha256": known.sha256}
-    assert bench_run._file_of(f"http://127.0.0.1:1/v1#{DEFAULT_MODEL}", backend) == {"file": "mine-q4_k_m.gguf"}
-    assert bench_run._file_of("ollama:x", ScriptedBackend([])) == {}
+    assert bench_module._file_of("local", backend) == {"file": known.file, "sha256": known.sha256}
+    assert bench_module._file_of(f"http://127.0.0.1:1/v1#{DEFAULT_MODEL}", backend) == {"file": "mine-q4_k_m.gguf"}
+    assert bench_module._file_of("ollama:x", ScriptedBackend([])) == {}
 
 
 def test_a_threshold_is_found_for_our_own_format() -> None:
     parser = argparse.ArgumentParser()
-    bench_run.declare_run(parser)
+    bench_module._declare_run(parser)
     usual, given = (parser.parse_args(["--model", "local", "--out", "x", *more]) for more in ([], ["--ask", "call_threshold=1"]))
     ours, another = ([way_of(name) for name in names] for names in (("xml", "native", "native+read"), ("xml", "hermes")))
-    assert bench_run.threshold_of(usual.ask, ours) == "auto"
-    assert bench_run.threshold_of(usual.ask, another) is None
-    assert bench_run.threshold_of(given.ask, another) == 1
+    assert bench_module._threshold_of(usual.ask, ours) == "auto"
+    assert bench_module._threshold_of(usual.ask, another) is None
+    assert bench_module._threshold_of(given.ask, another) == 1
 
 
 # -- thresholds --------------------------------------------------------------------------------------------------------

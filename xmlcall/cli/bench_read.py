@@ -338,9 +338,9 @@ def _rescored_here(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
 
 def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
     from ..integrations.ray_rescore import rescored
-    from .bench_run import Bar
+    from .waiting import RunBar
 
-    with Bar(len(options.runs), "runs") as bar:
+    with RunBar(len(options.runs), "runs") as bar:
         for found in rescored(options.runs):
             bar.advance(1)
             yield found

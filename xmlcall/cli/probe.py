@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .bench_run import Bar, opened
+from .bench import opened
 from .exits import INTERRUPTED, OK, complain, run_async
 from .options import number
 from .plain import json_text, visible
@@ -66,6 +66,7 @@ async def _run(options: argparse.Namespace) -> int:
     from ..bench.own_suites import probe_cases
     from ..bench.probe import Probe, candidates, incumbent, most_replies
     from ..profiles.folder import shipped
+    from .waiting import RunBar
 
     cases = probe_cases()
     if options.dry_run:
@@ -74,7 +75,7 @@ async def _run(options: argparse.Namespace) -> int:
         backend = await opened(stack, options)
         default = incumbent(shipped(backend.capabilities.fingerprints))
         most = most_replies(len(candidates(backend.capabilities.native_tools, default)), len(cases))
-        bar = stack.enter_context(Bar(most, "replies at most"))
+        bar = stack.enter_context(RunBar(most, "replies at most"))
         folder = options.out or _folder(backend)
         probe = Probe(
             backend,

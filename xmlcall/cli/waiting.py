@@ -1,4 +1,4 @@
-"""Shows on standard error that something takes long: a bar for a download, a status line for everything else.
+"""Shows on standard error that something takes long: a bar for a download or a run of questions, else a status line.
 
 Without a terminal, a download prints a line every ten seconds, and a status prints one line or none. A terminal has room for only
 one of them, so starting one stops the other.
@@ -9,23 +9,34 @@ import re
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from ..errors import BackendError
 from ..models.known import Progress
+from .exits import complain
 from .plain import visible
 from .words import Say
 
-__all__ = ["SLOW_SECONDS", "DownloadBar", "OpeningStatus", "SlowStatus", "error_console"]
+__all__ = ["SLOW_SECONDS", "DownloadBar", "OpeningStatus", "RunBar", "SlowStatus", "error_console"]
 
 SLOW_SECONDS = 2.0
 """After which it is said what is waited for."""
 
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
+_RUN_LINE_SECONDS = 30.0  # between two lines of progress of a run
 
 
 def error_console() -> Console:
@@ -189,3 +200,40 @@ class OpeningStatus:
         if not self._bar.active:
             self._bar.close()
             self._status.start(self._say("loading", model=visible(self.model)), after=0)
+
+
+class RunBar:
+    """The progress of a run on standard error: a bar with the time that is left, or a line a while where that is no terminal."""
+
+    def __init__(self, total: int, what: str = "replies") -> None:
+        self._console = error_console()
+        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        self._progress = Bar(*columns, console=self._console, disable=not self._console.is_terminal, transient=True)
+        self._task = self._progress.add_task("", total=total)
+        self._total, self._what = total, what
+        self._answered, self._told, self._told_of = 0, time.monotonic(), 0
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._progress.stop()
+
+    def advance(self, answered: int) -> None:
+        """Count answered requests."""
+        self._answered += answered
+        self._progress.advance(self._task, answered)
+        if not self._console.is_terminal and time.monotonic() - self._told > _RUN_LINE_SECONDS:
+            complain(f"{self._answered} of {self._total} {self._what}, {self._left()}")
+            self._told, self._told_of = time.monotonic(), self._answered
+
+    def _left(self) -> str:
+        """Say how long the rest takes, if it goes on as since the last line."""
+        lately = max(self._answered - self._told_of, 1)
+        minutes = (self._total - self._answered) * (time.monotonic() - self._told) / lately / 60
+        return f"about {max(round(minutes), 1)} min left"
+
+    def failed(self, case: Any, way: Any, error: BackendError) -> None:
+        """Tell of a request without an answer."""
+        complain(f"{case.id} ({way.name}): {error}")
