@@ -36,9 +36,9 @@ from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.turn import turn_setup
-from xmlcall.turn.asked_alone import LONGEST, alone
 from xmlcall.turn.asking import Asking, AskingFields, Threshold
 from xmlcall.turn.events import LoopEvent
+from xmlcall.turn.tool_choice import LONGEST, alone
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,

@@ -10,11 +10,22 @@ If a model is sure of a name, its habit is not measured. Of 116 turns of two mod
 0.8, and the habit would have changed none of these choices (benchmarks/results/tools.jsonl). The question after the user's
 message is itself the beginning of the reply, so the server has read it already when the reply is generated; the habit needs
 another prompt, and so costs reading that prompt.
+
+**A message alone** is asked about without losing the server's prompt cache for the conversation. Both prompts begin with the tool
+prompt, and llama.cpp's server picks a cache slot by the prefix that two prompts share. So the short prompt would evict the
+conversation, which each question then reads again from the end of the tool prompt. Once there is much to lose, the short prompt
+therefore begins with a line feed: the two prompts share no prefix, and the server keeps both. This costs reading the tool prompt
+once more. A model in this process needs none of this (`backends.embedded`), nor do servers that cache blocks by content (vLLM,
+SGLang); a server with a single slot (Ollama) would lose by it. Read in b11549 of llama.cpp, and measured
+(docs/decisions/tool-need.md).
+
+Each request asks for one token, greedily, and drops the caller's other options (a stop string, a schema), because the model's own
+opinion is wanted.
 """
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Final
@@ -25,16 +36,19 @@ from ..errors import BackendStatusError
 from ..tools.catalog import Catalog
 from ..types.calls import Message
 from ..types.completion import Capabilities, CompletionRequest, Usage
-from .asked_alone import alone, ask_first_token, in_place_of_last
 from .generate import is_refused_beginning
-from .machine import FirstToken, Script
+from .machine import FirstToken, Score, Script
 
-__all__ = ["choose_tool"]
+__all__ = ["alone", "ask_first_token", "choose_tool"]
 
 NEEDS_NONE: Final = "Thanks!"
 PART: Final = 0.5  # share of a habit's log-probability that is subtracted
 MOST_STEPS: Final = 50  # tokens in a name, at most
 PLAIN: Final = 0.8  # probability of a name from which habits no longer matter
+LONGEST: Final = 4000  # characters; a longer message is cut to its beginning and its end
+_CACHE_SEPARATOR: Final = "\n"  # before the tool prompt
+_EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # may affect the first token
+_LONG: Final = 0.5  # of the tool prompt's characters
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
@@ -82,7 +96,7 @@ def _place(request: CompletionRequest, server: Capabilities, written: str, left:
     here = _shares(left, told.candidates)
     if not here or _is_plain(left, here):
         return _Place(here=here, habit={}, usage=told.usage)
-    idle = alone(server, in_place_of_last(request, NEEDS_NONE))
+    idle = alone(server, _in_place_of_last(request, NEEDS_NONE))
     habit = yield from _told(_begun(idle, written), server, keep=True)
     return _Place(here=here, habit=_shares(left, habit.candidates), usage=habit.usage + told.usage)
 
@@ -165,3 +179,33 @@ def _told(request: CompletionRequest, server: Capabilities, *, keep: bool = Fals
         if not is_refused_beginning(error):
             raise
         return FirstToken()
+
+
+def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest:
+    """Return the request with only the tool prompt and the last message; a long message is cut in the middle."""
+    *before, last = request.messages
+    if len(last.content) > LONGEST:
+        last = replace(last, content=f"{last.content[: LONGEST // 2]}\n...\n{last.content[-LONGEST // 2 :]}")
+    if not before or before[0].role != "system":
+        return replace(request, messages=(last,), aside=True)
+    system, *said = before
+    if server.server == "llama.cpp" and not server.keeps_aside and _is_long_history(system, said):
+        system = replace(system, content=_CACHE_SEPARATOR + system.content)
+    return replace(request, messages=(system, last), aside=True)
+
+
+def _in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest:
+    """Replace the last message by another user message."""
+    return replace(request, messages=(*request.messages[:-1], Message(role="user", content=text)))
+
+
+def _is_long_history(system: Message, said: Sequence[Message]) -> bool:
+    return sum(len(message.content) for message in said) > _LONG * len(system.content)
+
+
+def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
+    """Ask a model for the first token of its reply, or for the next token if the reply's beginning is given."""
+    extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
+    asked = replace(request, max_tokens=1, temperature=0.0, stop=(), top_logprobs=server.most_logprobs, extra=extra)
+    answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)
+    return answers[0]

@@ -42,10 +42,9 @@ from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
 from ..types.calls import Message, Tool
 from ..types.completion import Capabilities, CompletionRequest, Usage
-from .asked_alone import alone, ask_first_token
 from .asking import Threshold
 from .machine import Script
-from .tool_choice import choose_tool
+from .tool_choice import alone, ask_first_token, choose_tool
 
 __all__ = [
     "NEEDS_NONE",
