@@ -10,8 +10,7 @@ from xmlcall import Asking, Catalog, LocalHost, Message, Parser, Tool, ToolCall,
 from xmlcall.agent import loop as loop_module
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.profiles.folder import write_profile
-from xmlcall.profiles.profile import Profile
+from xmlcall.profiles.profile import Profile, write_profile
 
 CALL = '<invoke name="add"><parameter name="a">1</parameter><parameter name="b">2</parameter></invoke>'
 

@@ -45,8 +45,7 @@ from xmlcall.bench.subjects import calling, oracle_calls
 from xmlcall.bench.ways import Settings, Way, asked_by, catalog_of, conversation, format_of, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse
-from xmlcall.profiles.folder import named, shipped
-from xmlcall.profiles.profile import Profile
+from xmlcall.profiles.profile import Profile, named, shipped
 from xmlcall.prompting.writer import in_text
 from xmlcall.turn.tool_need import NEEDS_NONE
 from xmlcall.types.calls import Tool, ToolCall

@@ -15,8 +15,7 @@ from servers.fake_openai import Step, reply
 from xmlcall.backends.fingerprint import of_name
 from xmlcall.cli.open_model import asking_of, profile_json, profile_of, profile_words
 from xmlcall.errors import UsageError
-from xmlcall.profiles.folder import file_of, write_profile
-from xmlcall.profiles.profile import Profile
+from xmlcall.profiles.profile import Profile, file_of, write_profile
 from xmlcall.turn.asking import Asking
 
 MINE = of_name("tiny")  # what the fake server's model is known by

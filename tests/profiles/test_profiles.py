@@ -14,8 +14,7 @@ from xmlcall.backends.fingerprint import PIECE_BYTES, of_digest, of_file, of_nam
 from xmlcall.dialects import DIALECTS
 from xmlcall.models import known as models
 from xmlcall.models.known import KNOWN
-from xmlcall.profiles.folder import file_of, find, listed, named, read_profile, write_profile
-from xmlcall.profiles.profile import Figure, Measurement, Rate
+from xmlcall.profiles.profile import Figure, Measurement, Rate, file_of, find, listed, named, read_profile, write_profile
 from xmlcall.prompting.format import FAMILIES
 from xmlcall.toml_file import MOST_BYTES
 

@@ -373,8 +373,7 @@ def _tools_of(given: Iterable[Host | Callable[..., Any]]) -> list[Host]:
 
 def _by_profile(capabilities: Capabilities, given: AskingFields) -> Asking:
     """Return how the profile of an open model asks it, beside what was given; the defaults without a profile."""
-    from ..profiles.folder import find
-    from ..profiles.profile import asking_by
+    from ..profiles.profile import asking_by, find
 
     found = find(capabilities.fingerprints, log.warning)
     if found is None or found.profile is None:

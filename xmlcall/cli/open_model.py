@@ -14,7 +14,7 @@ from .plain import visible
 from .words import Say
 
 if TYPE_CHECKING:
-    from ..profiles.folder import FoundProfile
+    from ..profiles.profile import FoundProfile
     from ..turn.asking import Asking
     from .waiting import OpeningStatus
 
@@ -41,7 +41,7 @@ def asking_of(options: argparse.Namespace, found: "FoundProfile | None" = None) 
 
 def profile_of(options: argparse.Namespace, fingerprints: Collection[str]) -> "FoundProfile | None":
     """Return the profile to use: the one that `--profile` names, or the one of the model."""
-    from ..profiles.folder import chosen
+    from ..profiles.profile import chosen
 
     return chosen(options.profile, fingerprints, complain)
 

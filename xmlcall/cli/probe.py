@@ -65,7 +65,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _run(options: argparse.Namespace) -> int:
     from ..bench.own_suites import probe_cases
     from ..bench.probe import Probe, candidates, incumbent, most_replies
-    from ..profiles.folder import shipped
+    from ..profiles.profile import shipped
     from .waiting import RunBar
 
     cases = probe_cases()
@@ -101,7 +101,7 @@ def _folder(backend: Any) -> Path:
 def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> None:
     """Print what was found and write the profile."""
     from ..bench.probe import found_json, sentences
-    from ..profiles.folder import file_of, write_profile
+    from ..profiles.profile import file_of, write_profile
 
     profile = finding.profile(backend.model, backend.capabilities.fingerprints, cases)
     file = file_of(backend.model)

@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from ..errors import UsageError
-from ..profiles.folder import FoundProfile, folder, listed, named
-from ..profiles.profile import Figure, Rate
+from ..profiles.profile import Figure, FoundProfile, Rate, folder, listed, named
 from .exits import OK, complain
 from .plain import json_text, visible
 

@@ -20,8 +20,7 @@ from starlette.applications import Starlette
 
 from ..backends.connect import connect
 from ..errors import BackendUnavailable, UsageError
-from ..profiles.folder import chosen
-from ..profiles.profile import asking_by
+from ..profiles.profile import asking_by, chosen
 from ..turn.asking import Asking, AskingFields
 from .app import app_of
 from .engine.engine import Engine
