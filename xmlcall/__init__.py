@@ -125,7 +125,7 @@ _RENAMED = {"TurnEnded": "ReplyEnded", "TurnStarted": "ReplyStarted"}  # the old
 
 _GONE = {
     "grammar": "the last resort constrains a call by itself, and `CompletionRequest.extra` takes a server's own fields",
-    "loosened": "it told what `xmlcall.grammar` did not hold, which was removed, too",
+    "loosened": "it listed what `xmlcall.grammar` did not enforce; both were removed",
 }
 
 __all__ = sorted(_HOMES)

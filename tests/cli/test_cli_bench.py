@@ -209,7 +209,7 @@ def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: P
         one_kind = bench("calibrate", "--model", f"{url}/v1", "--suite", "wire")
         native = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--way", "native")
     assert (silent.returncode, one_kind.returncode, native.returncode) == (1, 2, 2)
-    assert "tells the probabilities of tokens" in silent.stderr
+    assert "reports the probabilities of tokens" in silent.stderr
     assert "questions with a call and without" in one_kind.stderr
-    assert "has no reminder behind the question" in native.stderr
+    assert "has no reminder after the question" in native.stderr
     assert bench("calibrate", "--keep", "1.5").returncode == 2

@@ -99,7 +99,7 @@ async def drive(
 ) -> AsyncGenerator[Any]:
     """Perform a machine's actions until it has ended.
 
-    No other generator stands between a backend's stream and the events here, so that closing this one closes the stream at once.
+    No other generator wraps a backend's stream here, so closing this one closes the stream at once.
 
     Args:
         run: runs a call, and yields its events, the end last; None if there are no calls.

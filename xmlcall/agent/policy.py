@@ -64,7 +64,7 @@ class Decision:
     Args:
         allowed: whether it may run.
         reason: why not, in a sentence for the model; by default, that the user has not allowed it.
-        arguments: arguments to run it with instead of the model's; the model is told. None to keep the model's.
+        arguments: arguments to run it with instead of the model's, which the model learns; None to keep the model's.
         by: who or what decided, for the record: `person`, or the rule, such as `allow files.read_* (xmlcall.toml)`.
     """
 

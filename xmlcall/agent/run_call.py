@@ -188,7 +188,7 @@ class Calling:
         return proposal, Decision(allowed=False, by="the tool changes")
 
     async def _with_changes(self, action: Run, own: OwnTool | None, before: Proposal, decision: Decision) -> Decision:
-        """Check arguments that the policy changed: they must be valid; if they name another server, the policy decides anew."""
+        """Check arguments that the policy changed: they must be valid; if they name another server, the policy decides again."""
         if problem := misfit(action.call.arguments, action.tool.name, self.catalog):
             return replace(decision, allowed=False, reason=problem)
         proposal = self._proposal(action, own)

@@ -158,7 +158,7 @@ def _load(path: Path, how: _Loading, key: str) -> Any:
     if how.threads is not None:
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = how.threads
     # Not essential, and names of parameters change between releases.
-    # Without an alias, answers that are passed on would tell clients the path of the file.
+    # Without an alias, answers that are passed on would show clients the path of the file.
     wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {how.name}}
     # Slots share one context, keep what they hold, and are copied through a folder.
     wanted |= {"kv_unified": True, "cache_idle_slots": False, "slot_save_path": f"{how.folder}{os.sep}"}
@@ -195,7 +195,7 @@ def _restricted_cpus() -> int | None:
 
 
 # -- the slot of a request ---------------------------------------------------------------------------------------------
-# A slot keeps the prompt that it read last. Whether a message needs a tool is asked behind the tool prompt alone. In the slot
+# A slot keeps the prompt that it read last. Whether a message needs a tool is asked after the tool prompt alone. In the slot
 # of the conversation, which begins with the same tool prompt, that would cut the conversation off, and the reply would read all
 # of it again: 1.5 to 7 s at each of the first messages, measured with eight tools and 1.5 billion parameters on two cores
 # (`benchmarks/decision_time.py`). So each has a slot of its own. What both begin with is read once, and copied to the other

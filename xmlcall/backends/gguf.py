@@ -130,13 +130,13 @@ def _number(metadata: Metadata, name: str) -> int | None:
 
 
 LEAST: Final = 8192
-"""Tokens; also where the file or the machine does not tell. Tools, a few results and a reply fit."""
+"""Tokens; also the default if neither file nor machine gives a limit. Tools, a few results and a reply fit."""
 
 MOST: Final = 32768
 
 _SHARE: Final = 4  # one part in four of the free memory
 _PIECE: Final = 256  # llama.cpp rounds a context to multiples of it
-_LONGEST_PATH: Final = 64  # folders of a control group that are looked at
+_LONGEST_PATH: Final = 64  # folders of a control group that are checked
 
 
 def context_for(path: Path) -> int:

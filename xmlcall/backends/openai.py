@@ -61,7 +61,7 @@ FALLBACK_TEMPLATE: Final = (
     "  {{- '<|im_start|>assistant\n' -}}\n"
     "{%- endif -%}"
 )
-"""What llama.cpp takes, and tells in `/props`, where a model's file has no template (common/chat.cpp, b11549)."""
+"""The template that llama.cpp uses, and reports in `/props`, if a model's file has none (common/chat.cpp, b11549)."""
 
 _UNUSABLE = (401, 403, 429, 500, 502, 503, 504)  # 503: llama.cpp while it loads the model
 _VERSIONED = re.compile(r"/v\d")
@@ -196,7 +196,7 @@ class OpenAIBackend:
         own: dict[str, Any] = {}
         if self.capabilities.server == "llama.cpp":
             own["cache_prompt"] = True
-            own["timings_per_token"] = True  # with the counts: many replies are closed before the server tells them at the end
+            own["timings_per_token"] = True  # with the counts: many replies are closed before the server reports them at the end
             if request.progress:
                 own["return_progress"] = True
         if self._echo and not request.tools:
@@ -366,7 +366,7 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
         continues=not reasoning_open,  # refused where the template may think (measured, b11549)
         constrains=True,
         sees=sees if isinstance(sees, bool) else None,
-        most_logprobs=1000,  # it tells all; the opening of a call is among these also behind small talk
+        most_logprobs=1000,  # it reports all; the opening of a call is among these even after small talk
         chat_template=template != FALLBACK_TEMPLATE if template else None,
         family=family_of(template, file or model),
         model_file=file,

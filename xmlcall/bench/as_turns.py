@@ -142,7 +142,7 @@ def _call(read: ReadCall, raw: str, said: SaidBefore, **facts: Any) -> CallRecor
 
 
 def _feedback(generated: Generated, case: Case, way: Way, settings: Settings) -> tuple[Message, ...]:
-    """Return what the model was told of calls none of which could run."""
+    """Return the feedback to the model if none of its calls could run."""
     calls = generated.reply.calls
     if not calls or any(isinstance(call, ToolCall) for call in calls):
         return ()
@@ -181,7 +181,7 @@ def _reading(run: RecordedRun, text: str, catalog: Catalog, said: Sequence[Messa
 def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText, *, is_last: bool) -> list[Mapping[str, Any]]:
     """Return the calls of a reply among those that are left of its turn: by its number, or as many as are found in it.
 
-    The text of one that was begun for the model may hold none, although it was one.
+    If the beginning of a call was written for the model, its text may hold no call, although it was one.
     """
     if any("reply" in call for call in waiting):
         return [call for call in waiting if call.get("reply") == number]
@@ -192,7 +192,7 @@ def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText,
 def _played_reply(
     read: ReadText, text: str, number: int, calls: Sequence[Mapping[str, Any]], said: Sequence[Message], catalog: Catalog
 ) -> ReplyRecord:
-    """Return a reply of a task, with its calls as they were and what came of them."""
+    """Return a reply of a task, with its calls as they were and their outcomes."""
     reading, before = read.reading, SaidBefore(tuple(said), tuple(said), catalog)
     left = [each for each in reading.calls if each.call is not None and not each.is_left_out]
     facts: dict[int, dict[str, Any]] = {}
@@ -245,7 +245,7 @@ def _facts(played: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(played: Mapping[str, Any]) -> str:
-    """Return what the model was told of a call."""
+    """Return the result or the feedback that the model got for a call."""
     issues = " ".join(str(told.get("message", "")) for told in played.get("issues", ()))
     return str(played.get("result") or played.get("denied") or issues)
 

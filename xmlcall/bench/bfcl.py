@@ -26,7 +26,7 @@ AST_CATEGORIES = (
     *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"),
 )
 
-# Nobody can be right in the first four. In the others an accepted answer breaks the schema of its own tool; in all but two of
+# No answer can be right in the first four. In the others an accepted answer breaks the schema of its own tool; in all but two of
 # them (144-56-0, 756-169-11) there is no other (benchmarks/bfcl_ground_truth.py).
 DISPUTED = frozenset(
     {

@@ -1,4 +1,4 @@
-"""Measure a model's call threshold: which log-odds of a call tell questions that need a tool from those that need none.
+"""Measure a model's call threshold: which log-odds of a call separate questions that need a tool from those that need none.
 
 The model is asked for one token after each question (`tool_need`). A threshold avoids false calls, but loses the true calls below
 it. A lost call is worse, so the suggested threshold is the highest that keeps a wanted share of the calls. It needs many
@@ -27,7 +27,7 @@ KEPT: Final = (1.0, 0.975, 0.95, 0.9, 0.85, 0.8)  # shares of the calls in a rep
 
 
 class Undecided(XmlcallError):
-    """A model's first tokens do not tell one question from another."""
+    """A model's first tokens do not distinguish questions."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class Calibration:
 def check(cases: Iterable[Case], way: Way) -> None:
     """Check, before a model is asked, that a threshold can be measured: by this way, these cases, and with SciPy."""
     if not way.is_ours:
-        raise UsageError(f"the way {way.name} has no reminder behind the question: calibrate with --way xml or a wire format")
+        raise UsageError(f"the way {way.name} has no reminder after the question: calibrate with --way xml or a wire format")
     area(*_sides([_placed(case, 0.0) for case in cases]))
 
 

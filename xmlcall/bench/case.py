@@ -20,12 +20,12 @@ class Case:
     Args:
         category: part of the suite that it belongs to; samples are drawn evenly from all.
         messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
-            before stand in it as `messages_of` reads them.
+            before are in it as `messages_of` reads them.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
             judged by the state that they lead to, see `multiturn`), or `talk` (a conversation, judged turn by turn, see `talk`).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
-        disputed: nobody can be right, or only by breaking the tool's schema; reported with and without these.
+        disputed: no answer is right, or only one that breaks the tool's schema; reported with and without these.
         half: `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn.
         turns: of a conversation, what the person says in each and what is expected.
     """
@@ -93,8 +93,8 @@ def is_identical(one: Any, other: Any) -> bool:
 def messages_of(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
     """Return what a case says as messages, with calls and results as data (`in_text` writes them as text).
 
-    A row may hold more than words: `calls` that the model made (`[[name, arguments], ...]`), and behind them, in rows of role
-    `tool`, what came of each, in order.
+    A row may hold more than words: `calls` that the model made (`[[name, arguments], ...]`), and after them, in rows of role
+    `tool`, the result of each, in order.
     """
     messages: list[Message] = []
     calls: Iterator[ToolCall] = iter(())

@@ -33,7 +33,7 @@ CAUSES: Final[Mapping[str, str]] = {
     "unreadable": "It tries to call, and what it wrote was not read as a call.",
     "none": "It makes no call where one is needed.",
     "false_call": "It calls where no call is needed.",
-    "dependent_batched": "A later call of one reply has a value that nobody said, before an earlier call's result is there.",
+    "dependent_batched": "A later call of one reply has a value that is known only from an earlier call's result, if at all.",
     "too_many": "It makes more calls than are wanted.",
     "too_few": "It makes fewer calls than are wanted.",
     "wrong_tool": "It calls another tool.",
@@ -43,11 +43,11 @@ CAUSES: Final[Mapping[str, str]] = {
     "invented_value": "A wrong value is found neither in the conversation nor in the schema.",
     "wrong_value": "It gives a parameter another value.",
     "omitted_optional": "It leaves out an optional value that the right call has.",
-    "wrong_outcome": "Calls are not at fault, as far as they can be told apart; what came of them, or the answer, is wrong.",
+    "wrong_outcome": "No call can be shown to be at fault; the state that they led to, or the answer, is wrong.",
 }
 """Cause -> what it says; the first that holds is the main one."""
 
-_PAIRED_CALLS: Final = 200  # of a reply; those behind them are too many in any case
+_PAIRED_CALLS: Final = 200  # of a reply; any further ones are too many in any case
 _ANOTHER_TOOL: Final = 1000.0  # what it costs to pair two tools: more than all parameters
 
 _OF_FAILURE: Final = {
@@ -179,7 +179,7 @@ def _is_accepted(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any],
 
 
 def _invented(calls: Iterable[ToolCall | InvalidCall], case: Case, parameters: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield the cause if a call has a value that nobody said, in some of its parameters or in any."""
+    """Yield the cause if a call has a value that appears nowhere in the conversation, in some of its parameters or in any."""
     tools = {tool.name: tool for tool in reversed(case.tools)}
     texts = [message["content"] for message in case.messages]
     for call in calls:
@@ -225,9 +225,9 @@ def _of_failed_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _of_batches(calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], texts: Sequence[str]) -> Iterator[str]:
-    """Yield the cause if a call that is not the first of its reply has a value that nobody said by then.
+    """Yield the cause if a call that is not the first of its reply has a value that the conversation did not contain by then.
 
-    Runs of earlier versions do not tell which calls came in one reply; there is no such cause in them.
+    Runs of earlier versions do not record which calls came in one reply, so this cause never occurs in them.
     """
     said = list(texts)
     for batch in _batches(calls):

@@ -81,7 +81,7 @@ _JUDGE_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What came of a reply.
+    """The outcome of a reply.
 
     Args:
         counted: the metrics that the reply counts for; `reached` is a part of them.
@@ -292,7 +292,7 @@ _FENCED = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
 # A list of Python calls with arguments by name, which is how BFCL and Llama 4 ask for calls; nothing beside it.
 _PYTHON_CALLS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\(\s*\w+\s*=.*\)\s*\]?", re.DOTALL)
 
-# The name of a tool with arguments behind it, or as the value of a key that names tools.
+# The name of a tool followed by arguments, or as the value of a key that names tools.
 _NAMED = (
     r"""(?<![\w.])(?:NAMES)(?:\(\s*(?:["'{\[]|-?\d|\w+\s*=)|["'`]?(?:\s*:)?\s*\{)"""
     r"""|"(?:name|tool|tool_name|function)"\s*:\s*"(?:NAMES)\""""

@@ -199,7 +199,7 @@ def _file(backend: str) -> str:
 
 
 def _loaded(file: Path) -> ModuleType:
-    """Run a file as a module that nobody else can import: an installed `bfcl_eval` is neither used nor hidden."""
+    """Run a file as a module that no other code can import: an installed `bfcl_eval` is neither used nor hidden."""
     spec = importlib.util.spec_from_file_location(f"{__name__}.{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
@@ -257,7 +257,7 @@ class MultiTurnCase:
     Args:
         turns: what the person says in each, as messages with `role` and `content`.
         truth: the expected calls of each turn, in Python's notation; none where nothing should be called.
-        disputed: nobody can be right who keeps to the tools as they are described; reported with and without these.
+        disputed: no model can be right that uses the tools as they are described; reported with and without these.
     """
 
     id: str

@@ -43,7 +43,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 # -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
-# It is short enough to be asked after every change. Catalogs, questions and accepted answers stand in `smoke.toml`; a Chinese
+# It is short enough to be asked after every change. Catalogs, questions and accepted answers are in `smoke.toml`; a Chinese
 # case may also offer its tools with Chinese descriptions, names and schemas stay as they are.
 
 
@@ -79,7 +79,7 @@ def _described(tool: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, A
 # -- catalog: does a model find the right tool among 1, 10, 50, 100 and 200 real ones? ---------------------------------
 # Each of 40 questions (`catalog.toml`) is for one tool of public MCP servers (`catalog.json`; `benchmarks/catalog_tools.py`
 # records it) and is asked with catalogs of every size. The seed and the question alone decide which other tools are offered, and
-# where the right one stands among them. A smaller catalog is part of the larger ones, so that they differ in size only.
+# where among them the right one is. A smaller catalog is part of the larger ones, so that they differ in size only.
 
 
 CATALOG_SIZES = (1, 10, 50, 100, 200)
@@ -213,8 +213,8 @@ def _talk_case(row: Mapping[str, Any], language: str) -> Case:
 
 # -- ordinary and needed: do tools on offer make an answer worse, and is the right one called where one is needed? -----
 # In `ordinary/`, `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the
-# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. What the turns before it called
-# stands in it with its results.
+# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. The calls of the turns before
+# it are in it with their results.
 #
 # A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Where
 # a calculator is on offer, sums are not asked: to call it is right. With one that needs a tool its own catalog is on offer.
@@ -305,12 +305,12 @@ def _earlier(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 # -- probe: the questions of `xmlcall probe`, our own so that no published suite is fitted to ----------------------------
 # They come in blocks of some five questions with the same tools, whose prompt a model server then reads once and not five times.
-# The blocks stand in an order in which each beginning has the kinds of questions in about the shares that all of them have.
+# They are ordered so that each beginning has about the same shares of the kinds of questions as the whole.
 
 
 WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
 """Categories in which words are the right answer."""
-BLOCK: Final = 5  # questions with the same tools, one behind another
+BLOCK: Final = 5  # consecutive questions with the same tools
 
 
 def probe_cases() -> list[Case]:

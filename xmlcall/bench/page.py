@@ -170,7 +170,7 @@ def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
 
 
 def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what stands above the numbers of a run."""
+    """Return what is shown above the numbers of a run."""
     run, _, report = shown
     own = [column for column in columns if column["place"] == place]
     return {
@@ -182,7 +182,7 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
         "folder": shlex.quote(str(run.folder)),
         "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
-            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and what is told of it
+            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and its warning
             *((column["way"], _OTHER_PROMPT) for column in own if _is_changed(column)),
         ],
     }

@@ -90,7 +90,7 @@ def most_replies(count: int, cases: int) -> int:
 
 
 def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
-    """Order cases so that those which are asked at the same time have different tools, and those behind each other the same.
+    """Order cases so that those which are asked at the same time have different tools, and consecutive ones the same.
 
     A slot of a model server keeps the prompt that it has read. So each set of tools is read once, by one slot.
     """
@@ -156,7 +156,7 @@ def settled(found: Pairs, *, is_last: bool) -> bool | None:
 
 
 def looks(cases: int) -> Sequence[int]:
-    """Say after how many cases of a test it is looked at."""
+    """Return the numbers of cases after which a test is evaluated."""
     return [cases * look // LOOKS for look in range(1, LOOKS + 1)]
 
 
@@ -204,7 +204,7 @@ class Finding:
     """What a probe found.
 
     Args:
-        yardstick: the server's own function calling, as it tells its calls; None where it was not measured.
+        yardstick: the server's own function calling, as it reports its calls; None where it was not measured.
         test: the default and that one, on cases that no choice was made by.
     """
 
@@ -302,7 +302,7 @@ class Probe:
         return new
 
     def _calibrated(self) -> Iterator[Profile]:
-        """Yield the default with the threshold that its first answers suggest, if the server tells probabilities."""
+        """Yield the default with the threshold that its first answers suggest, if the server reports probabilities."""
         rows = [row for verdict in self._outcomes[0].verdicts.values() for row in _measured(verdict)]
         if len({row.needs_tool for row in rows}) == 2:
             yield replace(self._default, call_threshold=calibration(rows).threshold)
@@ -356,7 +356,7 @@ class Probe:
         elif failures is None:
             raise BackendUnavailable(
                 f"gave up after {runner.HOPELESS} requests in a row got no answer ({failed[-1]}): see that the server runs, and "
-                "give the same command again to go on"
+                "give the same command again to continue"
             )
 
     async def _judge(self, outcome: Outcome, run: RecordedRun, way: Way, cases: Sequence[Case]) -> None:
@@ -417,7 +417,7 @@ _NO_TOOLS: Final = {
 
 
 def _measured(verdict: Verdict) -> Iterator[Measured]:
-    """Yield what a kept reply tells of the call threshold, if it tells anything."""
+    """Yield what a kept reply says about the call threshold, if anything."""
     kept_round = verdict.row["rounds"][0]
     case, odds = verdict.case, kept_odds(kept_round)
     if odds is not None and "threshold" in kept_round:
@@ -490,7 +490,7 @@ def native_words(native: Native) -> str:
     if native.calls and native.leaked >= LEAKING * native.calls:
         parts.append("the model does not write calls as its template says, so the server does not find them; xmlcall reads them")
     if native.results and native.again:
-        parts.append(f"behind a result it calls once more, though words are due, in {native.again} of {native.results} cases")
+        parts.append(f"after a result it calls once more, though words are due, in {native.again} of {native.results} cases")
     return "; ".join(parts)
 
 

@@ -117,11 +117,11 @@ def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
 
 
 def cached_share(verdicts: Iterable[Verdict]) -> float | None:
-    """Return which part of a prompt came from the server's cache: the median over the replies; None if no server told it.
+    """Return which part of a prompt came from the server's cache: the median over the replies; None if no server reported it.
 
     What was read to find out whether the question needs a tool counts as read for the reply: a decision that pushes the
     conversation out of the cache would else look like a full cache, since it has just read it again.
-    The first question behind a longer conversation reads what is new of that, so the mean tells how many questions there were.
+    The first question after a longer conversation reads the new part of it, so the mean would depend on the number of questions.
     """
     rounds = (kept for verdict in verdicts for kept in verdict.row["rounds"])
     shares = [1 - _read_anew(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _tells_cache(kept.get("usage"))]
@@ -152,7 +152,7 @@ def _warnings(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> li
     found = []
     for way, of_way in verdicts.items():
         if (answered := len(run.of_way(way))) < len(run.cases):
-            found.append(f"{way}: {answered} of {len(run.cases)} cases were answered; go on with the same command")
+            found.append(f"{way}: {answered} of {len(run.cases)} cases were answered; continue with the same command")
         if len(of_way) < LEAST_CASES:
             found.append(f"{way}: {len(of_way)} cases are too few to tell small differences from chance")
         groups = {group_of(verdict.case) for verdict in of_way}
@@ -253,7 +253,7 @@ def _paired(pairs: Sequence[tuple[Verdict, Verdict]], metric: str, left: int) ->
     }
 
 
-# -- the verdicts of a run as they were when it was made, so that a later reading can tell what it changed -------------
+# -- the verdicts of a run as they were when it was made, so that a later reading can show what it changed ------------
 
 
 _SCORE = {"type": "object", "required": ["failure"], "properties": {"failure": {"type": "string"}}}
@@ -271,7 +271,7 @@ def keep_scores(folder: Path, scores: Scores) -> None:
 def changed_scores(folder: Path, now: Scores) -> list[dict[str, Any]]:
     """Return the scores that differ from the kept ones: `way`, `case`, and `before` and `now`."""
     file = folder / "scores.json"
-    before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it anew") if file.exists() else {}
+    before = read_json(file, _SCORES, "remove it, and the next `xmlcall bench rescore` writes it again") if file.exists() else {}
     return [
         {"way": way, "case": case, "before": before[way][case], "now": score}
         for way, scores in now.items()

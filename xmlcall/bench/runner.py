@@ -34,7 +34,7 @@ from .ways import Settings, Way, asking_of, conversation, decided, feedback_of, 
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
-PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # nobody waits for a single answer
+PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a single answer
 HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
@@ -58,7 +58,7 @@ async def execute(
     """Answer what is not answered yet.
 
     Args:
-        progress: told how many more requests are answered; first, how many were before.
+        progress: called with the number of requests answered since the last call; first, with those answered before.
 
     Returns:
         How many requests got no answer; None if the run was given up because the server fails, with requests left unasked.
@@ -128,7 +128,7 @@ def _wanted(
 
 
 def _is_of_server(error: BackendError) -> bool:
-    """Say whether a failure tells something about the server, and not only about its request."""
+    """Say whether a failure is about the server, and not only about its request."""
     return not (isinstance(error, BackendStatusError) and error.status_code in _OWN_STATUS)
 
 
@@ -281,7 +281,7 @@ class _BoundedBackend(KeptOpen):
 
 
 async def _next(chunks: AsyncGenerator[Chunk], end: float) -> Chunk | None:
-    """Return the next chunk, the end of a cut reply if none comes in time, None behind the last."""
+    """Return the next chunk, the end of a cut reply if none comes in time, None after the last."""
     try:
         async with asyncio.timeout(end - time.monotonic()):
             chunk = await anext(chunks, None)

@@ -62,11 +62,11 @@ def _scipy() -> Any:
     return scipy
 
 
-# -- a comparison that may be looked at after each reply ---------------------------------------------------------------
+# -- a comparison that may be read after each reply --------------------------------------------------------------------
 # Each case is a pair: both are asked it, and one of them has it right (a win or a loss) or neither does better (a tie). A McNemar
-# test that is repeated until it falls below 0.05 tells equals apart in a quarter of all runs with 150 wins and losses. This one
-# does not, by betting (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting", JRSS B 86, 2024, arXiv
-# 2010.09686):
+# test that is repeated until it falls below 0.05 finds a difference between equals in a quarter of all runs with 150 wins and
+# losses. This one does not, by betting (Waudby-Smith and Ramdas, "Estimating means of bounded random variables by betting",
+# JRSS B 86, 2024, arXiv 2010.09686):
 #
 # Let `m` be a mean difference that might be true, and x = 1, 0 or -1 what a pair says. Whoever bets the share `c` of a capital on
 # "it is higher" has 1 + c * (x - m) / (1 + m) times as much after the pair. If `m` is true, no bet gains on average, so by

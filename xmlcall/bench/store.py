@@ -107,7 +107,7 @@ class RecordedRun:
 
 
 def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> RecordedRun:
-    """Begin a run, or go on with the one in a folder."""
+    """Begin a run, or continue the one in a folder."""
     about = {"format": _FORMAT, **about}
     folder.mkdir(parents=True, exist_ok=True)
     names = {file.name for file in folder.iterdir()}
@@ -414,7 +414,7 @@ def _conversation_schema(turns: int) -> dict[str, Any]:
 
 
 class ReplyRecorder(KeptOpen):
-    """A backend of which what the model writes is kept as it came, turn by turn; calls that the server parsed as it told them."""
+    """A backend that keeps what the model writes, turn by turn; calls that the server parsed are kept as it reported them."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
@@ -480,7 +480,7 @@ def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> di
 
 
 def kept_tools(catalog: Catalog, turns: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the tools that were called, so that it can be told which values come from their schemas."""
+    """Return the tools that were called, to recognize values that come from their schemas."""
     called = dict.fromkeys(call["name"] for calls in turns for call in calls)
     tools = [tool for name in called if (tool := catalog.get(name))]
     return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]

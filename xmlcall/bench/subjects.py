@@ -57,7 +57,7 @@ def model_subject(backend: Backend) -> Subject:
 def stand_in(name: str, cases: list[Case]) -> Subject:
     """Return a stand-in."""
     if name == "mutator" and any(case.expects == "talk" for case in cases):
-        raise UsageError("the mutator damages replies that are judged one by one, a conversation goes on: use oracle or garbage")
+        raise UsageError("the mutator damages replies that are judged one by one, not a conversation: use oracle or garbage")
     place = {case.id: number for number, case in enumerate(cases)}
     tasks = tasks_of(cases)
 
@@ -95,7 +95,7 @@ def _oracle(right: list[Script], way: Way, number: int) -> list[Script]:
 
 
 def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:
-    """Write a call of a tool that nobody offers, an opener that never ends, or nothing."""
+    """Write a call of a tool that is not offered, an opener that never ends, or nothing."""
     del right, way
     texts = (write([("nothing_like_it", {})], Catalog(), _DAMAGED), _OPENER, "")
     return [[Chunk(text=texts[number % len(texts)])]] * _ROUNDS
@@ -196,7 +196,7 @@ def concrete(value: Any) -> Any:
 
 
 # -- what a perfect model says in a conversation -----------------------------------------------------------------------
-# The answer is the turn's `reply`; without one it is what the tools told, since times are known only while a conversation is
+# The answer is the turn's `reply`; without one it is the tools' results, since times are known only while a conversation is
 # played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
 
 
@@ -227,7 +227,7 @@ class RightTurns(KeptOpen):
 
 
 def _told_since(messages: Sequence[Message]) -> Iterator[str]:
-    """Yield what the tools told since the last reply: in messages of their own, or all in one of role `user`."""
+    """Yield the tools' results since the last reply: in messages of their own, or all in one of role `user`."""
     new = list(takewhile(lambda message: message.role != "assistant", reversed(messages)))
     for message in reversed(new):
         yield from (text for _, text in named_results(message))

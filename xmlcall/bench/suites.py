@@ -74,7 +74,7 @@ def _format_sensitivity() -> list[Case]:
 
 
 def tasks_of(cases: Iterable[Case]) -> dict[str, MultiTurnCase]:
-    """Return the tasks of several turns behind cases that expect one, by id."""
+    """Return the tasks of several turns to which cases refer, by id."""
     wanted = {case.id: case.category for case in cases if case.expects == "task"}
     categories = dict.fromkeys(wanted.values())
     return {task.id: task for name in categories for task in read_multi_turn(bfcl_wheel(), name) if task.id in wanted}
@@ -131,7 +131,7 @@ _BLOCKS: dict[str, Callable[[Case], Any]] = {
     "ordinary": lambda case: case.servers,
     "needed": lambda case: case.servers,
 }
-"""Suite -> what tells cases with the same long prompt: they are asked in a row, so that it stays in the server's cache."""
+"""Suite -> what identifies cases with the same long prompt: they are asked in a row, so that it stays in the server's cache."""
 
 
 def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
@@ -172,6 +172,6 @@ def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, ha
 
 
 def fingerprint(cases: Iterable[Case]) -> str:
-    """Hash cases, to tell whether two runs asked the same."""
+    """Hash cases, to show whether two runs asked the same."""
     text = json.dumps([case_to_json(case) for case in cases], sort_keys=True)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

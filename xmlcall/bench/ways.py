@@ -114,7 +114,7 @@ class Way:
 
     @property
     def is_ours(self) -> bool:
-        """Whether tools are offered in our prompt, with a reminder behind the question."""
+        """Whether tools are offered in our prompt, with a reminder after the question."""
         return bool(self.dialect) and self.name != "origin"
 
 
@@ -180,13 +180,13 @@ def conversation(
 
 
 def feedback_of(way: Way, case: Case, settings: Settings, calls: Iterable[ToolCall | InvalidCall]) -> Message:
-    """Return what a model is told of calls none of which can run."""
+    """Return the feedback to a model if none of its calls can run."""
     catalog, format = read_catalog(way, case, settings), format_of(way, settings)
     return results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"]))
 
 
 def _follows_result(case: Case) -> bool:
-    """Say whether the model is to go on behind the result of a call."""
+    """Say whether the model is to continue after the result of a call."""
     return bool(case.messages) and case.messages[-1]["role"] == "tool"
 
 
@@ -204,7 +204,7 @@ def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str,
 def kept_odds(kept: Mapping[str, Any]) -> float | None:
     """Return what was held against the threshold of a kept reply; None if nothing was decided.
 
-    Until 2026-11-25 what the tool's name in a call told was added: `moved` and `named`, in nats.
+    Until 2026-11-25 the evidence of the tool's name in a call was added: `moved` and `named`, in nats.
     """
     if (odds := kept.get("score", kept.get("log_odds"))) is None:
         return None
@@ -287,7 +287,7 @@ def replay(
 
 
 def prompt_hash(way: Way, settings: Settings) -> str:
-    """Hash the prompts of a way around a fixed tool, to tell whether two runs used the same.
+    """Hash the prompts of a way around a fixed tool, to show whether two runs used the same.
 
     With a call threshold there are three: one for each decision, and the usual one where nothing is decided.
     """

@@ -55,7 +55,7 @@ _PROSE = ("## «Word» «word» «number»", *["«sentence» «sentence» «sent
 
 
 def _texts(templates: Sequence[str], most: int) -> Draw:
-    """Make a category out of templates, taken in turn, with up to `most - 1` others behind."""
+    """Make a category out of templates, taken in turn, followed by up to `most - 1` others."""
 
     def draw(rng: random.Random, index: int) -> str:
         chosen = [templates[index % len(templates)], *rng.choices(templates, k=rng.randrange(most))]

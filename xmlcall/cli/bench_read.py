@@ -14,7 +14,7 @@ from .plain import json_text, plain, visible
 
 __all__ = ["compare", "declare_compare", "declare_report", "declare_rescore", "declare_show", "report", "rescore", "show"]
 _READ_ONCE = (
-    "p is for one look at a whole run. The interval and what B is may be looked at while runs go on: "
+    "p is for one look at a whole run. The interval and what B is may be read while runs continue: "
     "a comparison may end as soon as they say more than `go on`."
 )
 
@@ -52,7 +52,7 @@ def declare_report(parser: argparse.ArgumentParser) -> None:
 
 
 def report(options: argparse.Namespace) -> int:
-    """Tell the rates of runs."""
+    """Show the rates of runs."""
     from ..bench.report import judged, reported
     from ..bench.store import read_run
 
@@ -308,7 +308,7 @@ def declare_rescore(parser: argparse.ArgumentParser) -> None:
 
 
 def rescore(options: argparse.Namespace) -> int:
-    """Judge the kept replies again and tell what changed."""
+    """Judge the kept replies again and show what changed."""
     from ..bench.report import changed_scores, keep_scores
 
     several, told, out = len(options.runs) > 1, [], sys.stdout
@@ -372,7 +372,7 @@ def _show_turn(verdict: Any, way: str) -> None:
 
 
 def causes_told(verdict: Any) -> str:
-    """Return what stands behind a verdict: its causes, the main one first."""
+    """Return the causes of a verdict, the main one first."""
     from ..bench.failures import causes_of
 
     try:

@@ -28,7 +28,7 @@ _PERSON = "person"  # in `Decision.by`
 
 @dataclass(slots=True, kw_only=True)
 class LoggedCall:
-    """A call and what came of it.
+    """A call and its outcome.
 
     Args:
         call: as bound; with the arguments that the person changed, if they did.
@@ -84,7 +84,7 @@ class CallLog:
         return self._end(running, "stopped", "") if running else None
 
     def clear(self) -> None:
-        """Begin anew."""
+        """Begin again."""
         self.calls.clear()
         self._said.clear()
         self._before = ()

@@ -207,14 +207,14 @@ def _interrupt_ends(task: asyncio.Task[None]) -> Iterator[None]:
 
 
 class StatusLine:
-    """Gathers what the line tells."""
+    """Gathers what the line shows."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
         self.forget()
 
     def forget(self) -> None:
-        """Begin anew: another conversation, or another model."""
+        """Start over: another conversation, or another model."""
         self._last: Usage = Usage()  # of the last reply
         self._run: Usage = Usage()  # of all replies to the last question
         self._speed: float | None = None

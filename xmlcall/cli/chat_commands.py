@@ -198,7 +198,7 @@ def is_command(line: str) -> bool:
 
 
 def completions(chat: "Chat", line: str) -> list[str]:
-    """Return how a line that begins a command may go on: whole lines."""
+    """Return how a line that begins a command may continue: whole lines."""
     if not is_command(line):
         return []
     name, space, rest = line.partition(" ")
@@ -255,7 +255,7 @@ def _object(message: Message) -> dict[str, Any]:
 
 
 def _section(message: Message) -> str:
-    """Write a message; what stands in a fence cannot end it, and so cannot pass for another section."""
+    """Write a message; the text in a fence cannot end it, and so cannot pass for another section."""
     title = "result" if replies_of(message) else message.role
     calls = [f"{call.name} {json_text(call.arguments, indent=None)}" for call in message.tool_calls]
     text = plain("\n".join(filter(None, [message.content, *calls])))

@@ -1,6 +1,6 @@
 """`/prompt` of a chat: a text that a server has ready becomes the person's question, after they have seen it.
 
-The text is a server's. On a terminal it stands in the line that is edited next, and the person sends it, or not; only then does
+The text is a server's. On a terminal it is put into the line that is edited next, and the person sends it, or not; only then does
 it count as their words. Without a terminal the person has named it on a line of their own, and it is sent at once. What could
 open a call in it, or pass for a result, is inert, as in all that a server says.
 
@@ -68,7 +68,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
 
 
 def prompt_completions(chat: "Chat") -> Iterable[str]:
-    """Return what may stand behind `/prompt`, of the prompts that were listed last: a name, and what has to be given."""
+    """Return what may follow `/prompt`, of the prompts that were listed last: a name, and what has to be given."""
     for _, prompt in chat.values.listed:
         yield " ".join([prompt.name, *(f"{each.name}=" for each in prompt.arguments if each.required)])
 
@@ -89,7 +89,7 @@ def _question(text: PromptText) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Typed:
-    """The word that a line ends in, `ARGUMENT=VALUE`, and what stands before it."""
+    """The word that a line ends in, `ARGUMENT=VALUE`, and the text before it."""
 
     before: str
     prompt: str
@@ -113,7 +113,7 @@ class PromptValues:
         self._rests_until = 0.0
 
     def known(self, line: str) -> list[str]:
-        """Return how a line may go on, as whole lines, by what the server said last."""
+        """Return how a line may continue, as whole lines, by what the server said last."""
         return [each for each in self._lines if line == self._line or each.startswith(line)]
 
     async def rest(self, line: str) -> str:
@@ -179,7 +179,7 @@ def _last_word(line: str) -> tuple[int, str]:
 
 
 def _whole(line: str, typed: _Typed, value: str) -> str:
-    """Write the line with a value; where it begins as typed, the line goes on as it stands."""
+    """Write the line with a value; where it begins as typed, the line is only extended."""
     if not value.startswith(typed.value):
         return typed.before + shlex.quote(f"{typed.argument}={value}")
     more = value.removeprefix(typed.value)

@@ -68,7 +68,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self.data_received(bytes(_BUFFER[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
-        """Read what came; what of a head is not here within its time never will be."""
+        """Read what arrived; a head that is incomplete after its time limit is given up."""
         super().data_received(data)
         if self.cycle is not None:
             ends_here = [CLOSE_HEADER] if self.cycle.more_body and self._is_chunked else []

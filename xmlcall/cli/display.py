@@ -58,7 +58,7 @@ from .wrapping import Wrapping, wrapped
 __all__ = ["Display"]
 
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
-_VALUE_WIDTH = 200  # characters of one argument, where nobody has to judge it
+_VALUE_WIDTH = 200  # characters of one argument, unless the user has to judge it
 _ISSUES, _ISSUE_WIDTH = 6, 200
 _TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
@@ -196,12 +196,12 @@ class Display:
         return self.say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
 
     def foreign(self, path: str, server: str) -> None:
-        """Say that a value came from another server's result, or leads where nobody said, if no server is named."""
+        """Say that a value came from another server's result; without a server, that it leads to a place named nowhere."""
         key = "foreign" if server else "unsaid_place"
         self._print(f"  {self.say(key, path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
 
     def made_up(self, names: Sequence[str]) -> None:
-        """Say that nobody said the values of some parameters."""
+        """Say that the values of some parameters appear nowhere in the conversation."""
         self._print(f"  {self.say('made_up', names=', '.join(map(visible, names)))}", "yellow")
 
     def change(self, rows: Sequence[str]) -> None:
@@ -236,7 +236,7 @@ class Display:
             self._print(f"  {visible(row)}")
 
     def ask(self, question: str) -> None:
-        """Show a question and leave the cursor behind it."""
+        """Show a question and leave the cursor after it."""
         self._print(question, "bold", end="")
         self.console.file.flush()
 
@@ -361,7 +361,7 @@ class _ShownStream:
         self._show(self._plain.feed(text))
 
     def end(self) -> None:
-        """End the line, if one was begun."""
+        """End the line, if there is an open one."""
         self._show(self._plain.close())
         if self._started:
             self._write((self._wrapping.close() if self._wrapping else "") + "\n")

@@ -1,10 +1,10 @@
 """What a person types: lines of standard input, and on a terminal a line with editing and history.
 
-Lines of standard input are awaited without a thread. A thread that reads them cannot be stopped: Ctrl-C would leave it behind,
+Lines of standard input are awaited without a thread. A thread that reads them cannot be stopped: Ctrl-C would leave it running,
 and the program would wait for it at its end. So the descriptor is watched by the event loop and read when it has something.
 Regular files cannot be watched and never block.
 
-In a chat on a terminal Enter sends, unless a backslash stands before it; Alt-Enter begins a new line. A text that is pasted is
+In a chat on a terminal Enter sends, unless a backslash precedes it; Alt-Enter begins a new line. A text that is pasted is
 taken whole, with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
 What could follow a line is looked for only once the typing pauses.
 """

@@ -20,7 +20,7 @@ __all__ = ["STOP_SECONDS", "TELL_SECONDS", "CountedLines", "counted_lines", "lis
 
 BACKLOG: Final = 512
 STOP_SECONDS: Final = 5.0  # for answers that are under way when the server is stopped
-TELL_SECONDS: Final = 2  # for telling their callers that they end
+TELL_SECONDS: Final = 2  # for notifying their callers that they end
 LINE_SECONDS: Final = 60.0  # in which lines of the log that say the same are counted
 MOST_LINES: Final = 20  # of those that are written
 _KINDS: Final = 1000
@@ -115,7 +115,7 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
 
 
 class CountedLines(logging.Filter):
-    """Lets a number of lines of each kind pass in a minute, and counts the others; the next one that passes tells how many."""
+    """Lets a number of lines of each kind pass in a minute, and counts the others; the next one that passes says how many."""
 
     def __init__(self) -> None:
         super().__init__()

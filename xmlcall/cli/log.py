@@ -1,11 +1,11 @@
 """`xmlcall log`: the conversations that were kept, listed, searched, as Markdown, and read again.
 
 The Markdown is written from the records of the turns (`turns.model`), as the page and the JSON are. Texts by models, tools and
-servers stand in fences that are longer than any run of backticks in them, so that they end where they end.
+servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
 
 `replay` reads the kept replies with the parser of now: without a model, nothing runs. Each reply is read as it came, and its
-calls are bound to the tools that were on offer then. What the loop decides behind the parser is left as it was: a call that was
-an echo or had to wait stays what it was, and what stands behind the place where the loop ended a reply does not count.
+calls are bound to the tools that were on offer then. What the loop decides after the parser is left as it was: a call that was
+an echo or had to wait stays what it was, and the text after the place where the loop ended a reply does not count.
 """
 
 import argparse
@@ -133,7 +133,7 @@ def _search(options: argparse.Namespace, store: Store) -> int:
             start = max(folded.find(options.words[0].casefold()) - _SNIPPET // 4, 0)
             snippet = plain(message.content)[start : start + _SNIPPET].replace("\n", " ")
             print(f"{_line(found)}\n    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
-    finally:  # also where a conversation is damaged, which is told behind the others
+    finally:  # also where a conversation is damaged, which is reported after the others
         if options.json:
             print(json_text(told))
     return OK if is_found else FAILED
@@ -184,7 +184,7 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]]
     "list": (_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words", ""),
     "show": (
         _show,
-        "show a conversation: what was asked, what was called, how it was read, where values came from, what came of it",
+        "show a conversation: what was asked, what was called, how it was read, where values came from, and the outcome",
         "ID",
     ),
     "search": (_search, "find messages by words", "WORD"),
@@ -308,7 +308,7 @@ def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Cat
     read = [_told(call) for call in _read(kept, asked, catalog)]
     content = (kept["message"] or {}).get("content", "")
     if len(read) > len(was) and len(content) < len(kept["raw"]):
-        read = read[: len(was)]  # the loop ended the reply behind these
+        read = read[: len(was)]  # the loop ended the reply after these
     differences = []
     for place in range(max(len(was), len(read))):
         before, now = was[place] if place < len(was) else None, read[place] if place < len(read) else None

@@ -1,8 +1,8 @@
 """A model's Markdown on a terminal while it comes.
 
-The text is cut into blocks: a paragraph, a list, a table, a fence of code. A block that has ended is printed for good, so the
+The text is cut into blocks: a paragraph, a list, a table, a fence of code. A block that has ended is not printed again, so the
 screen scrolls as with any other output. The last block may still change (a row makes a table's columns wider, a mark makes words
-bold), so it stands in a live region, which is drawn anew ten times a second at most and never has more rows than the screen: of
+bold), so it is in a live region, which is redrawn ten times a second at most and never has more rows than the screen: of
 a longer block the end is shown until it is complete. Lines of code never change, so each is printed when it has ended, as one
 line: copied from the screen, it is the code.
 
@@ -61,7 +61,7 @@ class MarkdownStream:
     """Shows Markdown in pieces; from the thread of a running event loop.
 
     Args:
-        waiting: says that the text has not gone on for a number of seconds; it stands below the text then.
+        waiting: says that no text has arrived for a number of seconds; it is shown below the text then.
     """
 
     def __init__(self, console: Console, waiting: Callable[[int], str]) -> None:
@@ -150,7 +150,7 @@ class MarkdownStream:
         self._console.print(Text(opening.strip("\n"), style="dim"), soft_wrap=True)
 
     def _print_code(self, lines: str, *, is_last: bool = False) -> str:
-        """Print lines of code; return what stands behind the end of the fence."""
+        """Print lines of code; return the text after the end of the fence."""
         assert self._code is not None
         code, closing, rest = self._code.cut(lines)
         for line in self._code.take(code):
@@ -184,7 +184,7 @@ class _Code:
         self._before = ""  # lines that were printed, as far as they matter for colours
 
     def cut(self, lines: str) -> tuple[str, str, str]:
-        """Return the code, the closing fence if it is there, and what stands behind that."""
+        """Return the code, the closing fence if it is there, and the text after that."""
         if match := self._closing.search(lines):
             return lines[: match.start()], match[0], lines[match.end() :].removeprefix("\n")
         return lines, "", ""
@@ -210,7 +210,7 @@ class _Code:
 
 
 def _first_end(text: str) -> int:
-    """Return where the first block ends, once another one follows it or it is an opening fence; 0 while it may go on."""
+    """Return where the first block ends, once another one follows it or it is an opening fence; 0 while it may continue."""
     start = len(text) - len(text.lstrip("\n"))
     line, newline, _ = text[start:].partition("\n")
     if newline and _is_opening(line):
@@ -285,7 +285,7 @@ class _Heading(Heading):
 
 
 class _NestedCode(CodeBlock):
-    """Code inside of a list or a quotation, on the terminal's own background; what stands behind its fence is shown, too."""
+    """Code inside of a list or a quotation, on the terminal's own background; text after its fence is shown, too."""
 
     opening = ""
 

@@ -1,7 +1,7 @@
 """`xmlcall parse`: a model's text -> the reply, or the parser's events, as JSON.
 
 `--explain` puts each event beside the text that it is about. The spans of the events tile the reply, so the pieces put together
-are the reply. A repair is a remark on a place; it stands where it was noticed, without text of its own.
+are the reply. A repair is a remark on a place; it appears where it was noticed, without text of its own.
 """
 
 import argparse
@@ -126,7 +126,7 @@ def _print(events: list[Event]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a reply; `--json` tells its name, as of every dataclass.
+    """A part of a reply; `--json` gives its name, as of every dataclass.
 
     Args:
         kind: `text`, `reasoning`, `markup`, `call`, `value`, `end of call`, `repair` or `lost call`.

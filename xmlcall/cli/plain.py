@@ -26,10 +26,10 @@ _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x00-\x1f\x7f-\x9f]*"
 _OTHER = r"\x1b(?:[0-OQ-WYZ\\`-~]|[ -/]+[0-~])"
 _ESCAPE = re.compile(rf"{_SEQUENCE}[@-~]|{_STRING}(?:\x07|\x1b\\|\x9c)|{_OTHER}")
 _UNFINISHED = re.compile(rf"(?:\r|\x1b[ -/]*|{_SEQUENCE}|{_STRING}\x1b?)\Z")
-# Control characters but tab and line feed, and the marks that reorder what stands around them (Unicode UAX 9).
+# Control characters but tab and line feed, and the marks that reorder the text around them (Unicode UAX 9).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _HELD = 256  # characters of an unfinished escape that a stream waits for
-# What JSON leaves as it is and a terminal would act on, or UTF-8 cannot hold; it can stand in strings only.
+# What JSON leaves as it is and a terminal would act on, or UTF-8 cannot hold; it can occur in strings only.
 _UNSAFE = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 

@@ -27,7 +27,7 @@ EPILOG = """examples:
   xmlcall probe path/to.gguf --dry-run
 
 It takes 10 to 20 minutes with a model of 0.5 billion parameters on two cores. What was measured is kept: stopped, the same
-command goes on. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
+command continues. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
 """
 
 # Of models of 0.5 and 1.5 billion parameters, on two cores: a probe of Qwen2.5-Coder-0.5B with four slots (262 replies in 644 s,
@@ -131,7 +131,7 @@ def _print_table(finding: "Finding") -> None:
 
 
 def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
-    """Tell the plan; no model is opened for it."""
+    """Show the plan; no model is opened for it."""
     from ..bench.probe import RUNG, candidates, most_replies
 
     ways = [each.words for each in candidates(None)]
@@ -140,7 +140,7 @@ def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
     if options.json:
         print(json_text({"ways": ways, "cases": len(cases), "most_replies": most, "minutes": [round(each) for each in minutes]}))
         return OK
-    shown = visible(options.model.rpartition("@")[2])  # what stands before may be a password
+    shown = visible(options.model.rpartition("@")[2])  # the part before may be a password
     print(f"{len(ways)} ways of asking {shown}, and up to two made of what is measured:")
     for way in ways:
         print(f"  {way}")

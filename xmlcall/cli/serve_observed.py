@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["add_observed_options", "add_page_options", "observing", "page_beside", "recording", "start_log"]
 
 _NOISY: Final = ("httpx2", "httpcore2", "mcp")
-END_SECONDS: Final = 3.0  # for the last spans, where nobody takes them
+END_SECONDS: Final = 3.0  # for the last spans, if no collector takes them
 _KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables whose values are in no record
 
 
@@ -162,7 +162,7 @@ def _lines_in(folder: Path) -> "LineThread":
 
 
 def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRoute"]:
-    """Return the routes of the page, and tell the person its address."""
+    """Return the routes of the page, and show the user its address."""
     from ..records.folder import private_folder
     from ..ui.access import kept_secret
     from ..ui.app import page_routes

@@ -47,7 +47,7 @@ __all__ = [
 
 _CONNECT_SECONDS = 30.0
 _FORMS = 'a "mcpServers" JSON file, a URL, a Python script or a command line in quotes'
-# Words before the one that tells which server it is.
+# Words before the one that identifies the server.
 _STARTERS = frozenset(
     {"python", "python3", "node", "npx", "bun", "bunx", "deno", "uv", "uvx", "pipx", "docker", "podman"}
     | {"run", "exec", "sh", "bash", "env"}
@@ -212,7 +212,7 @@ async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
         try:
             await sign_in(server)
         except ToolHostError as error:
-            complain(str(error))  # the session goes on with the other servers
+            complain(str(error))  # the session continues with the other servers
 
 
 async def sign_in(server: HttpServer) -> bool:

@@ -45,7 +45,7 @@ def error_console() -> Console:
 
 
 class DownloadBar:
-    """Shows a download's progress; it is the callback. It appears with the first step and leaves nothing behind."""
+    """Shows a download's progress; it is the callback. It appears with the first step and is erased at the end."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name = console, visible(name)
@@ -88,7 +88,7 @@ class DownloadBar:
             self._bar.add_task(f"fetching {self._name}", total=step.total, completed=step.done)
         if not self._bar.live.is_started:
             self._bar.start()
-        self._bar.update(self._bar.task_ids[0], completed=step.done)  # rich draws ten times a second, however often it is told
+        self._bar.update(self._bar.task_ids[0], completed=step.done)  # rich draws ten times a second, however often it is updated
 
     def _note(self, note: str) -> None:
         """Print a note as a line; one that only counts seconds is not repeated every second."""
@@ -153,7 +153,7 @@ class SlowStatus:
 
 
 class _Renewed:
-    """Something that is made anew each time that it is drawn."""
+    """Something that is rebuilt each time that it is drawn."""
 
     def __init__(self, make: Callable[[], Text]) -> None:
         self._make = make

@@ -30,7 +30,7 @@ class Wrapping:
 
     def __init__(self, width: int) -> None:
         self._width = max(width, 20)
-        self._held = ""  # the end of what came: a word that may go on
+        self._held = ""  # the end of the text so far: a word that may continue
         self._space = ""  # before the next word
         self._is_code = False
         self._begin_line()

@@ -62,7 +62,7 @@ class Host(Protocol):
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
             timeout: seconds; None takes the host's own limit.
-            progress: called while the tool runs, if it tells how far it is.
+            progress: called while the tool runs, if it reports progress.
 
         Returns:
             The tool's result; `is_error` is set by the tool itself.
@@ -94,7 +94,7 @@ class TaskHost(Protocol):
         """Wait for the outcome of a task that another program, or an earlier connection, has started.
 
         Args:
-            progress: called while the tool runs, if it tells how far it is.
+            progress: called while the tool runs, if it reports progress.
 
         Raises:
             ToolHostUnavailable: the server is gone, or not done in time: then the task is cancelled.

@@ -150,7 +150,7 @@ def _unique(pairs: list[tuple[str, Any]], source: str) -> dict[str, Any]:
     if len(result) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise UsageError(f"{source}: the key {repeated!r} stands twice in one object; keep one")
+        raise UsageError(f"{source}: the key {repeated!r} occurs twice in one object; keep one")
     return result
 
 

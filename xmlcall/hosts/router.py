@@ -31,7 +31,7 @@ __all__ = ["HostState", "Router"]
 #
 #   opening and listing --done--> answered --host.changed, then `ask`--> listing again
 #           |                                                                 |
-#           +--ToolHostError--> failed, waits 5, 15, 60, 60 ... s <-----------+   and then begins anew
+#           +--ToolHostError--> failed, waits 5, 15, 60, 60 ... s <-----------+   and then starts over
 #
 # Every step is bounded by the host's own limits of time. `close` leaves the host, not the task.
 

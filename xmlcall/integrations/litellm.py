@@ -1,4 +1,4 @@
-"""Tool calls for models behind LiteLLM's proxy that lack them: hooks that the proxy loads.
+"""Hooks for LiteLLM's proxy that give tool calls to models without them.
 
     litellm_settings:
       callbacks: xmlcall.integrations.litellm.handler

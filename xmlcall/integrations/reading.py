@@ -8,7 +8,7 @@ module holds the engine-independent part.
 - A call that does not fit its tool's schema goes out with its arguments as the model wrote them, because the program that runs it
   checks it and informs the model. A call without such a form (its tool is not offered, it was cut off, or it has two readings)
   stays visible as text. Both cases are logged. So no call is lost silently, and none is guessed.
-- Engines do not tell their parser why a reply ended. So every end counts as a cut: a call that was not closed is not a call.
+- Engines do not report to their parser why a reply ended. So every end counts as a cut: a call that was not closed is not a call.
 - Reasoning stays text, with its tags, because engines have parsers of their own for it, which run before this one.
 - White space around calls, and at the end of a reply with calls, is not text.
 """

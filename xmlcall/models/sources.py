@@ -128,7 +128,7 @@ def _open(client: "httpx2.Client", request: "httpx2.Request") -> "httpx2.Respons
     """Send a request and wait for the headers, `OPEN_SECONDS` in all.
 
     A connect time-out counts for each address of the host and a name look-up has none, so a firewall that drops packets
-    could hold the caller for minutes. A thread that is left behind closes its own connection.
+    could hold the caller for minutes. An abandoned thread closes its own connection.
     """
     answer: Future[httpx2.Response] = Future()
 

@@ -82,7 +82,7 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The measurement behind a profile."""
+    """The measurement that a profile rests on."""
 
     on: str
     version: str
@@ -101,7 +101,7 @@ class Profile:
         dialect: the wire format of calls that the prompt asks for, with `xml`.
         family: the family of the prompt, with `xml`.
         call_threshold: log-odds of a call above which a message is answered with one (see `tool_need`); `auto`, or `off`.
-        measured: the measurement behind these settings; None if they are defaults that were not measured.
+        measured: the measurement that these settings rest on; None if they are defaults that were not measured.
 
     Raises:
         UsageError: unknown setting.

@@ -165,10 +165,10 @@ def denial(kind: str, format: PromptFormat, *, count: int = 0, why: str = "") ->
     """Render why a valid call did not run.
 
     Args:
-        kind: `not_allowed`, `said_no` (by the person), `no_answer` (from the person), `nobody` (nobody can be asked),
-            `nobody_rule` (a rule requires asking, but nobody can be asked), `unsaid` (values that nobody can be asked for),
+        kind: `not_allowed`, `said_no` (by the person), `no_answer` (from the person), `nobody` (there is no person to ask),
+            `nobody_rule` (a rule requires asking, but there is no person), `unsaid` (values, and no person to ask for them),
             `repeated` or `gone` (the tool).
-        why: the person's reason for a no, in their words; if nobody can be asked, the line that would allow the call, the rule,
+        why: the person's reason for a no, in their words; without a person, the line that would allow the call, the rule,
             or the parameters.
     """
     return format.render("denied_call", kind=kind, count=count, why=why).strip()

@@ -1,4 +1,4 @@
-"""A server that gives tool calling to any model: OpenAI's, Anthropic's and Ollama's wire formats in front, one engine behind."""
+"""A server that gives tool calling to any model: the wire formats of OpenAI, Anthropic and Ollama, on top of one engine."""
 
 from typing import TYPE_CHECKING, Any
 

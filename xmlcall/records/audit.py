@@ -26,7 +26,7 @@ from .secrets import masked, masked_text
 __all__ = ["LARGEST_FILE", "OLDER_FILES", "AuditFile", "audit_line"]
 
 LARGEST_FILE: Final = 10_000_000
-"""Bytes from which on a new file is begun."""
+"""Size in bytes from which on a new file is started."""
 
 OLDER_FILES: Final = 9
 """How many full files are kept."""

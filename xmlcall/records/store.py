@@ -309,7 +309,7 @@ class Store:
 
     @contextmanager
     def _told(self) -> Iterator[None]:
-        """Tell what goes wrong with the file as an error of ours."""
+        """Raise what goes wrong with the file as an error of ours."""
         try:
             yield
         except (OSError, sqlite3.Error, ValueError, KeyError, TypeError, RecursionError) as error:

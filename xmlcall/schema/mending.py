@@ -56,7 +56,7 @@ def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mappin
 
 
 def sentence(name: str, notes: tuple[str, ...]) -> str:
-    """Tell that a tool's schema was changed."""
+    """Say that a tool's schema was changed."""
     return f"The tool {name[:80]!r} is offered with a changed schema: {'; '.join(notes)}."
 
 

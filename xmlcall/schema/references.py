@@ -194,7 +194,7 @@ class Places:
         """Return a reference that leads to the schema that is meant: the same one if it does, None if there is none.
 
         Args:
-            reference: of `$ref`. One to the address of the schema itself is meant locally, and one to a definition that stands
+            reference: of `$ref`. One to the address of the schema itself is meant locally, and one to a definition that is
                 elsewhere, such as deeper inside, where only one has its name.
         """
         address = self._root.get("$id")

@@ -36,7 +36,7 @@ _DEPTHS = tuple((levels, min(levels, _MAX_WORDS)) for levels in range(_MAX_LEVEL
 _MOST_PLACES = 8  # of a tuple
 _MAX_PARTS = 16  # schemas of one name, in as many alternatives
 T = TypeVar("T")
-_LEAST_BRANCHES = 2  # levels of alternatives whose names are shown, wherever they stand
+_LEAST_BRANCHES = 2  # levels of alternatives whose names are shown, at any depth
 _IDS = 64  # of a set that count as one step to copy
 
 

@@ -108,7 +108,7 @@ class Binder:
         return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
 
     def anew(self, call: ToolCall) -> ToolCall | InvalidCall:
-        """Bind a call anew, with this catalog's version of its tool."""
+        """Bind a call again, with this catalog's version of its tool."""
         return replace(self._fitted(call.raw), id=call.id)
 
     def _fitted(self, raw: RawCall) -> ToolCall | InvalidCall:

@@ -128,7 +128,7 @@ class Ended:
 
 
 class OfferedAnew(Exception):
-    """Raised in a script that waits for a reply: the tools have changed, so it has to ask anew."""
+    """Raised in a script that waits for a reply: the tools have changed, so it has to ask again."""
 
 
 ENOUGH: Final = object()

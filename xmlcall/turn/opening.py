@@ -1,7 +1,7 @@
 """Begins a turn: combines a conversation and the offered tools into what the model is shown.
 
 The reminder is appended to the user's message and stays there, because the server has it cached. If it was decided whether the
-message needs a tool (`tool_need`), there is no reminder: either the reply is begun for the model, or the model is asked for plain
+message needs a tool (`tool_need`), there is no reminder: either we begin the call for the model, or the model is asked for plain
 words. That request is part of this turn's prompts only, because a model that reads it in its history continues in plain words.
 """
 

@@ -1,4 +1,4 @@
-"""What the model is told about its calls, also if the turn was stopped from outside or cut off.
+"""What the model learns about its calls, also if the turn was stopped from outside or cut off.
 
 A program may end at any moment. All that is known then is the conversation up to the last step, perhaps a reply after it, and the
 outcomes of some of that reply's calls. Servers and templates require a result for each call, and alternating roles. The model
@@ -20,7 +20,7 @@ __all__ = ["closed", "outcome", "when_stopped"]
 def outcome(
     event: CallRejected | CallDenied | CallFinished, format: PromptFormat
 ) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
-    """Return a call and the result for the model; None for an invalid call, whose issues the model is told instead."""
+    """Return a call and the result for the model; None for an invalid call, whose issues the model gets instead."""
     if isinstance(event, CallRejected):
         return event.call, None
     if isinstance(event, CallDenied):

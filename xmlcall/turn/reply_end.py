@@ -2,7 +2,7 @@
 
 Once a block is finished (or a call without wrapper), only white space or another opener may follow. Anything else means that the
 model invents results; that text is neither shown nor kept. If a format allows one block per reply, nothing may follow the block,
-because small models go on to call every tool that was described (docs/decisions/loop.md). The reply also ends where `leaks.py`
+because small models then call every tool that was described (docs/decisions/loop.md). The reply also ends where `leaks.py`
 ends it.
 
 A call that needs the result of an earlier call (`waiting.py`) ends the reply as well. It is not kept, because its values are

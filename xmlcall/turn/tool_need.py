@@ -2,7 +2,7 @@
 
 Small models recognize which messages need a tool, but act wrongly: some call a tool whatever the message, others hardly ever do.
 The first token of a reply decides between a call and plain words, so the model is asked for one token, whose probabilities give
-the log-odds of a call. For a call, the block is begun for the model, if the server can continue it; otherwise the model is asked
+the log-odds of a call. For a call, we begin the block, if the server can continue it; otherwise the model is asked
 for plain words.
 
 **The model sees the message alone**, after the tool prompt, because after a conversation the first token reflects how that has
@@ -128,7 +128,7 @@ def ask_tool_need(
 
     Args:
         request: the tool prompt and the conversation, the user's message last, without a reminder.
-        format: the prompt format; a call is begun in its wire format if the server can continue it.
+        format: the prompt format; we begin a call in its wire format if the server can continue it.
         shown: the conversation from which the reply is generated, if tools are described after the message. It is used to choose
             a tool, but not to decide whether one is needed, because small talk would have no such descriptions.
 
@@ -243,8 +243,8 @@ def ask_need(
         return replace(undecided, usage=told.usage)
     if told.text and not told.candidates:
         raise BackendProtocolError(
-            "a call threshold needs a server that tells the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
-            "this one tells none: leave the threshold out"
+            "a call threshold needs a server that reports the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
+            "this one reports none: leave the threshold out"
         )
     need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:

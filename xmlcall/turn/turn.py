@@ -4,17 +4,17 @@ A reply is generated, and its calls are parsed and bound as they arrive. The con
 
 | the reply | what follows |
 |---|---|
-| is no answer (`leaks`) | it is discarded; the model is told why, and writes another |
+| is no answer (`leaks`) | it is discarded; the model gets the reason, and writes another |
 | is a call begun for the model, with values from our example or made up | it is discarded; the model is asked for plain words |
 | states what no result says, after every call failed; or repeats an earlier answer (`said_so_far`) | the same, once |
 | is empty | the model is asked once more; neither the reply nor the question stays in the conversation |
-| has no call, although one is required | the model is told to call a tool, once |
+| has no call, although one is required | the model is instructed to call a tool, once |
 | has no call | the turn ends |
-| has calls that cannot run | the model is told what is wrong with each; correct calls of the same reply run |
+| has calls that cannot run | the model gets the issues of each; correct calls of the same reply run |
 | has such calls when no retry is left | the model is asked for plain words, once, unless the caller checks the calls |
 | has calls of the caller's own tools, and all calls are correct | the turn ends; the caller runs them |
 | has other calls | they run one after the other, and the next reply follows from their results |
-| was ended by a call that needs these results (`waiting`) | the model is told to write that call again; once for each tool |
+| was ended by a call that needs these results (`waiting`) | the model has to write that call again; once for each tool |
 
 `ToolLoop` and the proxy drive turns; neither makes decisions itself. A turn reports everything that happens as events. Each call
 is bound once, when it ends, and its `ToolCallEnd` carries the bound call.
@@ -123,7 +123,7 @@ class Turn(Machine[None]):
         self._repeated: frozenset[str] = frozenset()  # calls that the last reply contained more than once
         self._kept_reply: Message | None = None  # the last reply as the conversation keeps it
         self._has_handed_over = False
-        self._is_demanded = False  # whether the model was told to call a tool
+        self._is_demanded = False  # whether the model was instructed to call a tool
         self._has_asked_plainly = False  # whether the model was asked for plain words because calls led nowhere
         self._empty_at: int | None = None  # index of an empty reply in `added`, while the model is asked for another
         self._has_been_empty = False
@@ -199,7 +199,7 @@ class Turn(Machine[None]):
         return Done(reason=reason, text=text, conversation=self.conversation, usage=self.usage, error=self.error)
 
     def start(self, call_id: str, *, host: str = "", by: str = "", reason: str = "") -> Iterator[Any]:
-        """Note that a call starts: if the turn ends now, the model is told that the call may or may not have run.
+        """Note that a call starts: if the turn ends now, the model learns that the call may or may not have run.
 
         Args:
             call_id: id of the call to run, the next action.
@@ -375,7 +375,7 @@ class Turn(Machine[None]):
         return replace(request, messages=with_note(self._feedback, (*request.messages, *self.added)))
 
     def _forced(self) -> Tool | None:
-        """Return the tool that the server has to force, if any: the model is stuck, or was told to call and did not."""
+        """Return the tool that the server has to force, if any: the model is stuck, or was instructed to call and did not."""
         if self._generation.is_native or not self._generation.server.constrains:
             return None
         catalog, stuck = self.offer.catalog, self._attempts.stuck
@@ -430,7 +430,7 @@ class Turn(Machine[None]):
         return [AskedAgain()] if not self._is_last and self._ask_after_empty(generated) else None
 
     def _take_back(self, generated: Generated) -> bool:
-        """Discard a call that was begun for the model if its values are made up or from our example; ask for plain words instead.
+        """Discard a call that we began for the model if its values are made up or from our example; ask for plain words instead.
 
         A model that has no other values for the call shows that no tool is needed, whatever its first token suggested, or that
         the user has to be asked. A call that was cut off after such calls is ignored.
@@ -549,7 +549,7 @@ class Turn(Machine[None]):
         return why
 
     def _demand_call(self, generated: Generated) -> bool:
-        """Tell the model, once, that it has to call a tool."""
+        """Instruct the model, once, to call a tool."""
         if self._is_demanded or not self._lacks_call(generated):
             return False
         self._is_demanded = True

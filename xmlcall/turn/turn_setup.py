@@ -34,8 +34,8 @@ class FirstRequest:
     Args:
         begun: the given beginning of the reply; "" if the model begins it.
         otherwise: the conversation for a server that refuses such a beginning; None if there is none.
-        bare: the conversation without any text of ours, used to ask for plain words if the call that was begun proves baseless;
-            None if nothing is begun.
+        bare: the conversation without any text of ours, used to ask for plain words if the call that we began proves baseless;
+            None if we begin nothing.
         unoffered: the conversation without the tool prompt, for a message that needs no tool, or a model that gives no answer
             with that prompt; None if the need was not in question, or it is too long to be read again.
         one_tool: whether the reply may call only one tool (but several times): if several tools are described after the message,

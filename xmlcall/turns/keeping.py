@@ -149,7 +149,7 @@ def _ended(call: ToolCall | InvalidCall, outcome: str, text: str) -> dict[str, A
     return {"id": call.id, "name": call.name, "outcome": outcome, "text": text}
 
 
-# -- what a person asks: kept, and put where another question stood ----------------------------------------------------
+# -- what a person asks: kept, and put in the place of another question ------------------------------------------------
 
 
 async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Message]) -> Sequence[Tool]:
@@ -193,7 +193,7 @@ def _places(asked: Sequence[dict[str, Any]], messages: Sequence[Message]) -> lis
     return places
 
 
-# -- what a killed program had begun, and going on ---------------------------------------------------------------------------
+# -- what a killed program had begun, and how it continues--------------------------------------------------------------------
 
 
 _WHOLE: Final = frozenset({"answer", "kept", "recovered"})  # the turn has ended
@@ -266,7 +266,7 @@ def _result(body: Mapping[str, Any]) -> ToolResult:
 
 TaskMoment = Literal["task_awaited", "task_unreachable", "task_ended"]
 OnTask = Callable[[TaskMoment, str, CallFinished | str], None]
-"""Told of a call that its server runs as a task: the moment, `server.tool`, and its end or why it cannot be asked about."""
+"""Notified of a call that its server runs as a task: the moment, `server.tool`, and its end or why it cannot be asked about."""
 
 
 def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:

@@ -35,7 +35,7 @@ CallOutcome = Literal[
     "error",  # of the tool
     "failed",  # of its server
     "denied",
-    "rejected",  # it cannot run as written; the issues tell why
+    "rejected",  # it cannot run as written; the issues say why
     "held",  # it waits for the results of those before it, and the model writes it again
     "handed over",  # to the caller, who runs it
     "unknown",  # it had started when the program ended

@@ -82,7 +82,7 @@ class Recorder:
         return self.add(TurnBuilder(**{"id": new_id(), "source": self._source, **facts}))
 
     def add(self, builder: TurnBuilder) -> TurnBuilder:
-        """Add a turn that was begun elsewhere; it replaces one with the same id."""
+        """Add a turn that started elsewhere; it replaces one with the same id."""
         self._leave(builder.id)
         self._turns[builder.id] = _Kept(builder=builder)
         self.changed(builder)

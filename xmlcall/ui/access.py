@@ -89,7 +89,7 @@ def kept_secret(folder: Path) -> str:
         raise UsageError(f"expected the secret of the page in {path}: {error}; delete that file") from error
     is_ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
     if not is_ours or len(kept) < _BYTES or not _SECRET.fullmatch(kept):
-        raise UsageError(f"expected the secret of the page in {path}, which nobody else may read; delete that file")
+        raise UsageError(f"expected the secret of the page in {path}, which no other user may read; delete that file")
     return kept
 
 

@@ -91,7 +91,7 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
     """Follow one turn until it is over.
 
     Yields:
-        `turn` with all of it, `delta` with what came to a reply, `end`.
+        `turn` with all of it, `delta` with the addition to a reply, `end`.
     """
     watched = recorder.watch()
     first = asyncio.ensure_future(anext(watched))

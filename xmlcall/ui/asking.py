@@ -89,7 +89,7 @@ def _way(given: Mapping[str, Any]) -> AskingWay:
 
 
 def _messages(turn: TurnRecord) -> tuple[Message, ...]:
-    """Return the conversation of a turn that is kept, without the description of its tools, which are described anew."""
+    """Return the conversation of a turn that is kept, without the description of its tools, which are described again."""
     catalog = Catalog.of(turn.tools)
     prompt = turn.replies[0].prompt if turn.replies else ()
     said = [each for each in prompt if not (each.role == "system" and is_tool_prompt(each.content, catalog))]
@@ -120,7 +120,7 @@ async def _answers(
 async def _answer(
     backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: AskingWay
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Ask in one way; tell of the reply a few times a second."""
+    """Ask in one way; report the reply a few times a second."""
     tools = [Tool.from_mcp(tool) for tool in turn.tools]
     builder = TurnBuilder(id="asked", source="chat", way=way.mode, dialect=way.dialect, tools=tools, conversation=messages)
     clock = asyncio.get_running_loop().time

@@ -99,7 +99,7 @@ class ChatRoom:
             conversation = self._branch(conversation, instead_of)
         is_new, id = conversation is None, conversation or new_id()
         if id in self._turns:
-            raise ApiError("a turn of this conversation goes on: wait for its end, or stop it", status=409)
+            raise ApiError("a turn of this conversation is still running: wait for its end, or stop it", status=409)
         self._turns[id] = None
         keeper = Keeper(self.store, None)
         try:
@@ -122,10 +122,10 @@ class ChatRoom:
         return await self.ask(id, asked[-1], f"{id}.{len(asked)}")
 
     def stop(self, conversation: str) -> None:
-        """Stop the turn of a conversation; a server that runs a call of it is told."""
+        """Stop the turn of a conversation; a server that runs a call of it is notified."""
         turn = self._turns.get(conversation)
         if turn is None or turn.task is None:
-            raise ApiError("nothing goes on in this conversation", status=409)
+            raise ApiError("nothing is running in this conversation", status=409)
         turn.task.cancel()
 
     async def _begun(self, keeper: Keeper, id: str, question: str, *, is_new: bool) -> TurnUnderWay:
@@ -259,7 +259,7 @@ class ChatRoom:
         return found[0] if len(found) == 1 else ""
 
     def tell_news(self) -> None:
-        """Tell the pages what there is to know about the servers that was not told before."""
+        """Send the pages what has changed about the servers."""
         for notice in self.loop.router.news():
             self.news.notice(notice)
         if (servers := self.servers()) != self._servers_told:

@@ -80,10 +80,10 @@ class PageAudit:
 
 @dataclass(slots=True, kw_only=True)
 class TurnUnderWay:
-    """A turn that goes on.
+    """A turn that is running.
 
     Args:
-        on_task: told of calls of a turn before that servers go on with.
+        on_task: notified of calls of an earlier turn that servers still run.
     """
 
     loop: ToolLoop
@@ -113,7 +113,7 @@ class TurnUnderWay:
         self.recorder.changed(self.builder)
 
     async def run(self) -> None:
-        """Go on until it has ended; only a mistake of this program is raised."""
+        """Run the turn to its end; only a mistake of this program is raised."""
         CURRENT.set(self.builder)
         outcome, error = "", ""
         try:
@@ -160,7 +160,7 @@ class TurnUnderWay:
         self.recorder.changed(self.builder)
 
     def _end(self, outcome: str, error: str) -> None:
-        """Keep the conversation as it is now, and let others go on with it."""
+        """Keep the conversation as it is now, and let others continue it."""
         self.is_settled = True
         try:
             if self.messages:

@@ -61,18 +61,18 @@ _CHOICES: Final[tuple[Choice, ...]] = tuple(choice for choice in get_args(Choice
 _SIGNS: Final = {"+": "added", "-": "removed", " ": "same"}
 _DECLINED: Final = ElicitAnswer(action="decline")
 _CANCELLED: Final = ElicitAnswer(action="cancel")
-_MOST: Final = 1000  # events that a page may be behind
-_NOTICES: Final = 20  # that a new page is told
+_MOST: Final = 1000  # unread events of a page
+_NOTICES: Final = 20  # that a new page gets
 
 Given = Mapping[str, Any]
 """What a page sends as an answer."""
 
 
 class News:
-    """Tells the pages that are open.
+    """Sends events to the pages that are open.
 
     Attributes:
-        opening: gives what a page is told first.
+        opening: gives the events that a page gets first.
     """
 
     def __init__(self) -> None:
@@ -88,7 +88,7 @@ class News:
         return 0.0 if self._pages else time.monotonic() - self._last_left
 
     def tell(self, name: str, data: Any) -> None:
-        """Tell all pages."""
+        """Send an event to all pages."""
         for page in tuple(self._pages):
             if page.qsize() >= _MOST:
                 self._leave(page)
@@ -98,7 +98,7 @@ class News:
                 page.put_nowait((name, data))
 
     def notice(self, text: str) -> None:
-        """Tell all pages a line, also some that come later."""
+        """Send all pages a line, also some that open later."""
         self._notices = [*self._notices[1 - _NOTICES :], text]
         self.tell("notice", {"text": text})
 

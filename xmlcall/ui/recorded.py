@@ -63,7 +63,7 @@ class Recorded:
 
 
 def named_paths(paths: Iterable[str]) -> tuple[dict[str, Path], dict[str, Path]]:
-    """Tell runs of `bench` from files, and name each."""
+    """Separate runs of `bench` from files, and name each."""
     runs: dict[str, Path] = {}
     files: dict[str, Path] = {}
     for given in paths:

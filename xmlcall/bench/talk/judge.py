@@ -31,7 +31,7 @@ _ADMITS: Final = re.compile(
     r"|tell|give|clarify)|which |could you|can you|what (?:would|is the)|let me know|need (?:more|the|to know)|"
     r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪",
 )
-# The beginnings of what the prompt tells a model, which is no answer for a person.
+# The beginnings of our instructions to a model, which are no answer for a person.
 _INSTRUCTIONS: Final = (
     *("(If one of the tools", "(Answer in plain words", "(Now answer the request"),
     *("（如果有适合这个请求的工具", "（现在请根据这些结果", "（请直接用文字回答", "（请直接用中文回答"),
@@ -73,7 +73,7 @@ def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
 
 
 def _judge_arguments(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
-    """Judge the last call that ran, where it is said what has to stand in it."""
+    """Judge the last call that ran, if its arguments are specified."""
     arguments: Mapping[str, Any] = next((call.get("arguments", {}) for call in reversed(played["calls"]) if "result" in call), {})
     for name, wanted in expected.get("arguments", {}).items():
         accepted = wanted["accepted"]
@@ -113,7 +113,7 @@ def _told(pattern: str, calls: Sequence[Mapping[str, Any]]) -> list[str]:
     return [] if found is None else [_either_clock(found)]
 
 
-# What says that a time is before noon, and after it: behind the time, and in front of it.
+# Words for times before noon and for times after it: those after the time, and those in front of it.
 _HALVES_OF_DAY: Final = ((r"a\.?m\b", ("上午", "早上", "清晨", "凌晨")), (r"p\.?m\b", ("下午",)))
 
 
@@ -130,7 +130,7 @@ def _either_clock(text: str) -> str:
 
 
 def _read(answer: str) -> str:
-    """Return a text as patterns are searched in it; a comma of full width stands between numbers and never in one."""
+    """Return a text as patterns are searched in it; a comma of full width separates numbers and is never part of one."""
     text = unicodedata.normalize("NFKC", answer.replace("，", "， ").replace("’", "'")).casefold()
     return _THOUSANDS.sub(lambda number: number[0].replace(number[1], ""), text)
 
@@ -144,7 +144,7 @@ def _shown_prompt() -> re.Pattern[str]:
 
 
 def is_admitted(answer: str) -> bool:
-    """Say whether an answer tells that something is missing, or asks back."""
+    """Say whether an answer reports that something is missing, or asks back."""
     return not answer.strip() or bool(_ADMITS.search(_read(answer)))
 
 

@@ -57,7 +57,7 @@ def folder_of(name: str) -> Path:
 
 @contextlib.asynccontextmanager
 async def occupied(name: str) -> AsyncIterator[None]:
-    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out anew."""
+    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out again."""
     file = data_folder() / "talk" / f"{name}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
@@ -72,7 +72,7 @@ async def occupied(name: str) -> AsyncIterator[None]:
 
 
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
-    """Make the folder of a conversation anew."""
+    """Make the folder of a conversation again, without what an earlier run left."""
     place = folder_of(name)
     if place.is_symlink() or (place.exists() and not _is_ours(place)):
         raise UsageError(f"expected {place} to be free for the files of a conversation, it is somebody else's: remove it")

@@ -3,7 +3,7 @@
 Why a task: an SDK `Client` must be left by the task that entered it, and when an HTTP server vanishes the SDK cancels that task
 instead of raising from the call (python-sdk#3560). So only the owner task ever enters a Client, and all other code checks a flag.
 
-The owner ends when the server's side ends, when the server vanishes, or when it is told to; it never raises. Its end takes the
+The owner ends when the server's side ends, when the server vanishes, or when it is asked to; it never raises. Its end takes the
 process with it: close stdin, wait 2 s, SIGTERM to the process group, 2 s, SIGKILL (the SDK's steps, MCP 2025-11-25 lifecycle).
 """
 

@@ -136,7 +136,7 @@ class McpHost:
 
     async def __aexit__(self, *_: object) -> None:
         """Disconnect; a process and its group have ended afterwards."""
-        async with self._connecting:  # otherwise a request that is reconnecting would leave its process behind
+        async with self._connecting:  # otherwise a request that is reconnecting would leave its process running
             self._is_open = False
             connection, self._connection = self._connection, None
             if connection is not None:
@@ -171,7 +171,7 @@ class McpHost:
             name: as listed by `tools()`.
             arguments: valid for the tool's schema.
             timeout: seconds without an answer and without progress; None takes the server's configured limit.
-            progress: called while the tool runs, if it tells how far it is.
+            progress: called while the tool runs, if it reports progress.
             on_task: called with the id of the task, if the tool runs as one.
 
         Returns:

@@ -20,7 +20,7 @@ PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _MAX_HEAD: Final = 16_384
 _HEAD_SECONDS: Final = 10.0
-# Failures of a connection that does not come from a working browser; the sign-in goes on waiting.
+# Failures of a connection that does not come from a working browser; the sign-in keeps waiting.
 _NO_BROWSER: Final = (TimeoutError, OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
 _MAX_CONNECTIONS: Final = 20
 _DONE: Final = "Thank you. You can close this page and go back to xmlcall."

@@ -77,7 +77,7 @@ class SystemTokens:
             self._forget(key)
 
     def delete(self, key: str) -> bool:
-        """Forget; tell whether anything was kept."""
+        """Forget a key; say whether anything was kept under it."""
         was_kept = self.get(key) is not None
         _in_keyring("delete_password", key)
         if self.in_file(key):
@@ -192,7 +192,7 @@ class KeptSignIn:
         await asyncio.to_thread(self._store.set, self._key, self._entry.model_dump_json(exclude_none=True))
 
     def restore(self, context: OAuthContext) -> None:
-        """Tell the SDK when the token expires and where it is refreshed."""
+        """Set when the SDK's token expires and where it is refreshed."""
         self._context, entry = context, self._entry
         context.token_expiry_time = entry.expires_at
         context.oauth_metadata, context.protected_resource_metadata = entry.metadata, entry.resource

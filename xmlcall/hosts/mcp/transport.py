@@ -159,7 +159,7 @@ def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.As
 #
 # Nothing is read ahead while a message waits to be taken, so the pipe slows down a server that writes too fast. The end follows
 # MCP 2025-11-25, lifecycle: close standard input, after 2 s SIGTERM to the process group, after 2 s more SIGKILL. Every wait is
-# bounded, and none can be cancelled, because a process would stay behind.
+# bounded, and none can be cancelled, because a process would keep running.
 
 
 LEAVE_SECONDS: Final = 2.0
@@ -187,7 +187,7 @@ async def open_process(server: StdioServer, errors: TextIO) -> AsyncIterator[tup
         cwd=server.cwd,
         start_new_session=True,
     )
-    # No await between here and the `try`: a cancellation there would leave the process behind.
+    # No await between here and the `try`: a cancellation there would leave the process running.
     inbox, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sending, outbox = anyio.create_memory_object_stream[SessionMessage](0)
     reading, have_read, written = anyio.CancelScope(), anyio.Event(), anyio.Event()
@@ -271,6 +271,6 @@ async def _end(process: Process) -> None:
 async def _has_left(process: Process, seconds: float) -> bool:
     """Wait for a process to exit; `process.wait` would also wait for its children."""
     with anyio.move_on_after(seconds):
-        while process.returncode is None:  # noqa: ASYNC110  # no event tells of the process alone
+        while process.returncode is None:  # noqa: ASYNC110  # no event reports the process alone
             await anyio.sleep(0.01)
     return process.returncode is not None

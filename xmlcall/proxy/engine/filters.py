@@ -111,7 +111,7 @@ def own_names(names: Names) -> Filter:
     return passed
 
 
-# -- replies that are begun ----------------------------------------------------------------------------------------------
+# -- replies that the caller has begun ------------------------------------------------------------------------------------
 
 
 def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:

@@ -35,7 +35,7 @@ __all__ = [
 
 
 class ApiError(Exception):
-    """A request that cannot be answered, told in the caller's format; `retry_after` is in seconds, 0 if unknown."""
+    """A request that cannot be answered, reported in the caller's format; `retry_after` is in seconds, 0 if unknown."""
 
     def __init__(
         self,

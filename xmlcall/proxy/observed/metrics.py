@@ -1,9 +1,9 @@
 """The metrics of the proxy, and their exposition for Prometheus.
 
 All metrics are rows of one table, `METRICS`. Each app has a registry of its own, so the counts of several apps in one process are
-kept apart. Several processes behind one port are added up: if the variable PROMETHEUS_MULTIPROC_DIR names a folder before this
-module is imported, `prometheus_client` keeps all values in files there, and the process that is asked reads the files of all. The
-apps of one process then share their values, because these are kept by name.
+kept apart. The values of several processes that share a port are added up: if the variable PROMETHEUS_MULTIPROC_DIR names a
+folder before this module is imported, `prometheus_client` keeps all values in files there, and the process that is asked reads
+the files of all. The apps of one process then share their values, because these are kept by name.
 
 Each label value makes a new series, and series cost memory in every program that reads them. So no label contains text from a
 caller: endpoints are route templates, models and key names come from the configuration, and codes come from our own tables.
@@ -71,7 +71,7 @@ PROMPT_TOKENS: Final = _counter(
     "prompt_tokens", "model key", "Tokens of prompts, the cached part included, as the model server counts them."
 )
 CACHED_TOKENS: Final = _counter(
-    "cached_tokens", "model key", "Tokens of prompts that came from the model server's cache, where it tells."
+    "cached_tokens", "model key", "Tokens of prompts that came from the model server's cache, if it reports them."
 )
 COMPLETION_TOKENS: Final = _counter(
     "completion_tokens", "model key", "Tokens that models wrote; pieces of text where the model server does not count."
@@ -84,7 +84,7 @@ CALLS: Final = _counter(
 REPAIRS: Final = _counter("repairs", "model code", "Repairs of replies, by their code.")
 ISSUES: Final = _counter("issues", "model code", "Mistakes in calls that cannot run, by their code.")
 REFUSALS: Final = _counter(
-    "refusals", "model code", "Errors that callers were told in place of an answer, or in the middle of one, by their code."
+    "refusals", "model code", "Errors that callers got in place of an answer, or in the middle of one, by their code."
 )
 TOOL_RUNS: Final = _counter(
     "tool_runs",
