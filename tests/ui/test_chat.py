@@ -111,7 +111,7 @@ async def test_one_turn_at_a_time_in_a_conversation_and_several_conversations() 
     async with staged([call("wait"), "Other.", "Done."], [wait], rules=FREE) as stage:
         first, turn = await stage.ask("Wait")
         await stage.until(lambda: bool(stage.room.turn_on("local")))
-        assert "goes on" in (await stage.post("chat", {"conversation": first, "question": "Now"}, 409))["error"]["message"]
+        assert "still running" in (await stage.post("chat", {"conversation": first, "question": "Now"}, 409))["error"]["message"]
         _, other = await stage.ask("Something else")
         assert (await stage.over(other))["answer"] == "Other."
         assert (await stage.get(f"chat/{first}"))["conversation"]["turn"] == turn

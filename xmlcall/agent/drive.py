@@ -49,14 +49,14 @@ class Scores:
         key = _key(request)
         if key not in self._kept:
             try:
-                told = await first_token(backend, request)
+                token = await first_token(backend, request)
             except BackendStatusError as error:
                 if error.status_code not in _REFUSED:
                     raise  # perhaps temporary
                 self._keep(key, error)
                 raise
-            self._keep(key, replace(told, usage=Usage()))
-            return told
+            self._keep(key, replace(token, usage=Usage()))
+            return token
         self._kept.move_to_end(key)
         if isinstance(known := self._kept[key], BackendStatusError):
             raise known.with_traceback(None)  # else the traceback grows each time
@@ -75,13 +75,13 @@ def _key(request: CompletionRequest) -> str:
 
 async def first_token(backend: Backend, request: CompletionRequest) -> FirstToken:
     """Ask a model for one token."""
-    told = FirstToken()
+    token = FirstToken()
     async with aclosing(chunks_of(tries_of(backend, request))) as chunks:
         async for chunk in chunks:
-            told = told.after(chunk)
-            if told.text and not told.candidates:  # a server that ignores `max_tokens` might generate for a long time
+            token = token.after(chunk)
+            if token.text and not token.candidates:  # a server that ignores `max_tokens` might generate for a long time
                 break
-    return told
+    return token
 
 
 T = TypeVar("T")

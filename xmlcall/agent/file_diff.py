@@ -122,8 +122,8 @@ def _calls(messages: Sequence[Message]) -> Iterator[tuple[str, Mapping[str, Any]
     """Yield name, arguments and result of each call in a conversation; the result is None if it is unknown."""
     for place, message in enumerate(messages):
         if message.tool_calls:
-            told = {each.tool_call_id: each.content for each in messages[place + 1 :] if each.role == "tool"}
-            yield from ((call.name, call.arguments, told.get(call.id)) for call in message.tool_calls)
+            result_of = {each.tool_call_id: each.content for each in messages[place + 1 :] if each.role == "tool"}
+            yield from ((call.name, call.arguments, result_of.get(call.id)) for call in message.tool_calls)
         elif message.role == "assistant" and message.written is not None and message.written.text == message.content:
             calls = message.written.calls
             results = zip(calls, _results(calls, messages[place + 1 : place + 2]), strict=True)

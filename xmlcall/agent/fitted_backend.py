@@ -182,9 +182,9 @@ class _Fitting(Tries):
         self._left -= not (is_free and self._may_be_free)
         self._may_be_free = self._may_be_free and not is_free
         if self._left < 0 or sent == refused:
-            told = self._model.refusal(refused, failed)
-            told.__cause__ = failed
-            return told
+            refusal = self._model.refusal(refused, failed)
+            refusal.__cause__ = failed
+            return refusal
         self._send(fitted, sent)
         return None
 

@@ -104,9 +104,9 @@ def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
         return {}
     said = _heard(proposal, only_reads=hints.get("readOnlyHint") is True)
     values = [*values_in(proposal.call.arguments), *_beside_values(proposal)]
-    keys = _told_keys(((path, value) for path, _, value in values), said)
-    told = ((path, _teller(path, name, value, said, name in settled)) for path, name, value in values)
-    found = ((path, keys.get(path) if server is None else server) for path, server in told)
+    keys = _teller_of_keys(((path, value) for path, _, value in values), said)
+    servers = ((path, _teller(path, name, value, said, name in settled)) for path, name, value in values)
+    found = ((path, keys.get(path) if server is None else server) for path, server in servers)
     return {path: server for path, server in found if server is not None}
 
 
@@ -159,22 +159,22 @@ class _Heard:
 
 
 def _heard(proposal: Proposal, *, only_reads: bool) -> _Heard:
-    told = told_in(proposal.conversation)
-    servers = {tool: proposal.server_of(tool) for tool in {result.tool for result in told.results}}
-    results = [(servers[result.tool] or proposal.host, result) for result in told.results]
+    messages = told_in(proposal.conversation)
+    servers = {tool: proposal.server_of(tool) for tool in {result.tool for result in messages.results}}
+    results = [(servers[result.tool] or proposal.host, result) for result in messages.results]
     described = even(words_of(proposal.tool)).lower()
     return _Heard(
         proposal=proposal,
         only_reads=only_reads,
-        index=told.index,
-        own=f"{described}\n{told.own}",
-        own_words=(told.own_words, frozenset(tokens(described))),
-        own_run="".join(tokens(described)) + told.own_run,
+        index=messages.index,
+        own=f"{described}\n{messages.own}",
+        own_words=(messages.own_words, frozenset(tokens(described))),
+        own_run="".join(tokens(described)) + messages.own_run,
         others=tuple((server, result) for server, result in results if server != proposal.host),
         ours=tuple(result for server, result in results if server == proposal.host),
         described=tuple((server, text.lower()) for server, text in proposal.described() if server != proposal.host),
         has_results=any(server and tool != proposal.call.name for tool, server in servers.items()),
-        hides=any(result.hides for result in told.results),
+        hides=any(result.hides for result in messages.results),
         posts=any(_is_address(name, value) for _, name, value in values_in(proposal.call.arguments)),
     )
 
@@ -193,18 +193,18 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
     name = _member_of(path, parameter)
-    told = _told_name(name, value, said)
-    if told is not None:
-        return told
+    teller = _teller_of_name(name, value, said)
+    if teller is not None:
+        return teller
     text = even(str(value)).lower()
-    if _stands_in(text, said.own) or (said.only_reads and any(_stands_in(text, told.text) for told in said.ours)):
+    if _stands_in(text, said.own) or (said.only_reads and any(_stands_in(text, heard.text) for heard in said.ours)):
         return None  # the user's value, or a link to follow
     is_said = source.kind in ("person", "schema", "system", "trivial")
     if not is_settled and any(_is_unknown(each, said, is_said) for each in destinations(name, value)):
         return NOBODY
     if not said.others or not isinstance(value, str):
         return None
-    return NOBODY if said.posts and _has_code(value, said) else _told_part(value, said)
+    return NOBODY if said.posts and _has_code(value, said) else _teller_of_address(value, said)
 
 
 def _has_code(value: str, said: _Heard) -> bool:
@@ -217,21 +217,21 @@ def _is_own_word(run: str, said: _Heard) -> bool:
     return any(run.lower() in words for words in said.own_words)
 
 
-def _told_name(name: str, value: str | int, said: _Heard) -> str | None:
+def _teller_of_name(name: str, value: str | int, said: _Heard) -> str | None:
     """Return the source of a name in a value that the user did not mention."""
     text = even(str(value)).lower()
     left = [each for each in _names(text) if not _stands_in(each, said.own)]
-    others = [*((server, told.text) for server, told in said.others), *said.described] if left else []
-    if server := next((server for each in left for server, told in others if _stands_in(each, told)), None):
+    others = [*((server, heard.text) for server, heard in said.others), *said.described] if left else []
+    if server := next((server for each in left for server, heard in others if _stands_in(each, heard)), None):
         return server
-    ours = [(each, told) for each in left for told in said.ours if _stands_in(each, told.text)]
+    ours = [(each, heard) for each in left for heard in said.ours if _stands_in(each, heard.text)]
     leading = {match[0] for match in _LEADS_OUT.finditer(text)}
     if any(each in leading for each, _ in ours):
-        is_link = said.only_reads and any(_stands_in(text, told.text) for told in said.ours)
+        is_link = said.only_reads and any(_stands_in(text, heard.text) for heard in said.ours)
         return None if is_link else said.proposal.host
     is_plain = isinstance(value, int) or "/" in text or "\\" in text or is_file(text)  # a number of a list, a path
     is_name = not said.only_reads and not is_text(name) and not is_plain and any(each == text for each, _ in ours)
-    return said.proposal.host if is_name and not any(text in told.entries for each, told in ours if each == text) else None
+    return said.proposal.host if is_name and not any(text in heard.entries for each, heard in ours if each == text) else None
 
 
 def _names(text: str) -> list[str]:
@@ -255,7 +255,7 @@ def _is_found(part: str, text: str, before: re.Pattern[str], behind: re.Pattern[
     return at >= 0
 
 
-def _told_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str]:
+def _teller_of_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str, str]:
     """Return the values that contain a piece of a key from another server, each with that server."""
     places = {
         piece: path
@@ -304,14 +304,16 @@ def _is_unknown(place: Destination, said: _Heard, is_said: bool) -> bool:
         case "path":
             return not _is_below_said(place.text, said)
     return (
-        not is_said and not _stands_in(place.text, said.own) and not any(_stands_in(place.text, told.text) for told in said.ours)
+        not is_said
+        and not _stands_in(place.text, said.own)
+        and not any(_stands_in(place.text, heard.text) for heard in said.ours)
     )
 
 
 def _is_below_said(path: str, said: _Heard) -> bool:
     """Say whether a path, or a folder above it, was mentioned by the user or the tool's own server."""
     parts = path.replace("\\", "/").rstrip("/").split("/")
-    texts = [text.replace("\\", "/") for text in (said.own, *(told.text for told in said.ours))]
+    texts = [text.replace("\\", "/") for text in (said.own, *(each.text for each in said.ours))]
     for end in range(len(parts), 1, -1):
         if len(parts) > _DEEPEST or any(part.startswith(".") for part in parts[end:]):
             return False  # naming a folder does not include what is hidden in it
@@ -325,7 +327,7 @@ def _is_whole(path: str, text: str) -> bool:
     return _is_found(path, text, _BEFORE_PATH, _BEHIND_PATH)
 
 
-def _told_part(value: str, said: _Heard) -> str | None:
+def _teller_of_address(value: str, said: _Heard) -> str | None:
     """Return the source of a part of an address whose host the user mentioned."""
     addresses = [*islice(addresses_in(even(value)), MOST_PARTS + 1)]
     parts = [part for address in addresses for part in address.parts]

@@ -96,8 +96,8 @@ class ToolLoop:
         self.asking = asking or Asking()
         self._limits = repair or RepairPolicy()
         if (most := asked.pop("max_turns", None)) is not None:
-            told = "ToolLoop(max_turns=...) is now ToolLoop(repair=RepairPolicy(max_replies=...))"
-            warnings.warn(told, DeprecationWarning, stacklevel=2)
+            advice = "ToolLoop(max_turns=...) is now ToolLoop(repair=RepairPolicy(max_replies=...))"
+            warnings.warn(advice, DeprecationWarning, stacklevel=2)
             self._limits = replace(self._limits, max_replies=most)
         policy = policy if callable(policy) else allow(policy)
         self._given = asked if isinstance(backend, str) and asking is None else None

@@ -91,7 +91,7 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 
 @dataclass(slots=True)
-class _Told:
+class _MessageIndex:
     """A conversation as far as it was read."""
 
     messages: list[Message] = field(default_factory=list)
@@ -127,20 +127,20 @@ def _is_same(one: Message, other: Message) -> bool:
     return one is other or (one == other and one.written == other.written)
 
 
-_known: OrderedDict[int, _Told] = OrderedDict()
+_known: OrderedDict[int, _MessageIndex] = OrderedDict()
 
 
-def told_in(conversation: Sequence[Message]) -> _Told:
+def told_in(conversation: Sequence[Message]) -> _MessageIndex:
     """Return the index of a conversation; only new messages are read."""
-    fitting = [told for told in [*_known.values()] if told.begins(conversation)]
-    told = max(fitting, key=lambda told: len(told.messages), default=_Told())
-    if _known.pop(id(told), None) is None:  # another thread is reading it
-        told = _Told()
-    told.read(conversation)
-    _known[id(told)] = told
+    fitting = [index for index in [*_known.values()] if index.begins(conversation)]
+    index = max(fitting, key=lambda index: len(index.messages), default=_MessageIndex())
+    if _known.pop(id(index), None) is None:  # another thread is reading it
+        index = _MessageIndex()
+    index.read(conversation)
+    _known[id(index)] = index
     while len(_known) > _KEPT:
         _known.popitem(last=False)
-    return told
+    return index
 
 
 def entries_of(result: str) -> frozenset[str]:

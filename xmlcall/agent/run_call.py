@@ -285,24 +285,24 @@ class Calling:
         self, call: ToolCall, tool: Tool, request: Callable[[], Awaitable[ToolResult]] | None
     ) -> AsyncGenerator[CallProgress | CallTask | CallFinished]:
         """Run a call in a task, so that its progress can be passed on meanwhile; the task ends with the generator."""
-        told = asyncio.Event()
+        reported = asyncio.Event()
         latest: list[CallProgress] = []
         tasks: list[CallTask] = []
 
         def progress(done: float, total: float | None, message: str) -> None:
             latest[:] = [CallProgress(call=call, done=done, total=total, message=message)]
-            told.set()
+            reported.set()
 
         def is_task(task_id: str) -> None:
             tasks.append(CallTask(call=call, task=task_id))
-            told.set()
+            reported.set()
 
         task = asyncio.create_task(self._result(call, tool, request, progress, is_task))
-        task.add_done_callback(lambda _: told.set())
+        task.add_done_callback(lambda _: reported.set())
         try:
             while not task.done():
-                await told.wait()
-                told.clear()
+                await reported.wait()
+                reported.clear()
                 while tasks and not task.done():
                     yield tasks.pop()
                 if latest and not task.done():
@@ -329,11 +329,11 @@ class Calling:
             else:
                 result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress, on_task=on_task)
         except ToolHostError as error:
-            told = failure(error.reason, self.format, said=error.said)  # not its message, which can quote a server's output
-            return replace(ToolResult.error(told), call_id=call.id), str(error)
+            text = failure(error.reason, self.format, said=error.said)  # not its message, which can quote a server's output
+            return replace(ToolResult.error(text), call_id=call.id), str(error)
         except TimeoutError:
-            told = failure("unknown", self.format, said="")
-            return replace(ToolResult.error(told), call_id=call.id), f"no answer within {self.timeout:g} s"
+            text = failure("unknown", self.format, said="")
+            return replace(ToolResult.error(text), call_id=call.id), f"no answer within {self.timeout:g} s"
         result = kept(checked(result, tool, self.format), self.files)
         return replace(result, call_id=call.id), ""
 
@@ -364,8 +364,8 @@ async def taken_up(
     except ToolHostError as error:
         if error.reason != "error":
             return None, str(error)
-        told = ToolResult.error(failure(error.reason, calling.format, said=error.said))
-        ended = CallFinished(call=call, result=replace(told, call_id=call.id), failure=str(error))
+        result = ToolResult.error(failure(error.reason, calling.format, said=error.said))
+        ended = CallFinished(call=call, result=replace(result, call_id=call.id), failure=str(error))
     else:
         if found == "unknown":
             return None, ""

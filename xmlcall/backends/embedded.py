@@ -75,10 +75,10 @@ class EmbeddedBackend:
             address = server.listening_address
             del server  # `_stop` holds the last reference
             self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key, larger_context=LARGER_CONTEXT))
-            told = self._client.capabilities
+            capabilities = self._client.capabilities
             self._slots = Slots() if await self._copy(0, 1) else None
             self.capabilities = replace(
-                told, fingerprints=(of_file(path), *told.fingerprints), keeps_aside=self._slots is not None
+                capabilities, fingerprints=(of_file(path), *capabilities.fingerprints), keeps_aside=self._slots is not None
             )
             self._stack = stack.pop_all()
         return self

@@ -158,7 +158,7 @@ class OllamaBackend:
         trained = context_length_of(info)
         wanted = self._num_ctx or max(DEFAULT_NUM_CTX, *(count(model.get("context_length")) or 0 for model in loaded), 0)
         self._num_ctx = min(wanted, trained or wanted)  # Ollama lowers it in silence
-        self.capabilities = self._told(shown, [digest for model in present if (digest := text_of(model.get("digest")))])
+        self.capabilities = self._capabilities(shown, [digest for model in present if (digest := text_of(model.get("digest")))])
 
     async def _shown(self) -> dict[str, Any]:
         """Return what Ollama knows of the model."""
@@ -178,7 +178,7 @@ class OllamaBackend:
     def _is_this(self, model: dict[str, Any]) -> bool:
         return _tagged(text_of(model.get("model"))) == _tagged(self.model)
 
-    def _told(self, shown: dict[str, Any], digests: list[str]) -> Capabilities:
+    def _capabilities(self, shown: dict[str, Any], digests: list[str]) -> Capabilities:
         abilities, template = shown.get("capabilities"), text_of(shown.get("template"))
         known = abilities if isinstance(abilities, list) else None
         return Capabilities(

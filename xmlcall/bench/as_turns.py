@@ -82,14 +82,14 @@ async def _rounds(run: RecordedRun, case: Case, rounds: Sequence[Mapping[str, An
         reply, _ = once(generated.reply, str(case.messages[-1]["content"]) if case.messages else "")
         reading.settle(reply)
         replies.append(_record(len(replies) + 1, kept, reading, reply, prompt, SaidBefore(prompt, said, catalog), generated))
-        told = _feedback(generated, case, way, settings)
-        prompt = (*prompt, Message(role="assistant", content=generated.text), *told)
+        feedback = _feedback(generated, case, way, settings)
+        prompt = (*prompt, Message(role="assistant", content=generated.text), *feedback)
     return replies
 
 
-def _message(told: Mapping[str, Any]) -> Message:
-    content = told.get("content")
-    role = told.get("role")
+def _message(row: Mapping[str, Any]) -> Message:
+    content = row.get("content")
+    role = row.get("role")
     return Message(
         role=role if role in ("system", "user", "assistant", "tool") else "user",
         content=content if isinstance(content, str) else "",
@@ -160,8 +160,8 @@ def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[C
     said: list[Message] = []
     replies: list[ReplyRecord] = []
     for place, played in enumerate((*before, *turns)):
-        told = played.get("said") or words[place : place + 1]
-        said += [Message(role="user", content=str(text)) for text in told]
+        texts = played.get("said") or words[place : place + 1]
+        said += [Message(role="user", content=str(text)) for text in texts]
         waiting = list(played["calls"])
         for number, text in enumerate(played["replies"], start=1):
             reading = _reading(run, text, catalog, said)
@@ -230,8 +230,8 @@ def _as_played(played: Mapping[str, Any], raw: RawCall) -> ToolCall | InvalidCal
     return InvalidCall(id=id, name=raw.name, issues=tuple(map(_issue, played.get("issues", ()))), raw=raw)
 
 
-def _issue(told: Mapping[str, Any]) -> Issue:
-    return Issue(code=str(told.get("code", "")), path=str(told.get("path", "$")), message=str(told.get("message", "")))
+def _issue(row: Mapping[str, Any]) -> Issue:
+    return Issue(code=str(row.get("code", "")), path=str(row.get("path", "$")), message=str(row.get("message", "")))
 
 
 def _facts(played: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,12 +246,12 @@ def _facts(played: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(played: Mapping[str, Any]) -> str:
     """Return the result or the feedback that the model got for a call."""
-    issues = " ".join(str(told.get("message", "")) for told in played.get("issues", ()))
+    issues = " ".join(str(issue.get("message", "")) for issue in played.get("issues", ()))
     return str(played.get("result") or played.get("denied") or issues)
 
 
-def _tools_of(told: Sequence[Mapping[str, Any]]) -> Iterator[Tool]:
-    for each in told:
+def _tools_of(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tool]:
+    for each in rows:
         try:
             yield Tool(**each) if "input_schema" in each else Tool.from_mcp(each)
         except (UsageError, TypeError, KeyError):

@@ -147,9 +147,9 @@ def long_cases(seed: int = 1) -> list[Case]:
 
 
 def _long_tools(seed: int) -> dict[int, tuple[Tool, ...]]:
-    told = _read("long/tools")
-    own = [Tool.from_mcp(row) for row in told["tool"]]
-    others = [Tool.from_mcp(row) for row in _catalog_tools() if row["name"] in told["others"]]
+    data = _read("long/tools")
+    own = [Tool.from_mcp(row) for row in data["tool"]]
+    others = [Tool.from_mcp(row) for row in _catalog_tools() if row["name"] in data["others"]]
     return {size: tuple(random.Random(seed).sample([*own, *others][:size], size)) for size in LONG_SIZES}
 
 

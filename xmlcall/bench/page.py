@@ -138,8 +138,8 @@ def _columns(runs: Sequence[Shown]) -> list[dict[str, Any]]:
         for way, of_way in report["ways"].items():
             label = f"{name} · {way}" if name else way
             own = {"number": len(found), "place": place, "run": run, "run_name": name, "way": way, "label": label}
-            told = {"report": of_way, "metrics": of_way["metrics"], "bars": _bars(of_way)}
-            found.append({**own, "verdicts": verdicts[way], **told})
+            figures = {"report": of_way, "metrics": of_way["metrics"], "bars": _bars(of_way)}
+            found.append({**own, "verdicts": verdicts[way], **figures})
     return found
 
 
@@ -232,7 +232,7 @@ _ROUND: Mapping[str, Any] = {"text": "", "reasoning": "", "calls": (), "finish_r
 def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
     for verdict in column["verdicts"]:
         case, seconds = verdict.case, [kept.get("seconds", 0.0) for kept in verdict.row["rounds"]]
-        told = _task(verdict.row["outcome"], case) if "outcome" in verdict.row else _reply(verdict, column)
+        shown = _task(verdict.row["outcome"], case) if "outcome" in verdict.row else _reply(verdict, column)
         yield {
             "column": column,
             "case": case,
@@ -241,8 +241,8 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
             "causes": causes_of(verdict),
             "repairs": list(dict.fromkeys(verdict.repairs)),
             "seconds": f"{sum(seconds):.2f}",
-            **told,
-            "prompt": [_prompt_part(message, texts) for message in told["prompt"]],
+            **shown,
+            "prompt": [_prompt_part(message, texts) for message in shown["prompt"]],
         }
 
 

@@ -396,14 +396,14 @@ class Probe:
             return Native(offered=False, reason=f"the server refuses tools: {self._native.problem}")
         assert self._yardstick is not None
         needed = [case for case, verdict in self._native.verdicts.items() if verdict.case.expects != "no_call"]
-        told = [case for case in needed if self._yardstick.verdicts[case].reply.calls]
+        reported = [case for case in needed if self._yardstick.verdicts[case].reply.calls]
         read = [case for case in needed if self._native.verdicts[case].reply.calls]
         ended = [each for each in self._native.verdicts.values() if each.case.category == "answered"]
         return Native(
             offered=True,
             calls=len(needed),
-            told=len(told),
-            leaked=len({*read} - {*told}),
+            told=len(reported),
+            leaked=len({*read} - {*reported}),
             results=len(ended),
             again=sum(bool(each.reply.calls) for each in ended),
         )
@@ -485,8 +485,8 @@ def native_words(native: Native) -> str:
     """Say why the server's own function calling works with a model, or why it does not."""
     if not native.offered:
         return native.reason
-    told = f"of {native.calls} replies to questions that need a call, {native.told} came with calls"
-    parts = [f"{told}, {native.leaked} left them in the text" if native.leaked else told]
+    share = f"of {native.calls} replies to questions that need a call, {native.told} came with calls"
+    parts = [f"{share}, {native.leaked} left them in the text" if native.leaked else share]
     if native.calls and native.leaked >= LEAKING * native.calls:
         parts.append("the model does not write calls as its template says, so the server does not find them; xmlcall reads them")
     if native.results and native.again:

@@ -98,8 +98,8 @@ def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
     """Return tokens and seconds of all rounds, as far as they were measured, and what follows from the suite."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]
-    told = {name: [count for usage in usages if (count := usage.get(name)) is not None] for name in _TOKENS}
-    tokens = {name: sum(counts) for name, counts in told.items() if counts}
+    counted = {name: [count for usage in usages if (count := usage.get(name)) is not None] for name in _TOKENS}
+    tokens = {name: sum(counts) for name, counts in counted.items() if counts}
     seconds = [kept["seconds"] for kept in rounds if "seconds" in kept]
     first = [kept["first_event_seconds"] for kept in rounds if "first_event_seconds" in kept]
     found: dict[str, float] = {"replies": len(rounds), **tokens, "seconds": round(sum(seconds), 1)}

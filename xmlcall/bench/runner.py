@@ -209,8 +209,8 @@ async def _rounds(
         calls = generated.reply.calls
         if not left or not none_can_run(calls):
             break
-        told = feedback_of(way, case, settings, calls)
-        messages = (*messages, Message(role="assistant", content=generated.text), told)
+        feedback = feedback_of(way, case, settings, calls)
+        messages = (*messages, Message(role="assistant", content=generated.text), feedback)
     return rounds
 
 
@@ -229,8 +229,8 @@ async def _described(
         if offered is None or not own or len(own) < len(calls) or len(before) == MOST_DESCRIBED:
             break
         before.append(generated.raw)
-        told = [(call, ToolResult(content=(TextContent(text=offered.describe(call.arguments)),))) for call in own]
-        answer = results(told, offered.catalog, offered.format, request=str(case.messages[-1]["content"]))
+        described = [(call, ToolResult(content=(TextContent(text=offered.describe(call.arguments)),))) for call in own]
+        answer = results(described, offered.catalog, offered.format, request=str(case.messages[-1]["content"]))
         messages = (*messages, Message(role="assistant", content=generated.text), answer)
         begun = ""
     if before:

@@ -124,8 +124,10 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
     # What an earlier version did not record yet cannot be compared.
     changed = [key for key in (run.about.keys() & known.keys()) - {*_DESCRIPTIVE} if run.about[key] != known[key]]
     if changed:
-        told = "; ".join(f"{key}: was {run.about[key]!r:.80}, is {known[key]!r:.80}" for key in sorted(changed))
-        raise UsageError(f"the run in {folder} was made with another configuration ({told}): give another folder with --out")
+        differences = "; ".join(f"{key}: was {run.about[key]!r:.80}, is {known[key]!r:.80}" for key in sorted(changed))
+        raise UsageError(
+            f"the run in {folder} was made with another configuration ({differences}): give another folder with --out"
+        )
     return run
 
 
@@ -262,8 +264,8 @@ def _case_from_json(row: Any, place: str) -> Case:
             }
         )
     except (ValueError, KeyError, TypeError) as error:
-        told = f"expected a case, got {_shortened(repr(row))} ({type(error).__name__}: {error})"
-        raise RunError(f"{place} is damaged: {told}: {_BEGIN_ANEW}") from error
+        problem = f"expected a case, got {_shortened(repr(row))} ({type(error).__name__}: {error})"
+        raise RunError(f"{place} is damaged: {problem}: {_BEGIN_ANEW}") from error
 
 
 def _read_replies(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -466,15 +468,15 @@ def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> di
         A JSON object: `name`, `reply` (its number in the turn, from 1), and `arguments` with `result` and `is_error`,
         `arguments` with `denied`, or `issues`.
     """
-    told: dict[str, Any] = {"name": event.call.name, "reply": reply}
+    row: dict[str, Any] = {"name": event.call.name, "reply": reply}
     match event:
         case CallFinished(call=call, result=result):
-            return {**told, "arguments": call.arguments, "result": result_text(result), "is_error": result.is_error}
+            return {**row, "arguments": call.arguments, "result": result_text(result), "is_error": result.is_error}
         case CallDenied(call=call, reason=reason):
-            return {**told, "arguments": call.arguments, "denied": reason}
+            return {**row, "arguments": call.arguments, "denied": reason}
         case CallRejected(call=call):
             return {
-                **told,
+                **row,
                 "issues": [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in call.issues],
             }
 

@@ -219,14 +219,14 @@ class RightTurns(KeptOpen):
     def _said(self, messages: Sequence[Message]) -> list[Chunk]:
         asked = sum(message.role == "user" and not replies_of(message) for message in messages)
         before = sum(row["role"] == "user" for row in self._case.messages[: -len(self._case.turns)])
-        turn, results = self._case.turns[asked - before - 1], list(_told_since(messages))
+        turn, results = self._case.turns[asked - before - 1], list(_results_since(messages))
         if "right" in turn and not results:
             calls = [each for call in _placed(turn["right"], str(folder_of(self._case.id))) for each in call.items()]
             return calling(calls, Catalog(()), self._way)
         return [Chunk(text=turn.get("reply") or "\n".join(results) or _PLAIN_WORDS[self._case.category])]
 
 
-def _told_since(messages: Sequence[Message]) -> Iterator[str]:
+def _results_since(messages: Sequence[Message]) -> Iterator[str]:
     """Yield the tools' results since the last reply: in messages of their own, or all in one of role `user`."""
     new = list(takewhile(lambda message: message.role != "assistant", reversed(messages)))
     for message in reversed(new):

@@ -87,8 +87,10 @@ class Settings(Asking):
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps the keys of its requests when a later version has one more setting."""
-        told = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in OF_WAY}
-        return {name: value for name, value in told.items() if value is not None and (name, value) != ("family", ENGLISH.family)}
+        settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in OF_WAY}
+        return {
+            name: value for name, value in settings.items() if value is not None and (name, value) != ("family", ENGLISH.family)
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

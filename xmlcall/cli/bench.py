@@ -128,14 +128,14 @@ async def _run(options: argparse.Namespace) -> int:
         about = _about(options, settings, cases, ways) | {"model": subject.name, **server}
         run = create_or_resume(options.out, about, cases)
         with run.locked(), RunBar(len(cases) * len(ways)) as bar:
-            told: dict[str, Any] = {"concurrency": options.concurrency, "progress": bar.advance, "failed": bar.failed}
-            failures = await runner.execute(run, ways, subject, **told)
+            options_of_run: dict[str, Any] = {"concurrency": options.concurrency, "progress": bar.advance, "failed": bar.failed}
+            failures = await runner.execute(run, ways, subject, **options_of_run)
     await _keep_scores(run)
     if failures is None:
         complain(f"gave up after {runner.HOPELESS} requests in a row got no answer; the replies before are kept in {options.out}")
         return FAILED
     if failures:
-        complain(f"{failures} requests got no answer (see above); they are not scored: give the same command again to go on")
+        complain(f"{failures} requests got no answer (see above); they are not scored: give the same command again to continue")
         return FAILED
     print(f"{len(run.replies)} replies in {options.out}; read them with: xmlcall bench report {shlex.quote(str(options.out))}")
     return OK
@@ -243,7 +243,7 @@ def _file_of(model: str, backend: Any) -> dict[str, Any]:
 
     if known := KNOWN.get(DEFAULT_MODEL if model == "local" else model):
         return {"file": known.file, "sha256": known.sha256}
-    return {"file": told} if (told := backend.capabilities.model_file) else {}
+    return {"file": file} if (file := backend.capabilities.model_file) else {}
 
 
 def _libraries(*names: str) -> dict[str, str]:

@@ -279,8 +279,8 @@ def _show_verdict(verdict: Any, way: str) -> None:
     print(f"\n===== {verdict.case.id}, {way}: read as\n")
     for call in verdict.reply.calls:
         shown = getattr(call, "arguments", None)
-        told = json_text(shown) if shown is not None else "; ".join(issue.message for issue in call.issues)
-        print(f"{visible(call.name)}: {plain(told)}")
+        outcome = json_text(shown) if shown is not None else "; ".join(issue.message for issue in call.issues)
+        print(f"{visible(call.name)}: {plain(outcome)}")
     print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
     if "outcome" in verdict.row:
         print(plain(json_text(verdict.row["outcome"])))
@@ -293,7 +293,7 @@ def _show_verdict(verdict: Any, way: str) -> None:
             print("\n".join(f"{mark} {plain(text)}" for mark, text in lines))
     print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
-    print(f"verdict: {verdict.failure or 'right'}{causes_told(verdict)}\n")
+    print(f"verdict: {verdict.failure or 'right'}{words_of_causes(verdict)}\n")
 
 
 def declare_rescore(parser: argparse.ArgumentParser) -> None:
@@ -311,12 +311,12 @@ def rescore(options: argparse.Namespace) -> int:
     """Judge the kept replies again and show what changed."""
     from ..bench.report import changed_scores, keep_scores
 
-    several, told, out = len(options.runs) > 1, [], sys.stdout
+    several, rows, out = len(options.runs) > 1, [], sys.stdout
     for folder, scores in (_rescored_on_ray if options.on else _rescored_here)(options):
         found = changed_scores(folder, scores)
         keep_scores(folder, scores)
         if options.json:
-            told += [{"run": str(folder), **change} for change in found] if several else found
+            rows += [{"run": str(folder), **change} for change in found] if several else found
             continue
         for change in found:
             before, now = (change[name]["failure"] or "right" for name in ("before", "now"))
@@ -324,7 +324,7 @@ def rescore(options: argparse.Namespace) -> int:
         count = sum(map(len, scores.values()))
         print(f"{visible(str(folder))}: " * several + f"{count} replies judged again, {len(found)} changed", file=out)
     if options.json:
-        print(json_text(told))
+        print(json_text(rows))
     return OK
 
 
@@ -368,10 +368,10 @@ def _show_turn(verdict: Any, way: str) -> None:
     print(f"--- answer ({visible(played['stop_reason'])})\n{plain(played['answer'])}\n")
     expected = expected_of(verdict.case)
     print("\n".join(["--- expected", *filter(None, [plain(expected["text"])]), expected["note"]]))
-    print(f"\nverdict: {visible(verdict.failure or 'right')}{causes_told(verdict)}\n")
+    print(f"\nverdict: {visible(verdict.failure or 'right')}{words_of_causes(verdict)}\n")
 
 
-def causes_told(verdict: Any) -> str:
+def words_of_causes(verdict: Any) -> str:
     """Return the causes of a verdict, the main one first."""
     from ..bench.failures import causes_of
 
@@ -385,5 +385,5 @@ def causes_told(verdict: Any) -> str:
 def _call(call: Mapping[str, Any]) -> str:
     """Write a call and its outcome: the result, why it was denied, or what is wrong with it."""
     issues = "; ".join(issue["message"] for issue in call.get("issues", ()))
-    told = call.get("result") or call.get("denied") or issues
-    return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{told}"
+    outcome = call.get("result") or call.get("denied") or issues
+    return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{outcome}"

@@ -50,8 +50,8 @@ async def prompt_command(chat: "Chat", line: str) -> None:
     for notice in listing.notices:
         complain(notice)
     if not line:
-        told = [prompt_line(server, prompt) for server, prompt in listing.items]
-        await page("\n".join(told) or chat.say("no_prompts"))
+        lines = [prompt_line(server, prompt) for server, prompt in listing.items]
+        await page("\n".join(lines) or chat.say("no_prompts"))
         return
     name, *given = _split(line)
     served = await prompt_server(router, name)

@@ -258,9 +258,9 @@ class Display:
                 self._call_pieces += 1
                 self._status.update(self.say("writing_call", count=self._call_pieces))
             case CallProgress():
-                self._status.update(f"{self._status.begun} {self._told(event)}")
+                self._status.update(f"{self._status.begun} {self._progress_words(event)}")
 
-    def _told(self, event: CallProgress) -> str:
+    def _progress_words(self, event: CallProgress) -> str:
         key = "progress" if event.total is None else "progress_of"
         amount = self.say(key, done=f"{event.done:g}", total=f"{event.total or 0:g}")
         return f"{amount} {visible(event.message)[:_TOLD_WIDTH]}".strip()
@@ -329,8 +329,8 @@ class Display:
 
     def _counts(self, usage: Usage) -> str:
         counts = {"tokens_in": usage.prompt_tokens, "tokens_cached": usage.cached_tokens, "tokens_out": usage.completion_tokens}
-        told = [self.say(key, count=count) for key, count in counts.items() if count is not None]
-        return ", ".join(told) or self.say("tokens_unknown")
+        parts = [self.say(key, count=count) for key, count in counts.items() if count is not None]
+        return ", ".join(parts) or self.say("tokens_unknown")
 
     def _wrapping_of_reasoning(self) -> Wrapping | None:
         return Wrapping(self.console.width) if self.console.is_terminal else None

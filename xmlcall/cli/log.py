@@ -122,12 +122,12 @@ def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
 
 
 def _search(options: argparse.Namespace, store: Store) -> int:
-    is_found, told = False, []
+    is_found, rows = False, []
     try:
         for found, place, message in store.search(options.words):
             is_found = True
             if options.json:
-                told.append({"id": found.id, "message": place, "role": message.role, "content": message.content})
+                rows.append({"id": found.id, "message": place, "role": message.role, "content": message.content})
                 continue
             folded = message.content.casefold()
             start = max(folded.find(options.words[0].casefold()) - _SNIPPET // 4, 0)
@@ -135,7 +135,7 @@ def _search(options: argparse.Namespace, store: Store) -> int:
             print(f"{_line(found)}\n    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
     finally:  # also where a conversation is damaged, which is reported after the others
         if options.json:
-            print(json_text(told))
+            print(json_text(rows))
     return OK if is_found else FAILED
 
 
@@ -174,8 +174,8 @@ def _delete(options: argparse.Namespace, store: Store) -> int:
 
 
 def _path(options: argparse.Namespace, store: Store) -> int:
-    told = {"conversations": str(store.path), "audit": str(audit_path())}
-    print(json_text(told) if options.json else "\n".join(told.values()))
+    paths = {"conversations": str(store.path), "audit": str(audit_path())}
+    print(json_text(paths) if options.json else "\n".join(paths.values()))
     return OK
 
 
@@ -264,11 +264,11 @@ def _issues(issues: Sequence[MarkRecord]) -> Iterator[str]:
 
 
 def _sources(values: Sequence[ValueRecord], lines: int | None) -> Iterator[str]:
-    told = [(value.path, value.source) for value in values if value.source and value.source.kind != "trivial"]
-    for path, source in told[:lines]:
+    shown = [(value.path, value.source) for value in values if value.source and value.source.kind != "trivial"]
+    for path, source in shown[:lines]:
         yield f"- `{_inline(path)}`: {_source(source)}"
-    if lines is not None and len(told) > lines:
-        yield f"- ... and {len(told) - lines} more values"
+    if lines is not None and len(shown) > lines:
+        yield f"- ... and {len(shown) - lines} more values"
 
 
 def _source(source: SourceRecord) -> str:
@@ -304,8 +304,8 @@ def _replayed(store: Store, events: Sequence[KeptEvent]) -> Iterator[dict[str, A
 
 
 def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> list[dict[str, Any]]:
-    was = [_told_of_kept(call) for call in kept["calls"]]
-    read = [_told(call) for call in _read(kept, asked, catalog)]
+    was = [_row_of_kept(call) for call in kept["calls"]]
+    read = [_row_of(call) for call in _read(kept, asked, catalog)]
     content = (kept["message"] or {}).get("content", "")
     if len(read) > len(was) and len(content) < len(kept["raw"]):
         read = read[: len(was)]  # the loop ended the reply after these
@@ -329,14 +329,14 @@ def _read(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -
     return reply.calls
 
 
-def _told(call: ToolCall | InvalidCall) -> dict[str, Any]:
-    told: dict[str, Any] = {"name": call.name}
+def _row_of(call: ToolCall | InvalidCall) -> dict[str, Any]:
+    row: dict[str, Any] = {"name": call.name}
     if isinstance(call, InvalidCall):
-        return told | {"issues": [issue.code for issue in call.issues]}
-    return told | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
+        return row | {"issues": [issue.code for issue in call.issues]}
+    return row | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
 
 
-def _told_of_kept(call: Mapping[str, Any]) -> dict[str, Any]:
+def _row_of_kept(call: Mapping[str, Any]) -> dict[str, Any]:
     if "issues" in call:
         return {"name": call["name"], "issues": [issue["code"] for issue in call["issues"]]}
     return {name: call[name] for name in ("name", "arguments", "repairs")}

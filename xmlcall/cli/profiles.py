@@ -55,8 +55,8 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _described(found: FoundProfile) -> dict[str, object]:
-    told = {"name": found.name, "source": found.source, "path": str(found.path), "problem": found.problem}
-    return told | {"profile": asdict(found.profile) if found.profile else None}
+    row = {"name": found.name, "source": found.source, "path": str(found.path), "problem": found.problem}
+    return row | {"profile": asdict(found.profile) if found.profile else None}
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -135,16 +135,16 @@ class _Refused:
     """Says once what a server has asked for in vain."""
 
     def __init__(self, display: Display, more: Callable[[str], None] | None = None) -> None:
-        self._display, self._told = display, set[tuple[str, str]]()
+        self._display, self._notified = display, set[tuple[str, str]]()
         self._more = more
 
     def __call__(self, server: str, method: str) -> None:
-        if (server, method) not in self._told:
-            self._told.add((server, method))
-            told = self._display.say(_REFUSED[method], server=server)
-            self._display.notice(told)
+        if (server, method) not in self._notified:
+            self._notified.add((server, method))
+            text = self._display.say(_REFUSED[method], server=server)
+            self._display.notice(text)
             if self._more is not None:
-                self._more(told)
+                self._more(text)
 
 
 class _Left(Exception):
@@ -211,8 +211,8 @@ class _Elicitation:
         title = visible(field.title) + (f" ({self._say('required')})" if field.is_required else "")
         self._display.line("", f"  {title}" + (f": {visible(field.description)}" if field.description else ""))
         for number, (value, name) in enumerate(field.options[:_OPTIONS_SHOWN], 1):
-            told = visible(name) if name == value else f"{visible(name)} ({visible(value)})"
-            self._display.line("", f"    {number}) {told}")
+            label = visible(name) if name == value else f"{visible(name)} ({visible(value)})"
+            self._display.line("", f"    {number}) {label}")
         hint = "" if field.default is MISSING else f" [{visible(json.dumps(field.default, ensure_ascii=False))}]"
         for _ in range(_ATTEMPTS):
             self._display.ask(f"  {visible(field.name)}{hint}: ")

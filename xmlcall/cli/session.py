@@ -69,7 +69,7 @@ class Session:
     def __init__(self, loop: ToolLoop, display: Display, options: argparse.Namespace, keeper: Keeper) -> None:
         self.loop, self.display, self.keeper = loop, display, keeper
         self._given = options
-        self._told: set[tuple[str, int]] = set()
+        self._warned_of: set[tuple[str, int]] = set()
         self.ask_by_profile()
 
     def ask_by_profile(self) -> None:
@@ -117,8 +117,8 @@ class Session:
     def _tell_grade(self, offered: ToolPrompt) -> None:
         """Report that tools are shown in part, once for each number of tools."""
         count = len(offered.catalog) - 1
-        if offered.own and (offered.grade, count) not in self._told:
-            self._told.add((offered.grade, count))
+        if offered.own and (offered.grade, count) not in self._warned_of:
+            self._warned_of.add((offered.grade, count))
             self.display.notice(self.display.say(f"shown_{offered.grade}", count=count))
 
 
@@ -279,8 +279,8 @@ async def taken_up(session: Session, start: list[Message]) -> list[Message]:
     display.notice(display.say("resumed", id=found.id, count=found.messages, title=visible(found.title)))
 
     def on_task(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
-        told = what if isinstance(what, str) else what.failure or result_text(what.result)
-        text = shortened(told, lines=1, width=_WIDTH)
+        outcome = what if isinstance(what, str) else what.failure or result_text(what.result)
+        text = shortened(outcome, lines=1, width=_WIDTH)
         display.notice(display.say(moment, target=visible(target), why=text, text=text))
 
     messages, cut = await recovered(keeper, keeper.store, session.loop, on_task)

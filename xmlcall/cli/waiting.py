@@ -211,7 +211,7 @@ class RunBar:
         self._progress = Bar(*columns, console=self._console, disable=not self._console.is_terminal, transient=True)
         self._task = self._progress.add_task("", total=total)
         self._total, self._what = total, what
-        self._answered, self._told, self._told_of = 0, time.monotonic(), 0
+        self._answered, self._shown_at, self._answered_before = 0, time.monotonic(), 0
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -224,16 +224,16 @@ class RunBar:
         """Count answered requests."""
         self._answered += answered
         self._progress.advance(self._task, answered)
-        if not self._console.is_terminal and time.monotonic() - self._told > _RUN_LINE_SECONDS:
+        if not self._console.is_terminal and time.monotonic() - self._shown_at > _RUN_LINE_SECONDS:
             complain(f"{self._answered} of {self._total} {self._what}, {self._left()}")
-            self._told, self._told_of = time.monotonic(), self._answered
+            self._shown_at, self._answered_before = time.monotonic(), self._answered
 
     def _left(self) -> str:
-        """Say how long the rest takes, if it goes on as since the last line."""
-        lately = max(self._answered - self._told_of, 1)
-        minutes = (self._total - self._answered) * (time.monotonic() - self._told) / lately / 60
+        """Say how long the rest takes at the pace since the last line."""
+        lately = max(self._answered - self._answered_before, 1)
+        minutes = (self._total - self._answered) * (time.monotonic() - self._shown_at) / lately / 60
         return f"about {max(round(minutes), 1)} min left"
 
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
-        """Tell of a request without an answer."""
+        """Report a request without an answer."""
         complain(f"{case.id} ({way.name}): {error}")

@@ -176,7 +176,7 @@ class Router:
         self._patience = patience
         self._origins: dict[str, tuple[Host, str]] = {}
         self._listed: dict[str, Tool] = {}  # as their hosts described them then
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._off: set[str] = set()
         self._tools_off: set[tuple[str, str]] = set()
         repeated = [name for name, count in Counter(host.name for host in self.hosts).items() if count > 1]
@@ -205,8 +205,8 @@ class Router:
 
     def news(self) -> list[str]:
         """Return the notices that are new since the last call."""
-        news = [notice for notice in self.notices if notice not in self._told]
-        self._told.update(news)
+        news = [notice for notice in self.notices if notice not in self._reported]
+        self._reported.update(news)
         return news
 
     def states(self) -> list[HostState]:

@@ -68,7 +68,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             asking = self._asking(data.get("model"), getattr(user_api_key_dict, "team_id", None))
             rewritten = self._rewriter.rewritten(data, asking) if asking else None
         except ApiError as error:
-            raise _told(error) from None
+            raise _converted(error) from None
         if rewritten is None:
             return None
         self._under_way[data["litellm_logging_obj"]] = rewritten
@@ -83,7 +83,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             for choice in response.choices:
                 _read_whole(choice, rewritten.asked, rewritten.reading())
         except ApiError as error:
-            raise _told(error) from None
+            raise _converted(error) from None
         return response
 
     async def async_post_call_streaming_iterator_hook(
@@ -103,7 +103,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             for written in stream.end():
                 yield written
         except ApiError as error:
-            raise _told(error) from None
+            raise _converted(error) from None
 
     def _asking(self, model: Any, team: Any) -> Asking | None:
         """Return how a model is asked, from its first deployment that has any; None for models of our own provider."""
@@ -188,7 +188,7 @@ def _emptied(chunk: Any) -> Any:
     return chunk
 
 
-def _told(error: ApiError) -> Exception:
+def _converted(error: ApiError) -> Exception:
     """Convert our error into one of LiteLLM's proxy."""
     converted = ProxyException(
         message=error.message, type=error.kind, param=error.param or None, code=error.status, openai_code=error.code or None

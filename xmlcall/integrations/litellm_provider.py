@@ -60,7 +60,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
 
     async def acompletion(self, *_: Any, **call: Any) -> Any:
         """Answer a request in one piece: fill `model_response` among the arguments with which LiteLLM calls providers."""
-        async with _errors_told():
+        async with _errors_converted():
             asked, engine = _read(call), await self._engine(call)
             async with aclosing(engine.respond(asked.request, is_streamed=False)) as events:
                 answer = whole_response([event async for event in events])
@@ -72,7 +72,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
 
     async def astreaming(self, *_: Any, **call: Any) -> AsyncGenerator[Any]:
         """Answer a request in pieces: yield LiteLLM's chunks."""
-        async with _errors_told():
+        async with _errors_converted():
             asked, engine = _read(call), await self._engine(call)
             writer = ChoiceWriter(asked)
             async with aclosing(engine.respond(asked.request)) as events:
@@ -117,7 +117,7 @@ def _options(given: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _errors_told() -> AsyncGenerator[None]:
+async def _errors_converted() -> AsyncGenerator[None]:
     """Convert errors into LiteLLM's, with the status that our own proxy would send."""
     try:
         yield

@@ -352,11 +352,11 @@ def _shortened(text: str) -> str:
 
 
 def _from_file(data: Mapping[str, Any]) -> Profile:
-    told = data.get("measured")
+    table = data.get("measured")
     figures = [
-        Figure(way=row["way"], calls=Rate(**row["calls"]), none=Rate(**row["none"])) for row in (told or {}).get("figures", ())
+        Figure(way=row["way"], calls=Rate(**row["calls"]), none=Rate(**row["none"])) for row in (table or {}).get("figures", ())
     ]
-    measured = Measurement(**{**told, "figures": tuple(figures)}) if told else None
+    measured = Measurement(**{**table, "figures": tuple(figures)}) if table else None
     return Profile(**{**data, "fingerprints": tuple(data.get("fingerprints", ())), "measured": measured})
 
 
@@ -365,13 +365,13 @@ def write_profile(profile: Profile, file: Path) -> None:
     part = file.with_name(f"{file.name}.part")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(toml_text(_told(profile)), encoding="utf-8")
+        part.write_text(toml_text(_to_table(profile)), encoding="utf-8")
         part.replace(file)
     except OSError as error:
         raise UsageError(f"cannot write the profile {file}: {error.strerror or error}") from error
 
 
-def _told(profile: Profile) -> dict[str, Any]:
+def _to_table(profile: Profile) -> dict[str, Any]:
     """Return the data to write: TOML has no null, and simple keys come before tables."""
     rows = {field.name: getattr(profile, field.name) for field in fields(Profile) if field.name != "measured"}
     return rows | ({"measured": asdict(profile.measured)} if profile.measured else {})

@@ -21,26 +21,26 @@ _WRITTEN: Final = {"replies": ToolReply, "calls": WrittenCall}  # fields of `Wri
 
 def message_to_json(message: Message) -> dict[str, Any]:
     """Return a message as a JSON object; fields without a value are left out."""
-    told: dict[str, Any] = {"role": message.role, "content": message.content}
+    data: dict[str, Any] = {"role": message.role, "content": message.content}
     if message.tool_calls:
-        told["tool_calls"] = [call_to_json(call) for call in message.tool_calls]
+        data["tool_calls"] = [call_to_json(call) for call in message.tool_calls]
     for name in ("tool_call_id", "name", "images"):
         if value := getattr(message, name):
-            told[name] = value
+            data[name] = value
     if message.written is not None and message.written.text == message.content:
-        told |= {name: [asdict(each) for each in found] for name in _WRITTEN if (found := getattr(message.written, name))}
-    return told
+        data |= {name: [asdict(each) for each in found] for name in _WRITTEN if (found := getattr(message.written, name))}
+    return data
 
 
-def message_from_json(told: Mapping[str, Any]) -> Message:
+def message_from_json(data: Mapping[str, Any]) -> Message:
     """Read what `message_to_json` wrote; raise a ValueError, TypeError or KeyError if this is no message."""
-    if not (told["role"] in get_args(Role) and isinstance(told["content"], str)):
+    if not (data["role"] in get_args(Role) and isinstance(data["content"], str)):
         raise ValueError("no message has this role, or no text")
-    calls = tuple(call_from_json(call) for call in told.get("tool_calls", ()))
-    named = {name: told[name] for name in ("role", "content", "tool_call_id", "name") if name in told}
-    found: dict[str, Any] = {name: tuple(make(**each) for each in told.get(name, ())) for name, make in _WRITTEN.items()}
-    written = Written(text=told["content"], **found) if any(found.values()) else None
-    return Message(tool_calls=calls, images=tuple(told.get("images", ())), written=written, **named)
+    calls = tuple(call_from_json(call) for call in data.get("tool_calls", ()))
+    named = {name: data[name] for name in ("role", "content", "tool_call_id", "name") if name in data}
+    found: dict[str, Any] = {name: tuple(make(**each) for each in data.get(name, ())) for name, make in _WRITTEN.items()}
+    written = Written(text=data["content"], **found) if any(found.values()) else None
+    return Message(tool_calls=calls, images=tuple(data.get("images", ())), written=written, **named)
 
 
 def call_to_json(call: ToolCall) -> dict[str, Any]:
@@ -48,9 +48,9 @@ def call_to_json(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "name": call.name, "arguments": call.arguments, "raw": raw_to_json(call.raw)}
 
 
-def call_from_json(told: Mapping[str, Any]) -> ToolCall:
+def call_from_json(data: Mapping[str, Any]) -> ToolCall:
     """Read a call; an invalid call has no arguments."""
-    return ToolCall(id=told["id"], name=told["name"], arguments=told.get("arguments") or {}, raw=raw_from_json(told["raw"]))
+    return ToolCall(id=data["id"], name=data["name"], arguments=data.get("arguments") or {}, raw=raw_from_json(data["raw"]))
 
 
 def raw_to_json(raw: RawCall) -> dict[str, Any]:
@@ -62,16 +62,16 @@ def raw_to_json(raw: RawCall) -> dict[str, Any]:
     return {"index": raw.index, "name": raw.name, "arguments": arguments, "dialect": raw.dialect, "text": raw.text}
 
 
-def raw_from_json(told: Mapping[str, Any]) -> RawCall:
+def raw_from_json(data: Mapping[str, Any]) -> RawCall:
     """Read a call as the model wrote it."""
     arguments = tuple(
-        RawArgument(name=each["name"], text=each["text"], value=each.get("value", MISSING)) for each in told["arguments"]
+        RawArgument(name=each["name"], text=each["text"], value=each.get("value", MISSING)) for each in data["arguments"]
     )
-    return RawCall(index=told["index"], name=told["name"], arguments=arguments, dialect=told["dialect"], text=told["text"])
+    return RawCall(index=data["index"], name=data["name"], arguments=arguments, dialect=data["dialect"], text=data["text"])
 
 
 def tool_to_json(tool: Tool) -> dict[str, Any]:
     """Return a tool as `Tool.from_mcp` reads it."""
-    told = {"name": tool.name, "title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
-    told |= {"outputSchema": tool.output_schema, "annotations": tool.annotations}
-    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in told.items() if value is not None}
+    data = {"name": tool.name, "title": tool.title, "description": tool.description, "inputSchema": tool.input_schema}
+    data |= {"outputSchema": tool.output_schema, "annotations": tool.annotations}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in data.items() if value is not None}

@@ -95,19 +95,19 @@ def _written(call: ToolCall | InvalidCall) -> dict[str, Any]:
     """Return a call as the model wrote it and as it was read. Issues come without their messages, which quote values."""
     arguments = call.arguments if isinstance(call, ToolCall) else {}
     raw = masked_text(call.raw, arguments)
-    told = {"raw": raw if raw is None else _bounded(raw)}
+    row = {"raw": raw if raw is None else _bounded(raw)}
     if isinstance(call, InvalidCall):
         issues = [{"code": issue.code, "path": issue.path} for issue in call.issues]
-        return told | {"issues": issues, "repairs": [repair.code for repair in call.raw.repairs]}
-    return told | {"arguments": _bounded(masked(arguments)), "repairs": [repair.code for repair in call.repairs]}
+        return row | {"issues": issues, "repairs": [repair.code for repair in call.raw.repairs]}
+    return row | {"arguments": _bounded(masked(arguments)), "repairs": [repair.code for repair in call.repairs]}
 
 
 def _sources(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     if not sources:
         return {}
-    told = {path: dict(source) for path, source in islice(sources.items(), _MOST_SOURCES)}
-    left = len(sources) - len(told)
-    return {"sources": told} | ({"sources_left_out": left} if left else {})
+    kept = {path: dict(source) for path, source in islice(sources.items(), _MOST_SOURCES)}
+    left = len(sources) - len(kept)
+    return {"sources": kept} | ({"sources_left_out": left} if left else {})
 
 
 def _result(result: ToolResult) -> dict[str, Any]:

@@ -123,7 +123,7 @@ class Store:
     def __init__(self, path: Path | None) -> None:
         self.path = path
         self._lock: int | None = None
-        with self._told(), ExitStack() as stack:
+        with self._errors_of_ours(), ExitStack() as stack:
             if path is not None:
                 _make(path)
             self._database = sqlite3.connect(path or ":memory:", timeout=_WAIT, isolation_level=None)
@@ -245,7 +245,7 @@ class Store:
             database.executemany("DELETE FROM conversation WHERE id = ?", [(each,) for each in conversations])
             used = "SELECT 1 FROM event WHERE kind = 'asked' AND json_extract(body, '$.tools') = sha256"
             database.execute(f"DELETE FROM catalog WHERE NOT EXISTS ({used})")
-        with self._told():
+        with self._errors_of_ours():
             self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     # -- several programs ------------------------------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class Store:
         never opens it.
         """
         if self._lock is None and self.path is not None:
-            with self._told():
+            with self._errors_of_ours():
                 self._lock = os.open(self.path.with_name(f"{self.path.name}.lock"), _OPEN, FILE_MODE)
             self._stack.callback(os.close, self._lock)
         return self._lock
@@ -293,12 +293,12 @@ class Store:
             database.execute(_BRANCHES)
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
-        with self._told(), closing(self._database.execute(query, values)) as found:
+        with self._errors_of_ours(), closing(self._database.execute(query, values)) as found:
             return found.fetchall()
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._told():
+        with self._errors_of_ours():
             self._database.execute("BEGIN IMMEDIATE")
             try:
                 yield self._database
@@ -308,7 +308,7 @@ class Store:
             self._database.commit()
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_of_ours(self) -> Iterator[None]:
         """Raise what goes wrong with the file as an error of ours."""
         try:
             yield
@@ -334,8 +334,8 @@ _BRANCHED: Final = "SELECT conversation.id, body, title FROM event JOIN conversa
 def _branch(row: tuple[Any, ...]) -> Branch:
     id, body, title = row
     with undamaged(id):
-        told = json.loads(body)
-        return Branch(id=id, parent=told["from"], turn=told["turn"], title=_text(title))
+        data = json.loads(body)
+        return Branch(id=id, parent=data["from"], turn=data["turn"], title=_text(title))
 
 
 def _conversation(row: tuple[Any, ...]) -> ConversationSummary:

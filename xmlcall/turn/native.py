@@ -89,9 +89,9 @@ def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:
 
 def _with_ids(events: list[Event], ids: Sequence[str]) -> list[Event]:
     """Give calls the ids that the server sent; calls without one keep ours."""
-    told = iter(ids)
+    left = iter(ids)
     return [
-        replace(event, call=replace(event.call, id=next(told, "") or event.call.id))
+        replace(event, call=replace(event.call, id=next(left, "") or event.call.id))
         if isinstance(event, ToolCallEnd) and event.call
         else event
         for event in events

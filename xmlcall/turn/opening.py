@@ -134,18 +134,18 @@ def begin_turn(
 
 def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Read a conversation that a model can answer from messages, or `{"role", "content"}` dicts; else raise a `UsageError`."""
-    told = list(messages)
-    for each in told:
+    given = list(messages)
+    for each in given:
         if not isinstance(each, Message) and not _is_message(each):
             raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {each!r:.120}')
-    said = [as_message(each) for each in told]
+    said = [as_message(each) for each in given]
     if not said or said[-1].role not in ("user", "tool"):
         raise UsageError("the last message must be the person's (role 'user') or a result")
     return said
 
 
-def _is_message(told: Any) -> bool:
-    return isinstance(told, Mapping) and told.get("role") in get_args(Role) and isinstance(told.get("content"), str)
+def _is_message(value: Any) -> bool:
+    return isinstance(value, Mapping) and value.get("role") in get_args(Role) and isinstance(value.get("content"), str)
 
 
 def last_request(messages: Iterable[Message]) -> str:

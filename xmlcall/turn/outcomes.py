@@ -38,10 +38,10 @@ def when_stopped(
             missing.
     """
 
-    def told(call: ToolCall) -> ToolResult:
+    def result_of(call: ToolCall) -> ToolResult:
         return ended.get(call.id) or ToolResult.error(stopped("running" if call.id in ended else "not_begun", format))
 
-    return [(call, None if isinstance(call, InvalidCall) else told(call)) for call in calls]
+    return [(call, None if isinstance(call, InvalidCall) else result_of(call)) for call in calls]
 
 
 def closed(
@@ -59,13 +59,13 @@ def closed(
     Args:
         calls: the calls of that reply, in order; those that could not be read have no arguments.
     """
-    told = list(messages)
+    conversation = list(messages)
     if reply is not None and (calls or reply.content.strip()):
-        told.append(reply)
+        conversation.append(reply)
     if reply is not None and calls:
         answered = when_stopped(calls, ended, format)
         is_native = reply.tool_calls and has_tool_role
-        told += native_results(answered, tools, format) if is_native else [results(answered, tools, format)]
-    if told and told[-1].role in ("user", "tool"):
-        told.append(Message(role="assistant", content=stopped("answer", format)))
-    return told
+        conversation += native_results(answered, tools, format) if is_native else [results(answered, tools, format)]
+    if conversation and conversation[-1].role in ("user", "tool"):
+        conversation.append(Message(role="assistant", content=stopped("answer", format)))
+    return conversation

@@ -79,7 +79,7 @@ class SaidSoFar:
         self._own: Sequence[str] = ()  # what the model said in earlier turns
         self._ran: list[str] = []  # the calls that ran, as written
         self._outcomes: list[str | None] = []  # result texts of the calls that could run; None for a failure
-        self._told: set[tuple[str, str]] = set()  # (tool, parameter) pairs that the model was asked to check
+        self._asked_to_check: set[tuple[str, str]] = set()  # (tool, parameter) pairs that the model was asked to check
         self._new: set[tuple[str, str]] = set()  # pairs from the current reply, not reported yet
         self._bound: list[str] = []  # tools of the calls in the current reply
         self._has_only_read = True  # the calls that ran
@@ -87,7 +87,7 @@ class SaidSoFar:
 
     def begin_reply(self, own: Sequence[str]) -> None:
         """Note that the model begins its next reply; `own` are its earlier replies in the prompt."""
-        self._own, self._bound, self._told = [*map(_without_examples, own)], [], self._told | self._new
+        self._own, self._bound, self._asked_to_check = [*map(_without_examples, own)], [], self._asked_to_check | self._new
         self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
 
     def note_call(self, call: ToolCall, result: str, tool: Tool | None) -> None:
@@ -127,10 +127,10 @@ class SaidSoFar:
         tool, names = offer.catalog.get(call.name), self.groundless(call, offer)
         if tool is None or not names:
             return ()
-        new = {(call.name, name) for name in names} - self._told
-        is_told = bool(new) and not is_last and not is_after_another
-        self._new |= new if is_told else set()
-        return names if is_told or _never_runs_unsaid(tool, offer) else ()
+        new = {(call.name, name) for name in names} - self._asked_to_check
+        asks_to_check = bool(new) and not is_last and not is_after_another
+        self._new |= new if asks_to_check else set()
+        return names if asks_to_check or _never_runs_unsaid(tool, offer) else ()
 
     def stand_ins(self, call: InvalidCall, offer: Offer) -> list[str]:
         """Return the parameters of an invalid call whose value is a placeholder, or is copied from the schema's description."""
@@ -141,7 +141,7 @@ class SaidSoFar:
 
     def may_be_made_up(self, tool: Tool, name: str, value: Any, offer: Offer, *, is_last: bool) -> bool:
         """Say whether a value may keep an unfinished call from running, whatever its other values will be."""
-        is_open = ((tool.name, name) not in self._told and not is_last) or _never_runs_unsaid(tool, offer)
+        is_open = ((tool.name, name) not in self._asked_to_check and not is_last) or _never_runs_unsaid(tool, offer)
         return is_open and not is_grounded(name, value, tool, self.heard)
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
@@ -226,10 +226,10 @@ def unfounded(text: str, said: Said) -> tuple[str, ...]:
 
 def claims_a_deed(text: str, results: Iterable[str]) -> bool:
     """Say whether an answer claims that something was sent, changed or deleted, although no result mentions it."""
-    told = "\n".join(results).casefold()
+    joined = "\n".join(results).casefold()
     sentences = [match[0] for match in _SENTENCE.finditer(text) if not _NOT_DONE.search(match[0])]
     deeds = (match["done"] or match["zh"] for sentence in sentences for match in _DEED.finditer(sentence))
-    return any(deed.casefold() not in told for deed in deeds)
+    return any(deed.casefold() not in joined for deed in deeds)
 
 
 def repeats(text: str, earlier: Iterable[str], results: Sequence[str]) -> bool:

@@ -92,13 +92,13 @@ def choose_tool(
 
 def _place(request: CompletionRequest, server: Capabilities, written: str, left: Names) -> Script[_Place]:
     """Ask how the model continues with the remaining names."""
-    told = yield from _told(_begun(request, written), server)
-    here = _shares(left, told.candidates)
+    token = yield from _first_token(_begun(request, written), server)
+    here = _shares(left, token.candidates)
     if not here or _is_plain(left, here):
-        return _Place(here=here, habit={}, usage=told.usage)
+        return _Place(here=here, habit={}, usage=token.usage)
     idle = alone(server, _in_place_of_last(request, NEEDS_NONE))
-    habit = yield from _told(_begun(idle, written), server, keep=True)
-    return _Place(here=here, habit=_shares(left, habit.candidates), usage=habit.usage + told.usage)
+    habit = yield from _first_token(_begun(idle, written), server, keep=True)
+    return _Place(here=here, habit=_shares(left, habit.candidates), usage=habit.usage + token.usage)
 
 
 def best_token(left: Names, here: Shares, habit: Shares) -> str:
@@ -171,7 +171,7 @@ def _begun(request: CompletionRequest, written: str) -> CompletionRequest:
     return replace(request, messages=(*request.messages, Message(role="assistant", content=written)))
 
 
-def _told(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
+def _first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
     """Ask how the model continues; return an empty answer if the server refuses the beginning."""
     try:
         return (yield from ask_first_token(request, server, keep=keep))

@@ -238,15 +238,15 @@ def ask_need(
     if server.reasoning_open:
         return undecided
     by_itself, keep = alone(server, request), threshold is None
-    told = yield from ask_first_token(by_itself, server, keep=keep)
-    if told.reasoning:
-        return replace(undecided, usage=told.usage)
-    if told.text and not told.candidates:
+    token = yield from ask_first_token(by_itself, server, keep=keep)
+    if token.reasoning:
+        return replace(undecided, usage=token.usage)
+    if token.text and not token.candidates:
         raise BackendProtocolError(
             "a call threshold needs a server that reports the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
             "this one reports none: leave the threshold out"
         )
-    need = replace(undecided, log_odds=log_odds(told.candidates) if told.candidates else HALF, usage=told.usage, is_sure=True)
+    need = replace(undecided, log_odds=log_odds(token.candidates) if token.candidates else HALF, usage=token.usage, is_sure=True)
     if threshold is not None and not LEAST_NUMBER < threshold - need.log_odds <= MOST_NUMBER:
         return need
     number, usage = yield from _ask_number(by_itself, server, catalog, format, keep=keep)
@@ -275,8 +275,8 @@ def _ask_number(
     tools = [(tool.name, _in_a_line(tool)) for tool in catalog]
     text = format.render("which", tools=tools, catalog=catalog, request=request.messages[-1].content).strip()
     asked = replace(request, messages=(Message(role="user", content=text),), aside=True)
-    told = yield from ask_first_token(asked, server, keep=keep)
-    return number_odds(told.candidates), told.usage
+    token = yield from ask_first_token(asked, server, keep=keep)
+    return number_odds(token.candidates), token.usage
 
 
 def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:

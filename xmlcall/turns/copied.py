@@ -92,12 +92,14 @@ def _reasoning_open(reply: ReplyRecord) -> bool:
 
 def _messages(turn: TurnRecord, reply: ReplyRecord, catalog: Catalog) -> list[dict[str, str]]:
     """Return the conversation that a reply answers, without what this program adds to it."""
-    told = [message for message in as_messages(reply.prompt) if not _is_ours(message, catalog)]
-    if not told:
+    messages = [message for message in as_messages(reply.prompt) if not _is_ours(message, catalog)]
+    if not messages:
         return [{"role": "user", "content": turn.question}]
-    asked = next((place for place in reversed(range(len(told))) if turn.question and says(told[place], turn.question)), None)
-    contents = (turn.question if place == asked else message.content for place, message in enumerate(told))
-    return [_openai(message, content) for message, content in zip(told, contents, strict=True)]
+    asked = next(
+        (place for place in reversed(range(len(messages))) if turn.question and says(messages[place], turn.question)), None
+    )
+    contents = (turn.question if place == asked else message.content for place, message in enumerate(messages))
+    return [_openai(message, content) for message, content in zip(messages, contents, strict=True)]
 
 
 def _openai(message: Message, content: str) -> dict[str, str]:

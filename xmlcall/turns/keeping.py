@@ -115,12 +115,12 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
         case ReplyEnded(reply=reply, message=message):
             calls = [_call(call) for call in reply.calls]
             repairs = [repair.code for repair in reply.repairs]
-            told = {"turn": event.number, "raw": event.raw, "message": message and message_to_json(message), "calls": calls}
-            told |= {"text": reply.text, "reasoning": reply.reasoning, "finish_reason": reply.finish_reason, "repairs": repairs}
-            return "reply", told | {"usage": asdict(event.usage)}
+            body = {"turn": event.number, "raw": event.raw, "message": message and message_to_json(message), "calls": calls}
+            body |= {"text": reply.text, "reasoning": reply.reasoning, "finish_reason": reply.finish_reason, "repairs": repairs}
+            return "reply", body | {"usage": asdict(event.usage)}
         case CallStarted(call=call):
-            told = {"id": call.id, "name": call.name, "server": event.host, "tool": event.host_tool, "arguments": call.arguments}
-            return "started", told | {"by": event.by, "reason": event.reason}
+            body = {"id": call.id, "name": call.name, "server": event.host, "tool": event.host_tool, "arguments": call.arguments}
+            return "started", body | {"by": event.by, "reason": event.reason}
         case CallTask(call=call, task=task):
             return "task", {"id": call.id, "name": call.name, "task": task}
         case CallFinished(call=call, result=result, failure=failure):
@@ -138,11 +138,11 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
 
 
 def _call(call: ToolCall | InvalidCall) -> dict[str, Any]:
-    told: dict[str, Any] = {"id": call.id, "name": call.name, "raw": raw_to_json(call.raw)}
+    body: dict[str, Any] = {"id": call.id, "name": call.name, "raw": raw_to_json(call.raw)}
     if isinstance(call, InvalidCall):
         repairs, issues = call.raw.repairs, [asdict(issue) for issue in call.issues]
-        return told | {"issues": issues, "repairs": [repair.code for repair in repairs]}
-    return told | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
+        return body | {"issues": issues, "repairs": [repair.code for repair in repairs]}
+    return body | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
 
 
 def _ended(call: ToolCall | InvalidCall, outcome: str, text: str) -> dict[str, Any]:

@@ -243,12 +243,12 @@ def _facts_of(events: Sequence[KeptEvent]) -> dict[str, dict[str, Any]]:
 
 def _ended(body: Mapping[str, Any]) -> dict[str, Any]:
     outcome, text = _text(body, "outcome"), _text(body, "text")
-    told: dict[str, Any] = {"outcome": outcome if outcome in _OUTCOMES else "unknown"}
+    ended: dict[str, Any] = {"outcome": outcome if outcome in _OUTCOMES else "unknown"}
     if outcome in ("ok", "error", "failed"):
-        return told | {"result": text[:MOST_RESULT], "result_size": len(text), "failure": _text(body, "failure")}
+        return ended | {"result": text[:MOST_RESULT], "result_size": len(text), "failure": _text(body, "failure")}
     if outcome == "denied":
-        return told | {"reason": text, "by": _text(body, "by")}
-    return told | ({"reason": text} if outcome == "held" else {})
+        return ended | {"reason": text, "by": _text(body, "by")}
+    return ended | ({"reason": text} if outcome == "held" else {})
 
 
 def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catalog, held: Mapping[str, Any] | None) -> None:
@@ -282,7 +282,7 @@ def _as_kept(call: ToolCall | InvalidCall, kept: Mapping[str, Any]) -> ToolCall 
         left = Counter(_codes(kept)) - Counter(repair.code for repair in known)
         more = (Repair(code=code, span=call.raw.span) for code in left.elements())
         return ToolCall(id=id, name=name, arguments=arguments, repairs=(*known, *more), raw=call.raw)
-    issues = tuple(_issue(told) for told in _list(kept, "issues") if isinstance(told, Mapping))
+    issues = tuple(_issue(issue) for issue in _list(kept, "issues") if isinstance(issue, Mapping))
     return InvalidCall(id=id, name=name, issues=issues, raw=call.raw)
 
 
@@ -299,19 +299,19 @@ def _more_marks(body: Mapping[str, Any], marks: Iterable[MarkRecord], reading: R
         yield from repairs_of([repair]) if repair else [MarkRecord(code=code, why=REPAIRS.get(code, ""))]
 
 
-def _issue(told: Mapping[str, Any]) -> Issue:
-    texts = {name: _text(told, name) for name in ("code", "expected", "got", "message")}
-    readings = tuple(each for each in _list(told, "readings") if isinstance(each, str))
-    return Issue(**texts, path=_text(told, "path") or "$", readings=readings)
+def _issue(data: Mapping[str, Any]) -> Issue:
+    texts = {name: _text(data, name) for name in ("code", "expected", "got", "message")}
+    readings = tuple(each for each in _list(data, "readings") if isinstance(each, str))
+    return Issue(**texts, path=_text(data, "path") or "$", readings=readings)
 
 
 def _raw(kept: Mapping[str, Any]) -> RawCall:
-    told = kept.get("raw")
+    raw = kept.get("raw")
     try:
-        return raw_from_json(told if isinstance(told, Mapping) else {})
+        return raw_from_json(raw if isinstance(raw, Mapping) else {})
     except (KeyError, TypeError, AttributeError):
-        text = _text(told, "text")
-        return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(told, "dialect"))
+        text = _text(raw, "text")
+        return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(raw, "dialect"))
 
 
 def _is_in(call: Mapping[str, Any], raw: str) -> bool:

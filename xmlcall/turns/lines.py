@@ -102,26 +102,26 @@ def _parsed(line: bytes) -> Any:
         raise _WrongLine(f"expected JSON: {str(error)[:_SHOWN]}", is_unfinished=True) from None
 
 
-def _turn(told: Any, number: int) -> TurnRecord:
-    if isinstance(told, str):
-        return _turn_of_reply({"text": told}, number)
-    if not isinstance(told, dict):
-        raise _WrongLine(f"expected a turn or a reply, got {_short(told)}")
-    if "replies" in told:
-        return _read_turn(told)
-    return _turn_of_reply(told, number)
+def _turn(row: Any, number: int) -> TurnRecord:
+    if isinstance(row, str):
+        return _turn_of_reply({"text": row}, number)
+    if not isinstance(row, dict):
+        raise _WrongLine(f"expected a turn or a reply, got {_short(row)}")
+    if "replies" in row:
+        return _read_turn(row)
+    return _turn_of_reply(row, number)
 
 
-def _turn_of_reply(told: Mapping[str, Any], number: int) -> TurnRecord:
+def _turn_of_reply(row: Mapping[str, Any], number: int) -> TurnRecord:
     """Read a reply of unknown origin."""
-    text = next((told[name] for name in _TEXTS if isinstance(told.get(name), str)), None)
+    text = next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), None)
     if text is None:
-        raise _WrongLine(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(told))}")
-    texts = {name: told.get(name, "") for name in ("question", "dialect", "model", "finish_reason")}
+        raise _WrongLine(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(row))}")
+    texts = {name: row.get(name, "") for name in ("question", "dialect", "model", "finish_reason")}
     for name, value in texts.items():
         if not isinstance(value, str):
             raise _WrongLine(f"expected {name} to be a string, got {_short(value)}")
-    tools, messages = told.get("tools") or [], told.get("messages") or []
+    tools, messages = row.get("tools") or [], row.get("messages") or []
     for name, value in {"tools": tools, "messages": messages}.items():
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise _WrongLine(f"expected {name} to be a list of objects, got {_short(value)}")
@@ -134,12 +134,12 @@ def _turn_of_reply(told: Mapping[str, Any], number: int) -> TurnRecord:
         text,
         catalog,
         dialect=texts["dialect"] or "auto",
-        reasoning_open=told.get("reasoning_open") is True,
+        reasoning_open=row.get("reasoning_open") is True,
         finish_reason=texts["finish_reason"] or "stop",
         conversation=said,
     )
     return TurnRecord(
-        id=str(told.get("id", number))[:_SHOWN],
+        id=str(row.get("id", number))[:_SHOWN],
         source="file",
         model=texts["model"],
         way="xml",
@@ -173,9 +173,9 @@ class _Misplaced(Exception):
         self.path: list[str] = []  # from the inside out
 
 
-def _read_turn(told: Any) -> TurnRecord:
+def _read_turn(row: Any) -> TurnRecord:
     try:
-        turn: TurnRecord = _check_of(TurnRecord)(told)
+        turn: TurnRecord = _check_of(TurnRecord)(row)
     except _Misplaced as error:
         raise _WrongLine(f"expected turn{''.join(reversed(error.path))} {error}") from None
     for reply in turn.replies:
@@ -188,14 +188,14 @@ def _check_of(kind: Any) -> _Check:
     """Return the check for a type; cached, because a file may have thousands of lines."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
-        return lambda told: told
+        return lambda value: value
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         return _record_check(kind)
     if origin is Literal:
         return _literal_check(frozenset(parts), ", ".join(map(str, parts)))
     if origin in (Union, types.UnionType):
         inner = _check_of(next(part for part in parts if part is not type(None)))
-        return lambda told: None if told is None else inner(told)
+        return lambda value: None if value is None else inner(value)
     if origin is tuple:
         return _list_check(_check_of(parts[0]))
     wanted: Any = dict if origin is not None else (int, float) if kind is float else kind
@@ -211,14 +211,14 @@ def _record_check(record: type[Any]) -> _Check:
         if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
     ]
 
-    def check(told: Any) -> Any:
-        if not isinstance(told, dict):
-            raise _Misplaced(f"to be an object, got {_short(told)}")
-        if missing := [name for name in required if name not in told]:
-            raise _Misplaced(f"to have {' and '.join(missing)}, got {_short(told)}")
+    def check(row: Any) -> Any:
+        if not isinstance(row, dict):
+            raise _Misplaced(f"to be an object, got {_short(row)}")
+        if missing := [name for name in required if name not in row]:
+            raise _Misplaced(f"to have {' and '.join(missing)}, got {_short(row)}")
         named, name = {}, ""
         try:
-            for name, value in told.items():
+            for name, value in row.items():
                 if name in checks:
                     named[name] = checks[name](value)
         except _Misplaced as error:
@@ -230,12 +230,12 @@ def _record_check(record: type[Any]) -> _Check:
 
 
 def _list_check(inner: _Check) -> _Check:
-    def check(told: Any) -> Any:
-        if not isinstance(told, list):
-            raise _Misplaced(f"to be a list, got {_short(told)}")
+    def check(value: Any) -> Any:
+        if not isinstance(value, list):
+            raise _Misplaced(f"to be a list, got {_short(value)}")
         checked: list[Any] = []
         try:
-            for each in told:
+            for each in value:
                 checked.append(inner(each))
         except _Misplaced as error:
             error.path.append(f"[{len(checked)}]")
@@ -246,19 +246,19 @@ def _list_check(inner: _Check) -> _Check:
 
 
 def _literal_check(values: frozenset[Any], named: str) -> _Check:
-    def check(told: Any) -> Any:
-        if not isinstance(told, str) or told not in values:
-            raise _Misplaced(f"to be one of {named}, got {_short(told)}")
-        return told
+    def check(value: Any) -> Any:
+        if not isinstance(value, str) or value not in values:
+            raise _Misplaced(f"to be one of {named}, got {_short(value)}")
+        return value
 
     return check
 
 
 def _plain_check(wanted: Any, takes_bool: bool, named: str) -> _Check:
-    def check(told: Any) -> Any:
-        if not isinstance(told, wanted) or (isinstance(told, bool) and not takes_bool):
-            raise _Misplaced(f"to be {named}, got {_short(told)}")
-        return told
+    def check(value: Any) -> Any:
+        if not isinstance(value, wanted) or (isinstance(value, bool) and not takes_bool):
+            raise _Misplaced(f"to be {named}, got {_short(value)}")
+        return value
 
     return check
 

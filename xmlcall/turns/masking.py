@@ -23,19 +23,19 @@ _KEPT = 65_536  # characters of a prompt that is kept to know it again
 
 def without_secrets(turn: TurnRecord) -> dict[str, Any]:
     """Return a turn as a JSON object, with a mask in place of each secret."""
-    told = turn_to_json(turn)
-    known = frozenset(_known(told))
-    if known or _has_any(told):
-        for reply in told["replies"]:
+    data = turn_to_json(turn)
+    known = frozenset(_known(data))
+    if known or _has_any(data):
+        for reply in data["replies"]:
             _mask_reply(reply, known)
         for name in ("question", "answer", "error"):
-            told[name] = _text(told[name], known)
-    return told
+            data[name] = _text(data[name], known)
+    return data
 
 
-def _known(told: dict[str, Any]) -> Iterator[str]:
+def _known(turn: dict[str, Any]) -> Iterator[str]:
     """Yield the secrets of a turn's calls."""
-    for reply in told["replies"]:
+    for reply in turn["replies"]:
         for span in reply["spans"]:
             if span["kind"] == "value" and is_secret(span["about"]):
                 yield reply["raw"][span["start"] : span["end"]].strip()
@@ -44,9 +44,9 @@ def _known(told: dict[str, Any]) -> Iterator[str]:
             yield from secrets_in(call["ran_with"] or {})
 
 
-def _has_any(told: dict[str, Any]) -> bool:
-    prompts = (message["content"] for reply in told["replies"] for message in reply["prompt"])
-    return any(map(_shows_any, _texts(told))) or any(map(_prompt_shows_any, prompts))
+def _has_any(turn: dict[str, Any]) -> bool:
+    prompts = (message["content"] for reply in turn["replies"] for message in reply["prompt"])
+    return any(map(_shows_any, _texts(turn))) or any(map(_prompt_shows_any, prompts))
 
 
 def _shows_any(text: str) -> bool:
@@ -61,9 +61,9 @@ def _prompt_shows_any(text: str) -> bool:
 _shows_any_again = lru_cache(maxsize=32)(_shows_any)
 
 
-def _texts(told: dict[str, Any]) -> Iterator[str]:
-    yield from (told[name] for name in ("question", "answer", "error"))
-    for reply in told["replies"]:
+def _texts(turn: dict[str, Any]) -> Iterator[str]:
+    yield from (turn[name] for name in ("question", "answer", "error"))
+    for reply in turn["replies"]:
         yield from (reply["raw"], reply["reasoning"])
         for call in reply["calls"]:
             yield from (call["text"], call["result"] or "", call["reason"], call["failure"])

@@ -187,16 +187,16 @@ def turn_to_json(turn: TurnRecord) -> dict[str, Any]:
 
 def record_to_json(record: TurnRecord | ReplyRecord | SpanRecord) -> dict[str, Any]:
     """Return a record as a JSON object; JSON values in it are those of the record, not copies."""
-    told: dict[str, Any] = _told(record)
-    return told
+    data: dict[str, Any] = _as_json(record)
+    return data
 
 
-def _told(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     """Write a value in which there may be records; `dataclasses.asdict` would copy the tools of every turn."""
     if isinstance(value, tuple):
-        return tuple(map(_told, value))
+        return tuple(map(_as_json, value))
     names = _FIELDS.get(type(value))
-    return value if names is None else {name: _told(getattr(value, name)) for name in names}
+    return value if names is None else {name: _as_json(getattr(value, name)) for name in names}
 
 
 def summary_of(turn: TurnRecord) -> dict[str, Any]:

@@ -54,8 +54,8 @@ class SaidBefore:
         """Return the source of each value of a call."""
         index = self._index or self._read()
         tool = self._catalog.get(call.name)
-        told = values_in(call.arguments)
-        return {path: self._record(index.source_of(_beginning(value), tool, name), value) for path, name, value in told}
+        values = values_in(call.arguments)
+        return {path: self._record(index.source_of(_beginning(value), tool, name), value) for path, name, value in values}
 
     def _read(self) -> SaidIndex:
         self._words = list(_said_in(self._prompt, self._conversation, self._catalog))

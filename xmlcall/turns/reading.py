@@ -124,10 +124,10 @@ class Reading:
 
     def settle(self, reply: Reply) -> None:
         """Take in the whole reply: which of its calls count, and its repairs."""
-        told = {repair.span for repair in reply.repairs if repair.code == "repeated-call"}
+        repeated = {repair.span for repair in reply.repairs if repair.code == "repeated-call"}
         counting = {call.id for call in reply.calls}
         for read in self.calls:
-            read.is_left_out = read.call is not None and read.call.id not in counting and read.call.raw.span in told
+            read.is_left_out = read.call is not None and read.call.id not in counting and read.call.raw.span in repeated
         self.repairs = list(reply.repairs)
 
     def cut(self, end: int) -> None:
@@ -258,20 +258,20 @@ def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
     return tuple(MessageRecord(role=each.role, content=each.content, name=each.name or "") for each in messages)
 
 
-def as_messages(told: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> tuple[Message, ...]:
+def as_messages(messages: Iterable[Message | MessageRecord | Mapping[str, Any]]) -> tuple[Message, ...]:
     """Return messages of a conversation, in whatever form they were kept."""
     objects = (
         {"role": each.role, "content": each.content, "name": each.name} if isinstance(each, MessageRecord) else each
-        for each in told
+        for each in messages
     )
     read = map(as_message, objects)
     return tuple(each if each.role in get_args(Role) else replace(each, role="user") for each in read)
 
 
-def readable_tools(told: Iterable[Mapping[str, Any]]) -> Catalog:
+def readable_tools(rows: Iterable[Mapping[str, Any]]) -> Catalog:
     """Return the tools of a record, as far as they can be read."""
     tools: dict[str, Tool] = {}
-    for each in told:
+    for each in rows:
         with suppress(UsageError, TypeError, KeyError, AttributeError):
             tool = Tool.from_mcp(each)
             tools[tool.name] = tool

@@ -58,8 +58,8 @@ def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
     async def written() -> AsyncGenerator[str]:
         yield _RETRY
         async with aclosing(events):
-            async for told in events:
-                yield f"event: {told[0]}\ndata: {_json_text(told[1])}\n\n" if told else ": still here\n\n"
+            async for event in events:
+                yield f"event: {event[0]}\ndata: {_json_text(event[1])}\n\n" if event else ": still here\n\n"
 
     return StreamingResponse(written(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
 
@@ -101,8 +101,8 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
         while (builder := recorder.find(id)) is not None:
             is_over = builder.is_over  # read before the record, because the turn may end while the record is sent
             now = builder.record()
-            if told := change(before, now):
-                yield told
+            if event := change(before, now):
+                yield event
             before = now
             if is_over:
                 break

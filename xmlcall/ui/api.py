@@ -171,14 +171,14 @@ async def _about(shown: ShownPage, request: Request) -> Response:
 
 
 async def _events(shown: ShownPage, request: Request) -> Response:
-    async def told() -> AsyncGenerator[Told]:
+    async def events() -> AsyncGenerator[Told]:
         yield "hello", {"instance": shown.instance}
         async for ids in shown.recorder.watch():
             for id in ids:
                 if (row := shown.summary(id)) is not None:
                     yield "turn", row
 
-    return event_stream(merged(told(), *([shown.news()] if shown.news else [])))
+    return event_stream(merged(events(), *([shown.news()] if shown.news else [])))
 
 
 async def _turns(shown: ShownPage, request: Request) -> Response:
@@ -204,10 +204,10 @@ async def _turn_events(shown: ShownPage, request: Request) -> Response:
     id = request.path_params["id"]
     if shown.recorder.find(id) is not None:
         return event_stream(merged(turn_events(shown.recorder, id)))
-    told = turn_to_json(await shown.turn(id))
+    data = turn_to_json(await shown.turn(id))
 
     async def kept() -> AsyncGenerator[Told]:
-        yield "turn", told
+        yield "turn", data
         yield "end", {"id": id}
 
     return event_stream(merged(kept()))
@@ -244,6 +244,6 @@ async def _read(shown: ShownPage, request: Request) -> Response:
         finish_reason=str(asked.get("finish_reason") or "stop"),
         conversation=turn.replies[0].prompt if turn and turn.replies else (),
     )
-    told = record_to_json(reply) | {"prompt": []}
-    calls = [{"name": call["name"], "arguments": call["arguments"]} for call in told["calls"] if call["arguments"] is not None]
-    return json_answer({"reply": told, "calls_as_json": calls})
+    data = record_to_json(reply) | {"prompt": []}
+    calls = [{"name": call["name"], "arguments": call["arguments"]} for call in data["calls"] if call["arguments"] is not None]
+    return json_answer({"reply": data, "calls_as_json": calls})

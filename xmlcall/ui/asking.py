@@ -111,8 +111,8 @@ async def _answers(
 ) -> AsyncGenerator[Told]:
     async with asking:
         for place, way in enumerate(ways):
-            async with aclosing(_answer(backend, turn, messages, way)) as told:
-                async for each in told:
+            async with aclosing(_answer(backend, turn, messages, way)) as events:
+                async for each in events:
                     yield "way", {"place": place, **each}
     yield "end", {}
 
@@ -124,7 +124,7 @@ async def _answer(
     tools = [Tool.from_mcp(tool) for tool in turn.tools]
     builder = TurnBuilder(id="asked", source="chat", way=way.mode, dialect=way.dialect, tools=tools, conversation=messages)
     clock = asyncio.get_running_loop().time
-    told, error = clock(), ""
+    reported, error = clock(), ""
     try:
         loop = ToolLoop(
             RecordingBackend(backend, builder),
@@ -140,8 +140,8 @@ async def _answer(
         async with loop, aclosing(loop.run(list(messages))) as events:
             async for event in _until_reply(events):
                 builder.note(event)
-                if clock() - told >= TELL_SECONDS:
-                    told = clock()
+                if clock() - reported >= TELL_SECONDS:
+                    reported = clock()
                     yield _reply(builder, is_over=False)
     except (BackendError, UsageError) as failure:
         error = str(failure)

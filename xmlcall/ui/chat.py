@@ -68,7 +68,7 @@ class ChatRoom:
         self._start = tuple(start)
         self._turns: dict[str, TurnUnderWay | None] = {}  # by conversation; only those with a running turn
         news.opening = questions.open
-        self._servers_told: list[dict[str, Any]] = []
+        self._servers_sent: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> Self:
         self.tell_news()
@@ -167,8 +167,8 @@ class ChatRoom:
         return turn
 
     def _tell_task(self, moment: TaskMoment, target: str, what: CallFinished | str) -> None:
-        told = what if isinstance(what, str) else what.failure or result_text(what.result)
-        self.news.notice(f"{_TASKS[moment]}: {target}{f': {told[:200]}' if told else ''}")
+        outcome = what if isinstance(what, str) else what.failure or result_text(what.result)
+        self.news.notice(f"{_TASKS[moment]}: {target}{f': {outcome[:200]}' if outcome else ''}")
 
     def _branch(self, conversation: str | None, instead_of: str) -> str:
         parent, _, number = instead_of.rpartition(".")
@@ -197,14 +197,14 @@ class ChatRoom:
         """Return a conversation with its turns, its branches and the questions that are open in it, as JSON."""
         id = self._known(conversation)
         found, parent, turn = self.store.find(id), self.store.branch_of(id), self._turns.get(id)
-        told = asdict(found) | {
+        about = asdict(found) | {
             "branch_of": {"id": parent.parent, "at": parent.turn} if parent else None,
             "turn": turn.builder.id if turn else None,
         }
         branches = [{"id": each.id, "at": each.turn, "title": each.title} for each in self.store.branches(id)]
         questions = [body for _, body in self.questions.open(id)]
         turns = [turn_to_json(each) for each in self.turns_of(id)]
-        return {"conversation": told, "turns": turns, "branches": branches, "questions": questions}
+        return {"conversation": about, "turns": turns, "branches": branches, "questions": questions}
 
     def turns_of(self, conversation: str) -> list[TurnRecord]:
         """Return the turns of a conversation: those that this program saw as it saw them, the others as they are kept."""
@@ -262,8 +262,8 @@ class ChatRoom:
         """Send the pages what has changed about the servers."""
         for notice in self.loop.router.news():
             self.news.notice(notice)
-        if (servers := self.servers()) != self._servers_told:
-            self._servers_told = servers
+        if (servers := self.servers()) != self._servers_sent:
+            self._servers_sent = servers
             self.news.tell("servers", servers)
 
 

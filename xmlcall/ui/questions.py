@@ -109,10 +109,10 @@ class News:
         page: asyncio.Queue[Told | None] = asyncio.Queue()
         self._pages.add(page)
         try:
-            for told in (*self.opening(), *(("notice", {"text": text}) for text in self._notices)):
-                yield told
-            while (next_told := await page.get()) is not None:
-                yield next_told
+            for event in (*self.opening(), *(("notice", {"text": text}) for text in self._notices)):
+                yield event
+            while (next_event := await page.get()) is not None:
+                yield next_event
         finally:
             self._leave(page)
 
@@ -313,8 +313,8 @@ class PageSignIn:
         """Show the address, and say whether the person agreed to go there."""
         host = UrlRequest(server=server, message="", url=url).spelled_host
         body = {"turn": self._turn_on(server), "kind": "address", "server": server, "message": "", "url": url, "host": host}
-        told = body | {"is_awaited": False}
-        return bool(await self._questions.ask("request", told, lambda given: _step(given) == "yes", late=False))
+        data = body | {"is_awaited": False}
+        return bool(await self._questions.ask("request", data, lambda given: _step(given) == "yes", late=False))
 
 
 class PageSampling:
@@ -353,8 +353,8 @@ class PageSampling:
     async def _allowed(self, server: str, body: dict[str, Any]) -> bool:
         if not self._is_asked:
             return True
-        told = {"turn": self._turn_on(server), "server": server, **body}
-        return bool(await self._questions.ask("request", told, lambda given: _step(given) == "yes", late=False))
+        data = {"turn": self._turn_on(server), "server": server, **body}
+        return bool(await self._questions.ask("request", data, lambda given: _step(given) == "yes", late=False))
 
 
 def _step(given: Given) -> str:
@@ -375,6 +375,6 @@ def _filled_in(given: Given, request: FormRequest) -> ElicitAnswer:
 
 
 def _field(field: Field) -> dict[str, Any]:
-    told = {name: getattr(field, name) for name in ("name", "kind", "title", "description", "is_required")}
+    data = {name: getattr(field, name) for name in ("name", "kind", "title", "description", "is_required")}
     default = None if field.default is MISSING else field.default
-    return told | {"default": default, "options": [list(option) for option in field.options]}
+    return data | {"default": default, "options": [list(option) for option in field.options]}

@@ -159,8 +159,8 @@ def _row(run: RecordedRun, way: str, verdict: Verdict) -> Row:
     last = usages[-1] if usages else {}
     calls = [{"name": call.name, "outcome": _outcome(call)} for call in verdict.reply.calls]
     issues = {issue.code for call in verdict.reply.calls if isinstance(call, InvalidCall) for issue in call.issues}
-    told = dict.fromkeys(("began", "client", "dialect", "error"), "") | {"seconds": None, "first_token_seconds": None}
-    return told | {
+    row = dict.fromkeys(("began", "client", "dialect", "error"), "") | {"seconds": None, "first_token_seconds": None}
+    return row | {
         "id": f"{verdict.case.id} {way}",
         "case": verdict.case.id,
         "source": "run",

@@ -100,13 +100,13 @@ def _judge_answer(expected: Mapping[str, Any], played: Mapping[str, Any], folder
         return "prompt_shown"
     patterns = [pattern.replace("{folder}", re.escape(folder.casefold())) for pattern in expected.get("answer", ())]
     if "told" in expected:
-        patterns += _told(expected["told"], played["calls"]) or [r"\Zno result contains it"]
+        patterns += _held_values(expected["told"], played["calls"]) or [r"\Zno result contains it"]
     if not all(re.search(pattern, answer, re.ASCII) for pattern in patterns):
         return "wrong_answer"
     return "wrong_answer" if any(re.search(pattern, answer, re.ASCII) for pattern in expected.get("not", ())) else ""
 
 
-def _told(pattern: str, calls: Sequence[Mapping[str, Any]]) -> list[str]:
+def _held_values(pattern: str, calls: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return patterns for what a result says: of the last call whose result says it."""
     results = (call["result"] for call in reversed(calls) if "result" in call and not call["is_error"])
     found = next((match[1] for result in results if (match := re.search(pattern, result, re.DOTALL))), None)

@@ -181,7 +181,7 @@ def npm_install(root: Path, *packages: str) -> None:
     """Install packages of npm."""
     command = [*_npm(), "install", "--prefix", str(root), *_OPTIONS, *packages]
     path = os.pathsep.join([str(Path(node_program()).parent), os.environ.get("PATH", os.defpath)])  # npm looks for node there
-    told = f"cannot install {' '.join(packages) or root / 'package.json'} with npm"
+    problem = f"cannot install {' '.join(packages) or root / 'package.json'} with npm"
     try:
         done = subprocess.run(
             command,
@@ -193,9 +193,9 @@ def npm_install(root: Path, *packages: str) -> None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendUnavailable(f"{told}: {error}", backend="bench") from error
+        raise BackendUnavailable(f"{problem}: {error}", backend="bench") from error
     if done.returncode:
-        raise BackendUnavailable(f"{told}: {done.stderr.strip()[-500:]}", backend="bench")
+        raise BackendUnavailable(f"{problem}: {done.stderr.strip()[-500:]}", backend="bench")
 
 
 def _npm() -> list[str]:

@@ -156,8 +156,8 @@ class Connection:
 
     async def _choose_log_level(self, client: Client) -> None:
         """Choose the log messages to receive; from 2026-07-28 on, the SDK does so in each request."""
-        is_told = client.protocol_version in MODERN_PROTOCOL_VERSIONS or client.server_capabilities.logging is None
-        if self._features.log is None or is_told:
+        is_needless = client.protocol_version in MODERN_PROTOCOL_VERSIONS or client.server_capabilities.logging is None
+        if self._features.log is None or is_needless:
             return
         request = mcp.SetLevelRequest(params=mcp.SetLevelRequestParams(level=self._features.log_level))
         with contextlib.suppress(MCPError):  # then the server sends what it likes

@@ -175,8 +175,8 @@ def _with_usable_schema(tool: Any) -> tuple[Any, list[str]]:
         return tool, []
     found, notes = mended(schema)
     name = tool.get("name")
-    told = [sentence(name, notes)] if notes and isinstance(name, str) else []
-    return tool | {"inputSchema": {**found, "type": "object"}}, told
+    sentences = [sentence(name, notes)] if notes and isinstance(name, str) else []
+    return tool | {"inputSchema": {**found, "type": "object"}}, sentences
 
 
 def _reduced(tool: dict[str, Any]) -> dict[str, Any]:

@@ -107,8 +107,8 @@ def read(field: Field, text: str) -> Any:
             raise FormProblem("expected a value: this one is required")
         return field.default
     value = _READERS[field.kind](field, text)
-    if told := problems({"properties": {field.name: field.schema}}, {field.name: value}):
-        raise FormProblem(told[0])
+    if found := problems({"properties": {field.name: field.schema}}, {field.name: value}):
+        raise FormProblem(found[0])
     return value
 
 

@@ -182,12 +182,12 @@ class McpHost:
             ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
         """
         patience = CallPatience(self._server.timeout if timeout is None else timeout)
-        told, given = _told_to(progress, patience), sendable(arguments)
+        on_progress, given = _progress_to(progress, patience), sendable(arguments)
 
         async def once(client: Client) -> mcp.CallToolResult:
             if name in self._as_tasks:
-                return await call_as_task(client, name, given, patience, told, on_task)
-            return await client.call_tool(name, given, progress_callback=told)
+                return await call_as_task(client, name, given, patience, on_progress, on_task)
+            return await client.call_tool(name, given, progress_callback=on_progress)
 
         async def run(client: Client) -> mcp.CallToolResult:
             connection = self._connection
@@ -218,9 +218,11 @@ class McpHost:
             ToolHostProtocolError: the task has failed, or an answer is outside the protocol.
         """
         patience = CallPatience(self._server.timeout if timeout is None else timeout)
-        told = _told_to(progress, patience)
+        on_progress = _progress_to(progress, patience)
         doing = f"asking for the task of {name!r}"
-        answer = await self._ask(doing, patience, lambda client: result_of_task(client, task, patience, told), may_repeat=True)
+        answer = await self._ask(
+            doing, patience, lambda client: result_of_task(client, task, patience, on_progress), may_repeat=True
+        )
         if not isinstance(answer, mcp.CallToolResult):
             return answer
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
@@ -339,13 +341,13 @@ class McpHost:
         return original
 
 
-def _told_to(on_progress: OnProgress | None, patience: CallPatience) -> ProgressFnT:
-    async def told(progress: float, total: float | None, message: str | None) -> None:
+def _progress_to(on_progress: OnProgress | None, patience: CallPatience) -> ProgressFnT:
+    async def report(progress: float, total: float | None, message: str | None) -> None:
         patience.renew()
         if on_progress is not None:
             on_progress(progress, total, message or "")
 
-    return told
+    return report
 
 
 _CHOOSE = 'choose some by "includeTools" in its configuration'

@@ -113,9 +113,9 @@ async def wants_sign_in(server: HttpServer) -> bool:
     try:
         async with (
             httpx2.AsyncClient(timeout=_LOOK_SECONDS) as http,
-            http.stream("POST", server.url, json=ping, headers=headers) as told,
+            http.stream("POST", server.url, json=ping, headers=headers) as answer,
         ):
-            refused = told.status_code == 401
+            refused = answer.status_code == 401
     except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError):
         return False  # opening the server will report the reason
     return refused and await asyncio.to_thread(SystemTokens().get, key_of(server)) is None

@@ -60,11 +60,11 @@ def plain_text(text: str, most: int) -> tuple[str, str]:
     """Remove what is hidden from a text and cut it; return it, marked if anything was taken away, and what was, as a clause."""
     even = text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
     seen, count = _without_hidden(_ESCAPE.sub("\x1b", even))
-    told = [f"{count} hidden {'character was' if count == 1 else 'characters were'} removed"] if count else []
+    parts = [f"{count} hidden {'character was' if count == 1 else 'characters were'} removed"] if count else []
     if len(seen) > most:
-        told.append(f"{len(seen) - most:,} more characters were left out")
+        parts.append(f"{len(seen) - most:,} more characters were left out")
         seen = seen[:most]
-    mark = ", and ".join(told)
+    mark = ", and ".join(parts)
     return (f"{seen} [{mark}]" if mark else seen), mark
 
 
@@ -121,38 +121,40 @@ def _is_odd(char: str) -> bool:
 
 def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     """Make the titles and descriptions of a tool and its parameters plain; return also a sentence about what was removed."""
-    told: list[str] = []
-    found = tool | {key: _told(tool[key], most, key, told) for key, most in _LIMITS.items() if isinstance(tool.get(key), str)}
+    changes: list[str] = []
+    found = tool | {
+        key: _plain_noted(tool[key], most, key, changes) for key, most in _LIMITS.items() if isinstance(tool.get(key), str)
+    }
     annotations = tool.get("annotations")
     if isinstance(annotations, dict) and isinstance(annotations.get("title"), str):
-        found["annotations"] = annotations | {"title": _told(annotations["title"], _LIMITS["title"], "title", told)}
+        found["annotations"] = annotations | {"title": _plain_noted(annotations["title"], _LIMITS["title"], "title", changes)}
     if "inputSchema" in tool:
-        found["inputSchema"] = _plain_schema(tool["inputSchema"], told, _DEPTH)
+        found["inputSchema"] = _plain_schema(tool["inputSchema"], changes, _DEPTH)
     name = f"{tool.get('name')!r:.80}"
-    return found, [f"What the tool {name} says of itself was changed: {'; '.join(dict.fromkeys(told))}."] if told else []
+    return found, [f"What the tool {name} says of itself was changed: {'; '.join(dict.fromkeys(changes))}."] if changes else []
 
 
-def _told(text: str, most: int, key: str, told: list[str]) -> str:
+def _plain_noted(text: str, most: int, key: str, changes: list[str]) -> str:
     plain, what = plain_text(text, most)
     if what:
-        told.append(f"{key}: {what}")
+        changes.append(f"{key}: {what}")
     return plain
 
 
-def _plain_schema(node: Any, told: list[str], depth: int) -> Any:
+def _plain_schema(node: Any, changes: list[str], depth: int) -> Any:
     """Make the words of a schema plain; names and values stay as they are, because a call has to repeat them."""
     if depth == 0:
         return node
     if isinstance(node, list):
-        return [_plain_schema(each, told, depth - 1) for each in node]
+        return [_plain_schema(each, changes, depth - 1) for each in node]
     if not isinstance(node, dict):
         return node
     return {
         key: value
         if key in _VALUES
-        else _told(value, _OF_PARAMETER[key], key, told)
+        else _plain_noted(value, _OF_PARAMETER[key], key, changes)
         if key in _OF_PARAMETER and isinstance(value, str)
-        else _plain_schema(value, told, depth - 1)
+        else _plain_schema(value, changes, depth - 1)
         for key, value in node.items()
     }
 

@@ -117,10 +117,10 @@ async def updates(connection: Connection, uri: str, limit: float) -> AsyncGenera
     """Yield when the server reports that a resource has changed, until the connection or the subscription ends."""
     client = connection.client
     if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        told = _listened(client, uri, limit)
+        stream = _listened(client, uri, limit)
     else:
-        told = _subscribed(connection, uri, limit)
-    async with aclosing(told) as events:
+        stream = _subscribed(connection, uri, limit)
+    async with aclosing(stream) as events:
         async for event in events:
             yield event
 
@@ -264,8 +264,8 @@ class McpServed:
             connection = await self.live()
             doing, limit = "subscribing to a resource", self.server.timeout
             try:
-                async with aclosing(updates(connection, uri, limit)) as told:
-                    async for _ in told:
+                async with aclosing(updates(connection, uri, limit)) as stream:
+                    async for _ in stream:
                         yield
             except TimeoutError as error:
                 raise timeout_error(self.server, doing, limit, connection) from error

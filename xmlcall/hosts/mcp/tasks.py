@@ -44,13 +44,15 @@ async def call_as_task(
     name: str,
     arguments: Mapping[str, Any],
     patience: CallPatience,
-    told: ProgressFnT,
+    on_progress: ProgressFnT,
     on_task: OnTask | None = None,
 ) -> mcp.CallToolResult:
     """Run a tool as a task, which is cancelled if the call is; raises what any request raises."""
     ttl = int(patience.limit * MOST * 1000)
     params = mcp.CallToolRequestParams(name=name, arguments=dict(arguments), task=mcp.TaskMetadata(ttl=ttl))
-    started = await client.session.send_request(mcp.CallToolRequest(params=params), mcp.CallToolResult, progress_callback=told)
+    started = await client.session.send_request(
+        mcp.CallToolRequest(params=params), mcp.CallToolResult, progress_callback=on_progress
+    )
     task = _task_of(started)
     task_id = task.get("taskId")
     if not isinstance(task_id, str):
@@ -58,7 +60,7 @@ async def call_as_task(
     if on_task is not None:
         on_task(task_id)
     try:
-        await _wait(client, task_id, _pause(task.get("pollInterval")), patience, told)
+        await _wait(client, task_id, _pause(task.get("pollInterval")), patience, on_progress)
         return await _payload(client, task_id)
     except asyncio.CancelledError:
         await _cancel(client, task_id)
@@ -66,13 +68,13 @@ async def call_as_task(
 
 
 async def result_of_task(
-    client: Client, task_id: str, patience: CallPatience, told: ProgressFnT
+    client: Client, task_id: str, patience: CallPatience, on_progress: ProgressFnT
 ) -> mcp.CallToolResult | Literal["cancelled", "unknown"]:
     """Wait for the outcome of a task that was started over another connection; one that is late is cancelled."""
     if not runs_tasks(client):
         return "unknown"
     try:
-        if await _wait(client, task_id, _DEFAULT_PAUSE, patience, told) == "cancelled":
+        if await _wait(client, task_id, _DEFAULT_PAUSE, patience, on_progress) == "cancelled":
             return "cancelled"
     except MCPError as error:
         if error.code == mcp.CONNECTION_CLOSED:
@@ -97,7 +99,7 @@ def _task_of(started: mcp.CallToolResult) -> Mapping[str, Any]:
     return task if isinstance(task, dict) else {}
 
 
-async def _wait(client: Client, task_id: str, pause: float, patience: CallPatience, told: ProgressFnT) -> str:
+async def _wait(client: Client, task_id: str, pause: float, patience: CallPatience, on_progress: ProgressFnT) -> str:
     """Poll a task until it has ended or requires input, and return its state; the caller's patience limits it."""
     wanted = mcp.GetTaskRequest(params=mcp.GetTaskRequestParams(task_id=task_id))
     message, number = "", 0
@@ -108,7 +110,7 @@ async def _wait(client: Client, task_id: str, pause: float, patience: CallPatien
             return state.status
         if state.status_message and state.status_message != message:
             message, number = state.status_message, number + 1
-            await told(number, None, message)
+            await on_progress(number, None, message)
         await asyncio.sleep(_pause(state.poll_interval, pause))
 
 

@@ -39,7 +39,7 @@ __all__ = ["OwnRules", "OwnTools", "RoundsKept", "with_own_results"]
 
 log = logging.getLogger("xmlcall.proxy")
 
-_MOST_TOLD: Final = 100
+_MOST_LOGGED: Final = 100
 _PARAMETER: Final = re.compile(r"^(\$(?:\.\w+|\['[^']*'\])).*", re.DOTALL)  # names after it may be the model's own inventions
 
 
@@ -48,7 +48,7 @@ class OwnRules:
 
     def __init__(self, rules: Rules, format: PromptFormat) -> None:
         self._rules, self._format = rules, format
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     def offers(self, server: str, tool: str) -> bool:
         """Return whether any call of a tool may run; only then is the tool offered."""
@@ -66,9 +66,9 @@ class OwnRules:
         return Decision(allowed=False, reason=reason, by="nobody to ask")
 
     def _tell(self, target: str, line: str, ruling: Ruling, *, asks: bool) -> None:
-        if line in self._told or len(self._told) >= _MOST_TOLD:
+        if line in self._logged or len(self._logged) >= _MOST_LOGGED:
             return
-        self._told.add(line)
+        self._logged.add(line)
         sources = {_PARAMETER.sub(r"\1", path): server for path, server in ruling.foreign.items()}
         foreign = ", ".join(
             f"{path} {f'comes from {server}' if server else 'is a target that the conversation does not mention'}"

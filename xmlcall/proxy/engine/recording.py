@@ -204,21 +204,23 @@ class Recording:
         self._tell()
         if self._passing is not None:
             self.passed()
-        told = self._told(error, form, status) if error else self._refused(status)
-        self._count(len(told))
+        error_text = self._error_text(error, form, status) if error else self._refused(status)
+        self._count(len(error_text))
         if self._room < 0:
-            told = f"{told}\n{_TOO_LONG}".strip()
-        self._turn.end(self._outcome(told if error or status >= 400 else "", has_left), answer=self._shown, error=told)
+            error_text = f"{error_text}\n{_TOO_LONG}".strip()
+        self._turn.end(
+            self._outcome(error_text if error or status >= 400 else "", has_left), answer=self._shown, error=error_text
+        )
         self._recorder.done(self._turn)
 
-    def _outcome(self, told: str, has_left: bool) -> str:
+    def _outcome(self, error_text: str, has_left: bool) -> str:
         if has_left:
             return "left"
-        if told:
+        if error_text:
             return "error" if self._reason in _ENDS else self._reason
         return self._reason or "end"
 
-    def _told(self, error: ApiError, form: Format, status: int) -> str:
+    def _error_text(self, error: ApiError, form: Format, status: int) -> str:
         """Return what went wrong and, on the next line, the error that the caller received."""
         message = self._recorder.hide(_bounded(error.message, LONGEST_ERROR))
         sent = self._recorder.hide(_bounded(json.dumps(form.error(error), ensure_ascii=False), LONGEST_ERROR))

@@ -161,7 +161,7 @@ def asking(question: QuestionPath) -> Responder:
             if recording is not None:
                 recording.relayed(data, question.form.name)
             passed = relaying(opened, observing, engine.backend.capabilities.server)
-            await exchange.relay(_told_in_our_words(passed, question, data))
+            await exchange.relay(_in_our_words(passed, question, data))
         elif question.is_answered:
             await _answered(engine, question.form, data, exchange, observing)
         else:
@@ -204,7 +204,7 @@ def _several(n: int, said: str) -> ApiError:
     return ApiError(f"n: expected 1, got {n}, which the model server refuses{words}: ask once for each answer", param="n")
 
 
-def _told_in_our_words(
+def _in_our_words(
     opened: AbstractAsyncContextManager[Relayed], question: QuestionPath, data: Mapping[str, Any]
 ) -> AbstractAsyncContextManager[Relayed]:
     """Pass on an answer, except for two refusals in which the model server does not explain what to do."""
@@ -314,8 +314,8 @@ def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         await content_of(request)
         engine = caller.served.engine
-        told = await _about(engine, "GET", path) if caller.served.takes_any_name else None
-        await exchange.json(write(caller) if told is None else told)
+        body = await _about(engine, "GET", path) if caller.served.takes_any_name else None
+        await exchange.json(write(caller) if body is None else body)
 
     return answer
 
@@ -335,23 +335,23 @@ async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -
             if len(said) > ABOUT_LIMIT:
                 raise BackendProtocolError(f"{path}: the model server answered with more than {ABOUT_LIMIT} bytes")
     try:
-        told = object_of(said)
+        body = object_of(said)
     except ValueError as error:
         raise BackendProtocolError(f"{path}: the model server answered with something else than JSON: {error}") from None
-    if path in _SHAPES and not _SHAPES[path](told):
+    if path in _SHAPES and not _SHAPES[path](body):
         raise BackendProtocolError(f"{path}: the model server answered with JSON of another shape")
-    return told
+    return body
 
 
-def _lists_models(told: Mapping[str, Any]) -> bool:
-    models = told.get("models")
+def _lists_models(body: Mapping[str, Any]) -> bool:
+    models = body.get("models")
     return isinstance(models, list) and all(isinstance(model, dict) for model in models)
 
 
 _SHAPES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
     "/api/tags": _lists_models,
     "/api/ps": _lists_models,
-    "/api/version": lambda told: isinstance(told.get("version"), str),
+    "/api/version": lambda body: isinstance(body.get("version"), str),
 }
 
 
@@ -397,8 +397,8 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     model = caller.model(asked.get("model") or asked.get("name"))
     engine = model.engine
     shown = ollama.show(model.name, engine.backend.capabilities.context_length)
-    told = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
-    shown = shown if told is None else ollama.with_tools(told)
+    answer = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
+    shown = shown if answer is None else ollama.with_tools(answer)
     await exchange.json(shown)
 
 

@@ -88,20 +88,20 @@ def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine
     readiness = Readiness(observer, engines)
 
     async def health(request: Request) -> Response:
-        return _refused(request, guard) or _told(200, "ok")
+        return _refused(request, guard) or _response(200, "ok")
 
     async def ready(request: Request) -> Response:
         if refusal := _refused(request, guard):
             return refusal
         state = await readiness.state()
-        return _told(200 if state == READY else 503, state)
+        return _response(200 if state == READY else 503, state)
 
     async def metrics(request: Request) -> Response:
         try:
             guard.check(request.headers, is_preflight=observer.open_metrics)  # like a preflight, needs no key
         except ApiError as error:
             log.info("%s %s %s: %s", request.method, "/metrics", error.status, error.message)
-            return _told(error.status, error.message)
+            return _response(error.status, error.message)
         body, media_type = observer.metrics.exposition(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": media_type, "cache-control": "no-store"})
 
@@ -112,10 +112,10 @@ def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine
 def _refused(request: Request, guard: "Guard") -> Response | None:
     """Return the refusal of a browser's request from a page that may not call; None for any other request."""
     origin = request.headers.get("origin")
-    return None if origin is None or guard.allows(origin) else _told(403, "forbidden")
+    return None if origin is None or guard.allows(origin) else _response(403, "forbidden")
 
 
-def _told(status: int, said: str) -> Response:
+def _response(status: int, said: str) -> Response:
     return JSONResponse({"status": said}, status, headers={"cache-control": "no-store"})
 
 
