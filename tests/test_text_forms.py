@@ -17,7 +17,7 @@ from xmlcall.binding.spellings import atoms
 from xmlcall.text_forms import normalized, unescaped
 from xmlcall.turn.asking import Asking
 from xmlcall.turn.opening import begin_turn
-from xmlcall.turn.run import run_turn
+from xmlcall.turn.sync_driver import run_turn
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 MARKS = "\u0300\u0301\u0315\u0327\u3099\u0f71\u0f73\uff9e"

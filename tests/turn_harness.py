@@ -7,7 +7,7 @@ from xmlcall import LocalHost, Message, Tool, ToolLoop
 from xmlcall.backends.base import KeptOpen
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.model import (
+from xmlcall.turns.record import (
     CallRecord,
     MarkRecord,
     MessageRecord,

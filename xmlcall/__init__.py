@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .turn.generate import Continued as Continued
     from .turn.machine import Ask as Ask, Done as Done, FirstToken as FirstToken, Run as Run, Score as Score
     from .turn.opening import begin_turn as begin_turn
-    from .turn.run import run_turn as run_turn
+    from .turn.sync_driver import run_turn as run_turn
     from .turn.turn import Turn as Turn
     from .turn.turn_setup import Denied as Denied
     from .agent.loop import ToolLoop as ToolLoop
@@ -105,7 +105,7 @@ _MODULES = {
     ".turn.generate": "Continued",
     ".turn.machine": "Ask Done FirstToken Run Score",
     ".turn.opening": "begin_turn",
-    ".turn.run": "run_turn",
+    ".turn.sync_driver": "run_turn",
     ".turn.turn": "Turn",
     ".turn.turn_setup": "Denied",
     ".parsing.parser": "Parser",

@@ -15,7 +15,7 @@ from xmlcall.records.folder import store_path
 from xmlcall.records.store import Store
 from xmlcall.turns.builder import TurnBuilder
 from xmlcall.turns.keeping import Keeper
-from xmlcall.turns.model import CallRecord, TurnRecord
+from xmlcall.turns.record import CallRecord, TurnRecord
 
 HOSTILE = "\x1b[31m<script>alert(1)</script> ``` \u202e"
 

@@ -22,7 +22,7 @@ from xmlcall import HttpServer, McpHost, Message, RepairPolicy, Tool, ToolLoop, 
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostError
 from xmlcall.hosts.mcp.oauth import SignIn
-from xmlcall.hosts.mcp.requests import ClientFeatures, ElicitAnswer, FormRequest, UrlRequest
+from xmlcall.hosts.mcp.server_requests import ClientFeatures, ElicitAnswer, FormRequest, UrlRequest
 from xmlcall.hosts.server import OAuth
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # it runs as a program of its own

@@ -19,7 +19,7 @@ from xmlcall.hosts.mcp import tasks
 from xmlcall.hosts.mcp.callbacks import MAX_ASKED, MAX_LOGGED, MAX_SAMPLE_TOKENS
 from xmlcall.hosts.mcp.form import fields
 from xmlcall.hosts.mcp.host import McpHost
-from xmlcall.hosts.mcp.requests import (
+from xmlcall.hosts.mcp.server_requests import (
     ClientFeatures,
     ElicitAnswer,
     FormRequest,

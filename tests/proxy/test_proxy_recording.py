@@ -29,7 +29,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.recording import client_of
 from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.http.access import serving as serving_one
-from xmlcall.turns.model import TurnRecord, summary_of, turn_to_json
+from xmlcall.turns.record import TurnRecord, summary_of, turn_to_json
 from xmlcall.turns.recorder import Recorder
 
 SECONDS = 10.0

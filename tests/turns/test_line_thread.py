@@ -12,7 +12,7 @@ from turn_harness import turn_from_json
 from xmlcall.turns import lines as turn_lines
 from xmlcall.turns.builder import TurnBuilder
 from xmlcall.turns.lines import LineThread
-from xmlcall.turns.model import TurnRecord
+from xmlcall.turns.record import TurnRecord
 from xmlcall.turns.recorder import Recorder
 
 

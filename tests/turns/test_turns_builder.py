@@ -26,7 +26,7 @@ from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import ReplyEnded, ReplyStarted
 from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
-from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
+from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.turns.reading import read_reply
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart

@@ -20,7 +20,7 @@ from xmlcall.bench.store import _case_from_json
 from xmlcall.errors import UsageError
 from xmlcall.records.as_json import tool_to_json
 from xmlcall.turns.copied import as_bench_case, as_corpus_case, as_curl
-from xmlcall.turns.model import TurnRecord
+from xmlcall.turns.record import TurnRecord
 from xmlcall.turns.reading import read_reply
 
 CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml", quick=4)]

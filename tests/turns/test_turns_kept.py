@@ -17,7 +17,7 @@ from xmlcall.records.store import Store
 from xmlcall.turns.builder import TurnBuilder
 from xmlcall.turns.keeping import Keeper
 from xmlcall.turns.kept import turns_of
-from xmlcall.turns.model import CallRecord, ReplyRecord, TurnRecord
+from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.types.completion import Chunk
 from xmlcall.wire.openai import native_call
 

@@ -21,7 +21,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.turns.lines import LineFile, read_lines
 from xmlcall.turns.masking import without_secrets
-from xmlcall.turns.model import MessageRecord, TurnRecord, turn_to_json
+from xmlcall.turns.record import MessageRecord, TurnRecord, turn_to_json
 from xmlcall.turns.reading import read_reply
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")

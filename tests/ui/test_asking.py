@@ -13,7 +13,7 @@ from xmlcall.errors import BackendStatusError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.records.as_json import tool_to_json
 from xmlcall.tools.catalog import Catalog
-from xmlcall.turns.model import TurnRecord
+from xmlcall.turns.record import TurnRecord
 from xmlcall.turns.reading import read_reply
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message, Tool

@@ -12,7 +12,7 @@ from xmlcall.agent.rules import Rule, Rules
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable
 from xmlcall.hosts.base import OnProgress
-from xmlcall.hosts.mcp.requests import FormRequest, SampleRequest, UrlRequest
+from xmlcall.hosts.mcp.server_requests import FormRequest, SampleRequest, UrlRequest
 from xmlcall.types.calls import Message, ToolResult
 from xmlcall.ui.questions import PageElicitation, PageSampling
 

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar, cast
 
 from ..backends.base import Backend, Tries, chunks_of, tries_of
 from ..errors import BackendError, BackendStatusError
-from ..hosts.mcp.requests import SampleReply, SampleRequest
+from ..hosts.mcp.server_requests import SampleReply, SampleRequest
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
 from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
 

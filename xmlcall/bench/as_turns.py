@@ -16,7 +16,7 @@ from ..parsing.repetition import once
 from ..tools.catalog import Catalog
 from ..turn.generate import Generated
 from ..turns.builder import MOST_RESULT
-from ..turns.model import CallRecord, ReplyRecord, TurnRecord
+from ..turns.record import CallRecord, ReplyRecord, TurnRecord
 from ..turns.places import SaidBefore
 from ..turns.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, Tool, ToolCall

@@ -26,7 +26,7 @@ from ..errors import ToolHostError, UsageError
 from ..hosts.base import Host, Served
 from ..hosts.config import load_servers
 from ..hosts.config_file import SUFFIXES
-from ..hosts.mcp.requests import NO_FEATURES, ClientFeatures
+from ..hosts.mcp.server_requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
 from ..hosts.server import HttpServer, ServerConfig, StdioServer
 from .exits import complain

@@ -37,7 +37,7 @@ from .display import Display
 from .lines import LineReader, is_interactive
 from .open_model import asking_of, connected, model_notices, profile_json, profile_of, profile_words
 from .plain import shortened, visible
-from .requests import features_of
+from .server_requests import features_of
 from .servers import described, hosts_of, servers_of, sign_in_where_wanted
 from .waiting import OpeningStatus
 from .words import Say

@@ -11,13 +11,13 @@ from functools import partial
 
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
-from ..hosts.mcp.requests import ClientFeatures
+from ..hosts.mcp.server_requests import ClientFeatures
 from ..proxy.http.access import Guard
 from ..records.audit import AuditFile
 from ..records.folder import audit_path, private_folder, store_path
 from ..records.store import Store
 from ..turns.keeping import Keeper
-from ..turns.model import TurnRecord
+from ..turns.record import TurnRecord
 from ..turns.recorder import Recorder
 from ..ui.access import kept_secret
 from ..ui.api import ShownPage
@@ -33,7 +33,7 @@ from .display import Display
 from .exits import OK, complain
 from .listening import listening, serve_app, url_of
 from .open_model import asking_of, connected
-from .requests import page_features
+from .server_requests import page_features
 from .serve_observed import recording
 from .servers import hosts_of, servers_of, sign_in_where_wanted
 from .session import Session, loop_of, opening_messages

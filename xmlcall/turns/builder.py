@@ -46,7 +46,7 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .model import CallRecord, ReplyRecord, TurnRecord
+from .record import CallRecord, ReplyRecord, TurnRecord
 from .places import SaidBefore
 from .reading import ReadCall, Reading, call_record, prompt_of, tools_told
 

@@ -17,7 +17,7 @@ from ..errors import UsageError
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
-from .model import ReplyRecord, TurnRecord
+from .record import ReplyRecord, TurnRecord
 from .places import is_tool_prompt
 from .reading import as_messages, readable_tools
 

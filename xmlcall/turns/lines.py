@@ -25,7 +25,7 @@ from ..records.folder import FILE_MODE, append_line
 from ..tools.catalog import Catalog
 from .builder import TurnBuilder
 from .masking import without_secrets
-from .model import ReplyRecord, TurnRecord
+from .record import ReplyRecord, TurnRecord
 from .reading import as_messages, read_reply, tools_told
 
 __all__ = ["LineFile", "LineThread", "read_lines"]

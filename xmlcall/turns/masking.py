@@ -13,7 +13,7 @@ from typing import Any
 
 from ..records.secrets import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
 from ..types.calls import Span
-from .model import TurnRecord, turn_to_json
+from .record import TurnRecord, turn_to_json
 
 __all__ = ["without_secrets"]
 

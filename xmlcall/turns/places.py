@@ -19,7 +19,7 @@ from ..errors import ISSUES, REPAIRS
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawArgument, RawCall, Repair, Span, ToolCall
 from ..types.events import CallInReasoning
-from .model import MarkRecord, SourceRecord, ValueRecord
+from .record import MarkRecord, SourceRecord, ValueRecord
 
 __all__ = ["SaidBefore", "is_tool_prompt", "issues_of", "lost_call", "repairs_of", "values_of", "whys"]
 

@@ -32,7 +32,7 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .model import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
+from .record import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 from .places import SaidBefore, issues_of, lost_call, repairs_of, values_of
 
 __all__ = [

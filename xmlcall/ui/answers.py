@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from ..turns.model import ReplyRecord, SpanRecord, TurnRecord, record_to_json, turn_to_json
+from ..turns.record import ReplyRecord, SpanRecord, TurnRecord, record_to_json, turn_to_json
 from ..turns.recorder import Recorder
 
 __all__ = ["Told", "change", "event_stream", "json_answer", "merged", "turn_events"]

@@ -21,7 +21,7 @@ from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl
-from ..turns.model import TurnRecord, record_to_json, summary_of, turn_to_json
+from ..turns.record import TurnRecord, record_to_json, summary_of, turn_to_json
 from ..turns.places import whys
 from ..turns.reading import read_reply
 from ..turns.recorder import Recorder

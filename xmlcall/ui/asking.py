@@ -29,7 +29,7 @@ from ..turn.asking import Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import LoopEvent, ReplyEnded
 from ..turns.builder import TurnBuilder
-from ..turns.model import TurnRecord, record_to_json
+from ..turns.record import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
 from ..turns.reading import as_messages
 from ..turns.recorder import RecordingBackend

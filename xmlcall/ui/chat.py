@@ -29,7 +29,7 @@ from ..turn.events import CallFinished
 from ..turns.conversation import Conversation, checked_text
 from ..turns.keeping import Keeper, TaskMoment, branched, in_flight
 from ..turns.kept import turns_of
-from ..turns.model import TurnRecord, turn_to_json
+from ..turns.record import TurnRecord, turn_to_json
 from ..turns.recorder import Recorder
 from ..types.calls import Message, Tool
 from .answers import json_answer

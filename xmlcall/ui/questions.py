@@ -32,11 +32,11 @@ from ..agent.rules import Rule, Ruling
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..hosts.mcp.form import Field, fields, problems, with_defaults
-from ..hosts.mcp.requests import ElicitAnswer, FormRequest, SampleReply, SampleRequest, UrlRequest
+from ..hosts.mcp.server_requests import ElicitAnswer, FormRequest, SampleReply, SampleRequest, UrlRequest
 from ..proxy.formats.contract import ApiError
 from ..records.as_json import tool_to_json
 from ..turns.builder import TurnBuilder
-from ..turns.model import CallRecord
+from ..turns.record import CallRecord
 from ..types.calls import MISSING
 from .answers import Told
 

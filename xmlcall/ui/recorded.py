@@ -28,7 +28,7 @@ from ..proxy.formats.contract import ApiError
 from ..records.store import Store
 from ..turns.kept import turns_of
 from ..turns.lines import read_lines
-from ..turns.model import TurnRecord, summary_of, turn_to_json
+from ..turns.record import TurnRecord, summary_of, turn_to_json
 from ..types.calls import InvalidCall
 from .answers import json_answer
 from .api import guarded, matching, number_of

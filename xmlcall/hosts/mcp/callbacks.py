@@ -25,7 +25,7 @@ from ...schema.mending import mended
 from ...types.calls import Message
 from .form import problems, unusable, with_defaults
 from .patience import CallPatience
-from .requests import ClientFeatures, Elicit, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
+from .server_requests import ClientFeatures, Elicit, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
 __all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls", "elicitation_of", "visited"]
 

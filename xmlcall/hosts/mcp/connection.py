@@ -25,7 +25,7 @@ from ..server import ServerConfig
 from .callbacks import Callbacks, Calls
 from .filter import Filter, filtered
 from .oauth import SignIn
-from .requests import NO_FEATURES, ClientFeatures
+from .server_requests import NO_FEATURES, ClientFeatures
 from .tasks import runs_tasks
 from .transport import PeerLog, open_transport
 

@@ -44,7 +44,7 @@ from .messages import sendable
 from .oauth import SignIn
 from .patience import CallPatience
 from .plain_text import INSTRUCTIONS, plain_text
-from .requests import NO_FEATURES, ClientFeatures
+from .server_requests import NO_FEATURES, ClientFeatures
 from .served import McpServed, pages
 from .tasks import call_as_task, result_of_task
 from .wire import cut_result, requires_task, result_from_mcp

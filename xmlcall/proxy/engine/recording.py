@@ -24,7 +24,7 @@ from ...tools.catalog import Catalog
 from ...turn.events import CallFinished, LoopEvent, ReplyStarted
 from ...turn.opening import last_request
 from ...turns.builder import TurnBuilder
-from ...turns.model import MessageRecord, ReplyRecord, SpanRecord, TurnRecord
+from ...turns.record import MessageRecord, ReplyRecord, SpanRecord, TurnRecord
 from ...turns.recorder import Recorder, new_id
 from ...types.calls import Message
 from ...types.completion import Chunk, Usage

@@ -22,7 +22,7 @@ from ..agent.drive import completed
 from ..backends.base import Backend
 from ..errors import BackendError, UsageError
 from ..hosts.mcp.form import Field, FormProblem, fields, problems, read, with_defaults
-from ..hosts.mcp.requests import (
+from ..hosts.mcp.server_requests import (
     ClientFeatures,
     Elicit,
     ElicitAnswer,
