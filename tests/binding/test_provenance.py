@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmlcall import LocalHost, Message, Tool, ToolCall, ToolLoop, ValueSource, provenance
+from xmlcall import LocalHost, Message, RawArgument, Tool, ToolCall, ToolLoop, ValueSource, bind, provenance
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding import spellings
-from xmlcall.binding.provenance import SaidIndex, values_in
+from xmlcall.binding.provenance import SaidIndex, keys_of_text, values_in
 from xmlcall.binding.spellings import atoms
 from xmlcall.types.calls import RawCall
 
@@ -262,3 +263,19 @@ def test_tables_of_spellings_do_not_contradict_each_other() -> None:
     lines = [words.split() for line in spellings._SAME.split("\n") for words in line.split("|") if words]
     words = [word for line in lines for word in line]
     assert len(words) == len(set(words))
+
+
+def test_a_schema_that_parameters_share_is_read_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+
+    def reading(text: str) -> set[str]:
+        read.append(text)
+        return keys_of_text(text)
+
+    monkeypatch.setattr(sys.modules["xmlcall.binding.provenance"], "keys_of_text", reading)
+    schema = {"patternProperties": {"^p": {"description": "words " * 10_000}}}
+    tool = Tool(name="f", description="Does f.", input_schema=schema)
+    bound = bind(RawCall(index=0, name="f", arguments=tuple(RawArgument(name=f"p{n}", text="x") for n in range(50))), [tool])
+    assert isinstance(bound, ToolCall)
+    assert len(provenance(bound, [], [tool])) == 50
+    assert 60_000 < sum(map(len, read)) < 600_000

@@ -169,7 +169,11 @@ def test_all_languages_have_the_same_templates() -> None:
 
 SAYS = {"Message": "content", "ToolResult": "content", "error": "", "Decision": "reason"}  # what holds words -> in which argument
 PACKAGE = PROMPTS.parent / "xmlcall"
-OTHERS = {"probe.py", "local.py", "session.py"}  # a person's words in a trial; a tool's own error; what is told of wrong options
+OTHERS = {
+    "model_server.py",
+    "local.py",
+    "session.py",
+}  # a person's words in a trial; a tool's own error; what is told of wrong options
 
 
 def words_in(node: ast.Call) -> Iterator[str]:

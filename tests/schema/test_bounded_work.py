@@ -167,6 +167,14 @@ def test_a_value_is_looked_at_in_bounded_work(kind: str) -> None:
     assert large < 6 * small + 400_000
 
 
+def test_each_mistake_is_counted() -> None:
+    """One keyword can find sixty mistakes in each of many items."""
+    schema = {"properties": {"a": {"items": {"required": [f"p{number}" for number in range(60)]}}}}
+    assert len(find_issues(compiled(schema), {"a": [{}] * 100})) > 1
+    (issue,) = find_issues(compiled(schema), {"a": [{}] * 5_000})
+    assert "cannot be evaluated" in issue.message
+
+
 @pytest.mark.parametrize(
     ("items", "is_unique"),
     [

@@ -26,8 +26,8 @@ from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import ReplyEnded, ReplyStarted
 from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
-from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.turns.reading import read_reply
+from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart
 from xmlcall.wire.openai import native_call

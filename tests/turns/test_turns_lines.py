@@ -21,8 +21,8 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.turns.lines import LineFile, read_lines
 from xmlcall.turns.masking import without_secrets
-from xmlcall.turns.record import MessageRecord, TurnRecord, turn_to_json
 from xmlcall.turns.reading import read_reply
+from xmlcall.turns.record import MessageRecord, TurnRecord, turn_to_json
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)

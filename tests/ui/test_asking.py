@@ -13,8 +13,8 @@ from xmlcall.errors import BackendStatusError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.records.as_json import tool_to_json
 from xmlcall.tools.catalog import Catalog
-from xmlcall.turns.record import TurnRecord
 from xmlcall.turns.reading import read_reply
+from xmlcall.turns.record import TurnRecord
 from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message, Tool
 from xmlcall.ui.api import ShownPage

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any, Final, Literal
 
 from ..dialects.replies import as_message, said_by_whom
@@ -28,6 +28,7 @@ SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivi
 
 _ENOUGH: Final = 0.8  # of a value's words, by their length
 _PLACES: Final = 100  # texts kept for each word
+_SCHEMA_CHARACTERS: Final = 500_000  # of a tool that are read for the parameters of its calls, about half a second
 _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
 _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "assistant": "assistant"}
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
@@ -109,7 +110,7 @@ class SaidIndex:
     def __init__(self) -> None:
         self._sources: list[ValueSource] = []
         self._places: dict[str, list[int]] = {}
-        self._schemas: dict[tuple[str, str], tuple[Tool, SaidIndex]] = {}
+        self._declared: dict[str, _Declared] = {}
         self._calls = 0
 
     def add(self, text: str, source: ValueSource) -> None:
@@ -146,12 +147,9 @@ class SaidIndex:
 
     def _schema(self, tool: Tool, parameter: str) -> "SaidIndex":
         """Return the index of a tool's words about a parameter, built once."""
-        of, known = self._schemas.get((tool.name, parameter), (None, SaidIndex()))
-        if of is not tool:
-            known = SaidIndex()
-            known.add("\n".join([tool.description, *_named(tool, parameter)]), ValueSource(kind="schema", tool=tool.name))
-            self._schemas[tool.name, parameter] = (tool, known)
-        return known
+        if (declared := self._declared.get(tool.name)) is None or declared.tool is not tool:
+            declared = self._declared[tool.name] = _Declared(tool)
+        return declared.about(parameter)
 
     def find(self, value: Any) -> ValueSource | None:
         """Return the source of a value; None if no text contains enough of it."""
@@ -188,6 +186,35 @@ class SaidIndex:
             found[place].update(together)
             found[place + 1].update(together)
         return found
+
+
+class _Declared:
+    """The words of a tool about its parameters. Each parameter may have the whole schema in common, so all have one limit."""
+
+    def __init__(self, tool: Tool) -> None:
+        self.tool = tool
+        self._indexes: dict[str, SaidIndex] = {}
+        self._left = _SCHEMA_CHARACTERS
+
+    def about(self, parameter: str) -> SaidIndex:
+        """Return the index of the words about a parameter."""
+        if parameter not in self._indexes:
+            self._indexes[parameter] = index = SaidIndex()
+            text = _joined(chain([self.tool.description], _named(self.tool, parameter)), self._left)
+            self._left -= len(text)
+            index.add(text, ValueSource(kind="schema", tool=self.tool.name))
+        return self._indexes[parameter]
+
+
+def _joined(parts: Iterable[str], most: int) -> str:
+    """Join texts as long as the result has at most so many characters."""
+    taken: list[str] = []
+    for part in parts:
+        most -= len(part) + 1
+        if most < 0:
+            break
+        taken.append(part)
+    return "\n".join(taken)
 
 
 def number_key_of(value: float) -> str:

@@ -33,8 +33,8 @@ from .display import Display
 from .exits import OK, complain
 from .listening import listening, serve_app, url_of
 from .open_model import asking_of, connected
-from .server_requests import page_features
 from .serve_observed import recording
+from .server_requests import page_features
 from .servers import hosts_of, servers_of, sign_in_where_wanted
 from .session import Session, loop_of, opening_messages
 from .waiting import OpeningStatus

@@ -1,4 +1,4 @@
-"""A profile: the settings with which a model is asked for calls, the measurements that they rest on, and the file that holds them.
+"""A profile: the settings with which a model is asked for calls, the measurements that they rest on, and the file with both.
 
 The language of the prompt is not part of a profile, because it is the user's choice. Missing settings have the current defaults,
 so a profile can be as short as the name of a model and one setting.

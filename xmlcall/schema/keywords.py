@@ -81,10 +81,10 @@ def _count_steps(keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _weigh(errors: Iterable[Any], instance: Any, asked: Any) -> Iterator[Any]:
-    """Count what it takes to write the value, and what is asked of it, into each error; those of parts have a keyword by then."""
+    """Count each error and what is written into it: the value and what is asked of it. Those of parts have a keyword by then."""
     for error in errors:
         if (work := _work.get()) is not None and not isinstance(error.validator, str):
-            work.spend((work.size_of(instance) + work.size_of(asked)) // _CHARACTERS)
+            work.spend(1 + (work.size_of(instance) + work.size_of(asked)) // _CHARACTERS)
         yield error
 
 

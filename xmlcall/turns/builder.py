@@ -46,9 +46,9 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .record import CallRecord, ReplyRecord, TurnRecord
 from .places import SaidBefore
 from .reading import ReadCall, Reading, call_record, prompt_of, tools_told
+from .record import CallRecord, ReplyRecord, TurnRecord
 
 __all__ = ["MOST_RESULT", "TurnBuilder"]
 

@@ -17,9 +17,9 @@ from ..errors import UsageError
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
-from .record import ReplyRecord, TurnRecord
 from .places import is_tool_prompt
 from .reading import as_messages, readable_tools
+from .record import ReplyRecord, TurnRecord
 
 __all__ = ["as_bench_case", "as_corpus_case", "as_curl"]
 

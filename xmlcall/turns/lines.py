@@ -25,8 +25,8 @@ from ..records.folder import FILE_MODE, append_line
 from ..tools.catalog import Catalog
 from .builder import TurnBuilder
 from .masking import without_secrets
-from .record import ReplyRecord, TurnRecord
 from .reading import as_messages, read_reply, tools_told
+from .record import ReplyRecord, TurnRecord
 
 __all__ = ["LineFile", "LineThread", "read_lines"]
 

@@ -32,8 +32,8 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .record import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 from .places import SaidBefore, issues_of, lost_call, repairs_of, values_of
+from .record import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 
 __all__ = [
     "DROPPED",

@@ -21,9 +21,9 @@ from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl
-from ..turns.record import TurnRecord, record_to_json, summary_of, turn_to_json
 from ..turns.places import whys
 from ..turns.reading import read_reply
+from ..turns.record import TurnRecord, record_to_json, summary_of, turn_to_json
 from ..turns.recorder import Recorder
 from .answers import Told, event_stream, json_answer, merged, turn_events
 

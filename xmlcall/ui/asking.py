@@ -29,9 +29,9 @@ from ..turn.asking import Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import LoopEvent, ReplyEnded
 from ..turns.builder import TurnBuilder
-from ..turns.record import TurnRecord, record_to_json
 from ..turns.places import is_tool_prompt
 from ..turns.reading import as_messages
+from ..turns.record import TurnRecord, record_to_json
 from ..turns.recorder import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
 from .answers import Told, event_stream, merged

@@ -44,8 +44,8 @@ from .messages import sendable
 from .oauth import SignIn
 from .patience import CallPatience
 from .plain_text import INSTRUCTIONS, plain_text
-from .server_requests import NO_FEATURES, ClientFeatures
 from .served import McpServed, pages
+from .server_requests import NO_FEATURES, ClientFeatures
 from .tasks import call_as_task, result_of_task
 from .wire import cut_result, requires_task, result_from_mcp
 
