@@ -31,6 +31,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SUITES = ["tests/agent", "tests/proxy", "tests/integrations", "tests/hosts"]
 _ID = re.compile(r"call_[0-9a-f]{24}|resp_[0-9a-f]{8,}|0x[0-9a-f]{6,}|/tmp/[\w./-]+|127\.0\.0\.1:\d+")
+_RENAMED = {"TurnStarted": "ReplyStarted", "TurnEnded": "ReplyEnded", "turn": "number"}  # since 0.2.0; equal for a comparison
 _noted: list[str] = []
 
 
@@ -44,8 +45,8 @@ def shape(value: Any) -> Any:
         fields = {each.name: each for each in dataclasses.fields(value) if "seconds" not in each.name and each.repr}
         told = {name: getattr(value, name, None) for name in fields}
         return {
-            "": type(value).__name__,
-            **{name: shape(each) for name, each in told.items() if not _is_default(fields[name], each)},
+            "": _RENAMED.get(type(value).__name__, type(value).__name__),
+            **{_RENAMED.get(name, name): shape(each) for name, each in told.items() if not _is_default(fields[name], each)},
         }
     if isinstance(value, Mapping):
         return {str(key): shape(each) for key, each in value.items()}
