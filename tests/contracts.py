@@ -31,7 +31,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 SUITES = ["tests/agent", "tests/proxy", "tests/integrations", "tests/hosts"]
 _ID = re.compile(r"call_[0-9a-f]{24}|resp_[0-9a-f]{8,}|0x[0-9a-f]{6,}|/tmp/[\w./-]+|127\.0\.0\.1:\d+")
-_RENAMED = {"TurnStarted": "ReplyStarted", "TurnEnded": "ReplyEnded", "turn": "number"}  # since 0.2.0; equal for a comparison
+_RENAMED = {"TurnStarted": "ReplyStarted", "TurnEnded": "ReplyEnded", "turn": "number"}  # since 0.2.0: no difference
 _noted: list[str] = []
 
 
@@ -45,8 +45,8 @@ def shape(value: Any) -> Any:
         fields = {each.name: each for each in dataclasses.fields(value) if "seconds" not in each.name and each.repr}
         told = {name: getattr(value, name, None) for name in fields}
         return {
-            "": _RENAMED.get(type(value).__name__, type(value).__name__),
-            **{_RENAMED.get(name, name): shape(each) for name, each in told.items() if not _is_default(fields[name], each)},
+            "": type(value).__name__,
+            **{name: shape(each) for name, each in told.items() if not _is_default(fields[name], each)},
         }
     if isinstance(value, Mapping):
         return {str(key): shape(each) for key, each in value.items()}
@@ -151,6 +151,20 @@ def checkout(revision: str, tree: Path) -> None:
         archive.extractall(tree, filter="data")
 
 
+def _with_new_names(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            _RENAMED.get(key, key): _RENAMED.get(each, each) if key == "" else _with_new_names(each)
+            for key, each in value.items()
+        }
+    return [_with_new_names(each) for each in value] if isinstance(value, list) else value
+
+
+def _read(file: Path) -> tuple[str, list[str]]:
+    name, *lines = file.read_text("utf-8").split("\n")
+    return name, [json.dumps(_with_new_names(json.loads(line)), sort_keys=True, ensure_ascii=False) for line in lines if line]
+
+
 def differences(before: Path, after: Path, show: int) -> int:
     """Print the tests in which something else was sent or told, with the first lines that differ; return how many there are.
 
@@ -159,10 +173,7 @@ def differences(before: Path, after: Path, show: int) -> int:
         after: another.
         show: how many are printed with their lines.
     """
-    texts = [
-        {(lines := each.read_text("utf-8").split("\n"))[0]: lines[1:] for each in folder.iterdir()} for folder in (before, after)
-    ]
-    old, new = texts
+    old, new = (dict(map(_read, folder.iterdir())) for folder in (before, after))
     if not old.keys() & new.keys():
         raise SystemExit("nothing was compared: see above why the tests of one of the revisions did not run")
     both = sorted(old.keys() & new.keys())
