@@ -128,3 +128,10 @@ async def test_a_models_name_takes_its_profile_along(
 ) -> None:
     async with loops(**how) as loop:
         assert (loop.asking.mode, loop.asking.dialect, loop.asking.call_threshold) == expected
+
+
+async def test_what_is_set_before_a_model_is_open_stays(loops: Callable[..., ToolLoop]) -> None:
+    loop = loops()
+    loop.ask_by(temperature=0.5, lang="zh")
+    async with loop:
+        assert (loop.asking.temperature, loop.asking.lang, loop.asking.call_threshold) == (0.5, "zh", 1.5)

@@ -12,7 +12,7 @@ import logging
 import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -100,7 +100,8 @@ class ToolLoop:
             warnings.warn(advice, DeprecationWarning, stacklevel=2)
             self._limits = replace(self._limits, max_replies=most)
         policy = policy if callable(policy) else allow(policy)
-        self._given = asked if isinstance(backend, str) and asking is None else None
+        # Of a model that is named, what the program set itself: its profile, known once it is open, gives the rest.
+        self._given: AskingFields | None = {} if isinstance(backend, str) and asking is None else None
         self._calling = Calling(router=self.router, policy=policy, timeout=timeout, audit=audit, files=files, repair=self._limits)
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
@@ -121,7 +122,12 @@ class ToolLoop:
         Raises:
             UsageError: a setting is invalid.
         """
-        self.asking = replace(self.asking, **asked)
+        if self._given is not None:
+            self._given = {**self._given, **asked}
+        self._ask(replace(self.asking, **asked))
+
+    def _ask(self, asking: Asking) -> None:
+        self.asking = asking
         self._calling = replace(self._calling, format=self.asking.format)
         self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._scores = Scores()
@@ -133,7 +139,7 @@ class ToolLoop:
             await self.backend.__aenter__()
             stack.push_async_exit(self._leave_backend)
             if self._given is not None:
-                self.ask_by(**asdict(_by_profile(self.backend.capabilities, self._given)))
+                self._ask(_by_profile(self.backend.capabilities, self._given))
             self._stack = stack.pop_all()
         return self
 

@@ -119,8 +119,9 @@ class Profile:
         """Check the settings."""
         if self.way not in WAYS:
             raise UsageError(f"way: expected one of {', '.join(WAYS)}, got {self.way!r:.80}")
-        number = isinstance(self.call_threshold, (int, float)) and math.isfinite(self.call_threshold)
-        if not number and self.call_threshold not in ("auto", "off"):
+        threshold = self.call_threshold
+        number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool) and math.isfinite(threshold)
+        if not number and threshold not in ("auto", "off"):
             raise UsageError(f"call_threshold: expected a finite number, 'auto' or 'off', got {self.call_threshold!r:.80}")
         _ = self.asking
 

@@ -70,8 +70,8 @@ def create_app(
     """
     backend = connect(model) if isinstance(model, str) else model
     guard = _guard(guard or Guard(), api_key, hosts=asked.pop("allowed_hosts", None), origins=asked.pop("origins", None))
-    how = replace(asking or Asking(mode="auto"), **cast(AskingFields, asked))
-    engine = Engine(backend, hosts, allowed=allowed, asking=how, stream_arguments=stream_arguments, strict=strict)
+    how = cast(AskingFields, asked)
+    engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **how)
     return app_of(serving(engine), guard, lifespan=_opening(engine))
 
 
