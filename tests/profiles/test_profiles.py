@@ -212,3 +212,8 @@ def test_fingerprints_say_what_they_are_of() -> None:
     assert of_digest("SHA256:AB"[7:] * 40) == "ollama:" + "ab" * 8
     assert of_template("a", "b") != of_template("ab", "") != of_name("ab")
     assert of_name("\udc80").startswith("model:")
+
+
+def test_a_truth_value_is_no_threshold() -> None:
+    with pytest.raises(UsageError, match="call_threshold: expected a finite number"):
+        Profile(model="m", call_threshold=True)
