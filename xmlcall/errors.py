@@ -83,6 +83,7 @@ REPAIRS: dict[str, str] = {
     "boolean-word": "True, yes, on, False, no or off was read as a boolean.",
     "null-word": "None, nil or an empty value was read as null.",
     "enum-spelling": "One of the accepted values was written in other case, quotes or white space.",
+    "time-zone": "A city was read as the IANA name of its time zone.",
     "to-string": "A number or boolean was given where a string was asked for.",
     "single-item": "A single value was read as a list of one.",
     "comma-list": "A list was written with commas, without brackets.",

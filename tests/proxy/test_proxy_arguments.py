@@ -201,3 +201,10 @@ def test_a_value_that_is_marked_as_json_is_not_sent_as_the_text_it_is_written_in
     text = block(("write", VALUES)).replace('name="path">a.py<', 'name="path" type="json">"a.py"<')
     check(sent(list(text), [WRITE]))
     assert json.loads(sent(list(text), [WRITE])[0][1])["path"] == "a.py"
+
+
+def test_a_city_goes_out_as_the_time_zone_that_it_is_bound_to() -> None:
+    zone = {"type": "string", "description": "IANA timezone name"}
+    tool = {"name": "now", "inputSchema": {"type": "object", "properties": {"timezone": zone}}}
+    [(_, text, arguments)] = sent(list(block(("now", {"timezone": "New York"}))), [tool])
+    assert json.loads(text) == arguments == {"timezone": "America/New_York"}

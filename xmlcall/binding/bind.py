@@ -27,6 +27,7 @@ from ..tools.names import match_name
 from ..tools.parameters import Parameter, is_required, may_be_left_out, parameter_of, read_text, says_nothing
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing
+from .time_zones import wants_zone, zone_of
 
 __all__ = ["as_written", "bind", "bind_argument", "is_unsaid", "may_be_unsaid", "without_unsaid"]
 
@@ -223,6 +224,7 @@ class _Draft:
         if isinstance(validator, str):
             self.issues.append(Issue(code="invalid-value", message=f"The tool cannot be called: {validator}."))
             return
+        self._name_zones(self._tool)
         found = find_issues(validator, self.arguments)
         if found or self.issues:
             self._mend(self._tool, Fitter(validator, self._root))
@@ -245,6 +247,7 @@ class _Draft:
         assert self._tool is not None
         validator = self._catalog.validator(self._tool.name)
         schema = parameter_of(self._catalog, self._tool, name).schema
+        self._name_zones(self._tool)
         if not isinstance(validator, str) and name in self.arguments and not is_valid(validator, self.arguments[name], schema):
             self._mend(self._tool, Fitter(validator, self._root))
         valid = name not in self.arguments or is_valid(validator, self.arguments[name], schema)
@@ -280,6 +283,15 @@ class _Draft:
                 self._leave_out(name, raw)
                 continue
             self._take(name, fit, raw, quoted=value is not raw.text or raw.value is not MISSING)
+
+    def _name_zones(self, tool: Tool) -> None:
+        """Replace a city by the name of its time zone, where such a name is asked for."""
+        for name, value in self.arguments.items():
+            if isinstance(value, str) and wants_zone(parameter_of(self._catalog, tool, name).schema):
+                zone = zone_of(value)
+                if zone not in ("", value):
+                    self.arguments[name] = zone
+                    self._repair("time-zone", self._raw[name], name)
 
     def _leave_out(self, name: str, raw: RawArgument) -> None:
         del self.arguments[name]

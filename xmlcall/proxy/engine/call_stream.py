@@ -19,6 +19,7 @@ from typing import Any, Final
 from ...binding.bind import bind_argument, is_unsaid, may_be_unsaid
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.grounds import may_be_groundless
+from ...binding.time_zones import wants_zone
 from ...parsing.value_text import may_lose_indentation
 from ...tools.catalog import Catalog
 from ...tools.parameters import WORDS_FOR_NULL, may_be_left_out, says_nothing
@@ -110,7 +111,8 @@ class CallText:
         self._held = schema is None or name in self._sent
         if self._held:
             return
-        self._plain = isinstance(schema, dict) and schema.get("type") == "string" and schema.keys() - {"type"} <= _ANNOTATIONS
+        is_text = isinstance(schema, dict) and schema.get("type") == "string" and schema.keys() - {"type"} <= _ANNOTATIONS
+        self._plain = is_text and not wants_zone(schema)
         self._open, self._text, self._waits = name, [], self._plain
 
     def _release(self) -> str:

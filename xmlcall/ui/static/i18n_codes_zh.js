@@ -24,7 +24,8 @@ const VALUES = {
   "tool-name": "工具名称的拼写不同，只可能是一个工具。", "parameter-name": "参数名称的拼写不同，只可能是一个参数。", "repeated-argument": "参数以相同的值再次给出。",
   "empty-argument": "省略了没有值的可选参数。", "placeholder-argument": "省略了给无参数工具的占位参数。", "number-format": "数字带有分隔符、加号，或写成等于整数的小数。",
   "quoted-value": "数字写在引号里。", "boolean-word": "true、yes、on、false、no 或 off 读作布尔值。", "null-word": "None、nil 或空值读作 null。",
-  "enum-spelling": "允许的值之一用了不同的大小写、引号或空白。", "to-string": "需要字符串的地方给了数字或布尔值。", "single-item": "单个值读作只有一项的列表。",
+  "enum-spelling": "允许的值之一用了不同的大小写、引号或空白。", "time-zone": "城市名读作其 IANA 时区名。",
+  "to-string": "需要字符串的地方给了数字或布尔值。", "single-item": "单个值读作只有一项的列表。",
   "comma-list": "列表用逗号书写，没有括号。", "line-list": "列表每行写一项。",
 };
 
