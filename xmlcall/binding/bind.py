@@ -29,8 +29,6 @@ from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Rep
 from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing
 from .time_zones import wants_zone, zone_of
 
-__all__ = ["as_written", "bind", "bind_argument", "is_unsaid", "may_be_unsaid", "without_unsaid"]
-
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})
 # How models state that a tool has no parameters: `<parameter name="none"></parameter>`, after "Parameters: none" in a prompt.

@@ -29,8 +29,6 @@ from ..schema.validation import is_valid, types_of
 from ..tools.parameters import other_than_string
 from ..types.calls import MISSING
 
-__all__ = ["Ambiguous", "Fit", "Fitter", "is_word_for_nothing"]
-
 _MAX_BRANCHES = 32
 _MAX_STEPS = 2_000  # for one call: schemas that refer to themselves multiply
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}

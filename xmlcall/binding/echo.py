@@ -27,8 +27,6 @@ from ..tools.outline import invented_arguments, placeholder
 from ..types.calls import MISSING, InvalidCall, Issue, RawCall, Tool, ToolCall
 from .skeleton import READINGS, letters, of_keys, readings, skeleton, skeletons, unquoted
 
-__all__ = ["Sources", "echo_of", "examples_of", "has_placeholder", "may_be_placeholder", "words_of"]
-
 _COPIED: Final = "This call repeats text from the conversation."
 _EXAMPLE_VALUE: Final = (
     "This value only stood in the example, and nobody said it. Use a value of the request. "

@@ -42,23 +42,6 @@ from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
 from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 
-__all__ = [
-    "Said",
-    "addresses",
-    "asks_for_change",
-    "groundless",
-    "groundless_call",
-    "is_grounded",
-    "may_be_groundless",
-    "names_somebody",
-    "only_asks_to_find",
-    "said_before",
-    "speaks_of",
-    "stands_for_another",
-    "stands_on",
-    "tools_that_may_tell",
-]
-
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
 _LONGEST: Final = 200  # characters; longer values are not checked

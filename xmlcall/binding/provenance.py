@@ -22,8 +22,6 @@ from ..tools.parameters import property_schema
 from ..types.calls import Message, Role, Tool, ToolCall
 from .spellings import Atom, atoms, number_key
 
-__all__ = ["SaidIndex", "SourceKind", "ValueSource", "keys_of_text", "member_path", "number_key_of", "provenance", "values_in"]
-
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 
 _ENOUGH: Final = 0.8  # of a value's words, by their length

@@ -21,8 +21,6 @@ import regex
 
 from ..text_forms import normalized, unescaped
 
-__all__ = ["READINGS", "letters", "of_keys", "readings", "skeleton", "skeletons", "unquoted"]
-
 _ROUNDS: Final = 6  # JSON in JSON in an attribute; one pass undoes any number of backslashes, and of `&amp;`
 _AMPERSANDS: Final = regex.compile(r"&(?:amp;|#0{0,8}38;|#[xX]0{0,8}26;)+")
 _HALVES: Final = regex.compile(r"&#(?:[xX]0{0,8}([dD][89A-Fa-f][0-9A-Fa-f]{2})|0{0,8}(5[5-7][0-9]{3}));?")

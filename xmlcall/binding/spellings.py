@@ -16,8 +16,6 @@ from typing import Final
 
 from ..text_forms import normalized
 
-__all__ = ["Atom", "atoms", "number_key"]
-
 _LONG_WORD: Final = 64  # characters; longer ones are not kept
 _DIGITS: Final = 18  # of a number; a longer run of digits is compared as text
 _MINUS: Final = "-\u2212"

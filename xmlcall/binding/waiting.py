@@ -32,8 +32,6 @@ from ..tools.parameters import is_required
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
 
-__all__ = ["ADDRESSEES", "IDS", "OWN_WORDS", "placeholders", "waiting_values"]
-
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
 OWN_WORDS: Final = frozenset(

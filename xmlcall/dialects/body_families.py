@@ -9,9 +9,6 @@ from .dialect import Body, Dialect, pairs
 from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import bare_json, python_list, tag
 
-__all__ = ["JSON", "OBJECTS", "PYTHON"]
-
-
 # Hermes, Qwen2.5 and many others: one JSON object a wrapper.
 _HERMES = Dialect(
     name="hermes",

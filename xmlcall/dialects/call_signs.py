@@ -17,8 +17,6 @@ import regex
 from .dialect import Dialect, with_tools
 from .tag_patterns import ARGUMENTS, NAMES, OTHER, first_characters, second_characters
 
-__all__ = ["attempts_call", "call_marks", "opening_places"]
-
 _FOREIGN = ("<tool>", "<tools>")  # elements that models invent around JSON: part of a pattern, not tags of a row
 _HEAD = regex.compile(r"(?:&lt;|[^\w\s{])/?[^\s<>&={}\[\]\"]*")  # a written tag up to the end of its name
 _JSON_KEYS = (

@@ -23,8 +23,6 @@ from ..errors import UsageError
 from .result_form import OWN_RESULTS, ResultForm
 from .tag_patterns import EXOTIC, WHITE, ZERO_WIDTH, alternation, attributes_of, element
 
-__all__ = ["Body", "Dialect", "OddTag", "TypeMark", "element_tags", "length_of_tag", "odd_tags", "pairs", "with_tools"]
-
 _ORDINARY_NAME = regex.compile(r"[\w.\-]{1,64}")  # every format can read the tags of these
 _LONGEST_NAME = 256
 _MOST_ODD = 64  # of one tool

@@ -28,8 +28,6 @@ from .result_form import OWN_RESULTS, ResultForm
 from .tag_patterns import NAMES, SPACE, ZERO_WIDTH, second_characters
 from .write import tag_names
 
-__all__ = ["CONTROL_TAGS", "CONTROL_WORDS", "FRAME_TAGS", "INERT_WORDS", "inert_frame", "inert_text"]
-
 FRAME_TAGS: Final = OWN_RESULTS.tag_words()
 
 _FORMS: Final = tuple(dict.fromkeys([OWN_RESULTS, *(row.results for row in DIALECTS.values())]))

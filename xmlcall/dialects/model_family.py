@@ -13,8 +13,6 @@ import regex
 
 from . import DIALECTS, Dialect
 
-__all__ = ["family_of"]
-
 _OPENERS: Final = ("block_open", "call_open", "parameter_open", "name_end", "quote")
 # Formats of prompts and clients that no model was trained on.
 _OWN: Final = frozenset({"function_calls", "prefixed", "escaped", "invoke_tool_name", "tool_name", "cherry"})

@@ -15,8 +15,6 @@ from ..toml_file import read_toml
 from .dialect import Body, Dialect, TypeMark, length_of_tag
 from .result_form import ResultForm
 
-__all__ = ["GROUP", "installed_rows", "read_row", "shadowed"]
-
 GROUP: Final = "xmlcall.dialects"
 """The group of entry points; each one is a `Dialect`."""
 

@@ -10,8 +10,6 @@ from typing import Any
 from ..types.calls import Message, Role, ToolReply
 from . import result_form_of
 
-__all__ = ["as_message", "ends_in", "named_results", "replies_of", "said_by_whom", "says", "start_in", "told_together"]
-
 
 def as_message(message: Message | Mapping[str, Any]) -> Message:
     """Return a message, converting a dict with `role` and `content`; fields that are not text are dropped."""

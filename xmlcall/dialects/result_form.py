@@ -23,8 +23,6 @@ import regex
 
 from ..types.calls import ToolReply, Written
 
-__all__ = ["BRACKETS", "ERROR_WORDS", "OWN_RESULTS", "TOOL_RESPONSES", "ResultForm"]
-
 _TAG: Final = regex.compile(r"([<\[])/?+([/|\uff5c]*+)(\w[\w:\-]*+)")
 _LONGEST_NAME: Final = 200  # characters
 

@@ -4,8 +4,6 @@ from .dialect import Dialect, TypeMark, pairs
 from .result_form import OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import ATTRIBUTES, SPACE, element, tag
 
-__all__ = ["TAGS"]
-
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
     """Return the patterns of a format that states names in the attribute `name`."""

@@ -11,28 +11,6 @@ from collections.abc import Iterable
 
 import regex
 
-__all__ = [
-    "ARGUMENTS",
-    "ATTRIBUTES",
-    "EXOTIC",
-    "NAMES",
-    "OTHER",
-    "SPACE",
-    "WHITE",
-    "ZERO_WIDTH",
-    "alternation",
-    "attributes_of",
-    "bare_json",
-    "certain_part",
-    "element",
-    "first_characters",
-    "going_on",
-    "is_escaped",
-    "python_list",
-    "second_characters",
-    "tag",
-]
-
 ZERO_WIDTH = "\u200b\u200c\u200d\u2060\ufeff"  # characters of no width; they come from the web pages that models learnt from
 _Z = rf"[{ZERO_WIDTH}]?"
 _S = rf"[\s{ZERO_WIDTH}]"

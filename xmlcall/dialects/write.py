@@ -20,8 +20,6 @@ from ..types.calls import Tool
 from . import DIALECTS, Body, Dialect
 from .tag_patterns import is_escaped
 
-__all__ = ["beginning", "block_closer", "ends_with_calls", "example_tag", "first_tag", "tag_names", "write"]
-
 _ENTITIES = {ord("&"): "&amp;", ord("<"): "&#60;", ord(">"): "&#62;"}  # never `&lt;`, which begins that format's tags
 
 _TAG_NAME: Final = regex.compile(r"<[^\s=>{]+")

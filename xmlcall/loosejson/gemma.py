@@ -17,8 +17,6 @@ from .machine import MAX_DEPTH, Frame
 from .reader import strict
 from .strings import Refused
 
-__all__ = ["GemmaObject", "read_gemma"]
-
 _PATTERN = r"""(?P<space>\s++)
       | <\|"\|>(?P<marked>.*?)<\|"\|>
       | <escape>(?P<escaped>.*?)<escape>

@@ -16,8 +16,6 @@ from typing import Any
 from ..types.calls import MISSING, Repair, Span
 from .strings import QUOTES, Context, Refused, read_string
 
-__all__ = ["CLOSERS", "MAX_DEPTH", "Frame", "JsonMachine", "finite"]
-
 MAX_DEPTH = 64
 """Levels of arrays and objects that are read; what comes after recurses over values."""
 

@@ -21,8 +21,6 @@ import regex
 from .machine import CLOSERS, MAX_DEPTH, Frame, finite
 from .strings import Refused
 
-__all__ = ["PythonCall", "PythonReader"]
-
 _TOKEN = regex.compile(  # its letters are those of any script, with their marks; those of `re` are not
     r"""(?P<space>(?:\s|\\\r?\n)++|\#[^\n]*+)
       | (?P<prefix>[A-Za-z]{0,2})(?P<quote>'{3}|"{3}|'|")

@@ -19,8 +19,6 @@ from ..types.calls import MISSING, Repair
 from .machine import MAX_DEPTH, JsonMachine, finite
 from .strings import Refused
 
-__all__ = ["JsonReading", "Unreadable", "read", "strict"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JsonReading:

@@ -19,8 +19,6 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["QUOTES", "Context", "Refused", "StringToken", "read_string"]
-
 Context = Literal["root", "member", "element", "key"]
 
 QUOTES = "\"'“”„‘’"

@@ -18,8 +18,6 @@ from .json_call import Extent, calls_of, events_of, name_in
 from .scanner import ScanMode, Token
 from .states import ReplyState
 
-__all__ = ["BareCall"]
-
 # What may follow an object: white space, surplus closing brackets, a separator; then the character that decides.
 _FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;][ \t]{0,64})?)(?P<next>.)?", regex.DOTALL)
 _AFTER = frozenset({"json_open", "lost_open", "call_open", "block_open", "ticks", "turn_end", "mark", "special"})

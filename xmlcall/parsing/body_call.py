@@ -22,8 +22,6 @@ from .json_call import Extent, calls_of, events_of
 from .scanner import ScanMode, Token, has_hidden_in_name
 from .states import ReplyState
 
-__all__ = ["BodyCall"]
-
 _WHITE = " \t\r\n"
 _RUNS = regex.compile(r"\s+|\S+")  # white space is separate, however the stream was cut
 _ENDS = frozenset({"block_close", "call_close", "message_close", "call_open", "fence_close"})

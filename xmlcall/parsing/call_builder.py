@@ -15,8 +15,6 @@ from .json_call import arguments_of, unreadable
 from .scanner import Token, has_hidden_in_name
 from .value_text import Value
 
-__all__ = ["CallDraft"]
-
 # Attributes of a call that say nothing about its arguments.
 _ATTRIBUTES = frozenset({"name", "id", "call_id", "tool_call_id", "type", "index", "xmlns"})
 

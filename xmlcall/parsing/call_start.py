@@ -21,29 +21,6 @@ from .scanner import Token
 from .states import Place, ReplyState
 from .tag_call import TagCall, self_closing
 
-__all__ = [
-    "bare_call",
-    "begin_call",
-    "block_after_opening",
-    "body_after_opening",
-    "call_after_opening",
-    "fence_of",
-    "held_markup",
-    "hold",
-    "is_fence_line",
-    "json_after_opening",
-    "lost_after_opening",
-    "note_fence",
-    "opening_is_text",
-    "opens_inner",
-    "release_as_text",
-    "release_at_end",
-    "text_after_opening",
-    "ticks",
-    "ticks_after_opening",
-    "wrapper_of",
-]
-
 _MAX_HELD = 256
 # How a body that names its tools begins: an object or a Python call; several are in a list.
 _PYTHON_NAME = r"[^\W\d][\w.\-]{0,127}"

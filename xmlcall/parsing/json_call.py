@@ -26,8 +26,6 @@ from ..types.calls import Issue, RawArgument, RawCall, Repair, Span
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .scanner import Token
 
-__all__ = ["Extent", "Positional", "arguments_of", "calls_of", "events_of", "name_in", "unreadable"]
-
 _NAME = regex.compile(rf"[\"'](?:{'|'.join(NAMES)})[\"']\s*:\s*(?:\"([^\"\\]{{1,128}})\"|'([^'\\]{{1,128}})')")
 _PYTHON_NAME = regex.compile(r"(?:\A|[\s\[=(])(?:default_api\.)?([^\W\d][\w.\-]{0,127})\(")
 _OTHERS = frozenset({"id", "type", "index", "call_id", "tool_call_id"})  # irrelevant to the call

@@ -41,8 +41,6 @@ from .body_call import BodyCall
 from .scanner import ScanMode, Scanner, Token
 from .states import BREAK, Place, ReplyState, table
 
-__all__ = ["Parser", "call_meant"]
-
 _BLANK_END: Final = f" \t\r\n{BREAK}"
 _NEAR: Final = 120  # characters between a mark and the name
 _CLOSERS: Final = (">", "]", "}", ")")

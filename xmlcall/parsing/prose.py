@@ -12,30 +12,6 @@ from ..types.events import Markup, ReasoningDelta, TextDelta, ToolCallEnd
 from .scanner import Token
 from .states import BREAK, Place, ReplyState
 
-__all__ = [
-    "decide_mention",
-    "end_call",
-    "end_code",
-    "end_code_at_blank_line",
-    "end_fence",
-    "end_in_sentence",
-    "is_open_sentence",
-    "mark",
-    "note",
-    "reasoning_close",
-    "reasoning_nested",
-    "reasoning_open",
-    "reasoning_text",
-    "release_left_over",
-    "special",
-    "stray",
-    "stray_tag",
-    "text",
-    "text_in_block",
-    "text_outside",
-    "wait_for_end",
-]
-
 _LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_close"})
 _OF_CALLS = frozenset({"block_open", "call_open", "block_close", "call_close", "parameter_close"})
 _MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."

@@ -27,8 +27,6 @@ import regex
 
 from ..types.calls import InvalidCall, Repair, Reply, ToolCall
 
-__all__ = ["Runaway", "identity", "is_asked_for", "once"]
-
 _TIMES: Final = 6
 _TIMES_LONG: Final = 3
 _LONG: Final = 250  # characters of a unit

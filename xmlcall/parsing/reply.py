@@ -16,8 +16,6 @@ from ..types.calls import Repair, Reply, ToolCall
 from ..types.events import Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd
 from .parser import Parser
 
-__all__ = ["parse", "render", "reply_of"]
-
 
 def parse(
     text: str,

@@ -23,8 +23,6 @@ from ..dialects import Dialect
 from ..dialects.dialect import OddTag, element_tags, odd_tags
 from ..dialects.tag_patterns import OTHER, ZERO_WIDTH, attributes_of, certain_part, first_characters, going_on, second_characters
 
-__all__ = ["TURN_END", "ScanMode", "Scanner", "Token", "has_hidden_in_name"]
-
 
 class ScanMode(enum.StrEnum):
     """What can be a token here."""

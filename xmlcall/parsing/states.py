@@ -21,8 +21,6 @@ from .call_builder import CallDraft
 from .scanner import ScanMode, Scanner, Token
 from .value_text import Value
 
-__all__ = ["BREAK", "CallPlace", "CallReader", "CallState", "Fork", "Place", "ReplyState", "table"]
-
 BREAK = "\0"
 """Marks, in the kept end of a text, a place where markup was removed."""
 

@@ -13,8 +13,6 @@ from .call_builder import CallDraft
 from .scanner import ScanMode, Token
 from .states import CallPlace, CallState, table
 
-__all__ = ["TagCall", "self_closing"]
-
 
 class TagCall:
     """Reads one call."""

@@ -31,35 +31,6 @@ from .scanner import TURN_END, Token
 from .states import CallPlace, CallState, Fork
 from .value_text import Value
 
-__all__ = [
-    "after_cdata",
-    "block_close_in_value",
-    "call_close_in_value",
-    "cdata_in_value",
-    "close_value",
-    "closer_in_value",
-    "count",
-    "end_after_call",
-    "end_cdata",
-    "end_pending",
-    "hold_after_call",
-    "hold_after_wrong_closer",
-    "hold_call_close",
-    "hold_closer",
-    "in_fork",
-    "open_body",
-    "open_value",
-    "opener_after_closer",
-    "opener_after_wrong_closer",
-    "opener_in_value",
-    "other_tag_in_value",
-    "pending_is_text",
-    "store",
-    "text",
-    "text_after_call_close",
-    "text_after_cdata",
-]
-
 _CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
 _TURN_ENDS = regex.compile(rf"(?:\s*(?:{TURN_END}))+\s*")
 _AFTER_CALL = frozenset({"call_open", "block_open", "block_close"})

@@ -21,8 +21,6 @@ from ..types.calls import MISSING, RawArgument
 from ..types.events import Event, Markup, ToolArgumentDelta
 from .scanner import Token
 
-__all__ = ["Value", "may_lose_indentation"]
-
 _MAX_LEAD = 64
 _MAX_INDENTED = 2000  # characters of a pretty-printed line
 _ONE_LINE = regex.compile(r"([ \t]+)(\S(?:[^\n]*\S)?)[ \t]*\r?\n([ \t]+)")

@@ -33,8 +33,6 @@ from .format import PromptFormat
 from .system import reminder
 from .templates import plain_source, words_of
 
-__all__ = ["CHATML", "chat_template", "supported"]
-
 CHATML: Final = (
     "{%- for message in messages -%}\n"
     "{{- '<|im_start|>' ~ message.role ~ '\\n' ~ message.content ~ '<|im_end|>\\n' -}}\n"

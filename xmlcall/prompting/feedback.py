@@ -23,8 +23,6 @@ from ..types.calls import MISSING, InvalidCall, Issue, Message, Tool, ToolCall, 
 from .format import ENGLISH, PromptFormat
 from .results import result_text
 
-__all__ = ["Answered", "feedback", "native_results", "results"]
-
 Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 """The calls of a reply in order, each with its result; a call that cannot run has none."""
 

@@ -57,21 +57,6 @@ from .templates import render
 from .tokens import tokens_of
 from .writer import put_around
 
-__all__ = [
-    "ASKED",
-    "LENGTHS",
-    "RETURNED",
-    "STANDING",
-    "Cut",
-    "Fitted",
-    "Line",
-    "block",
-    "estimate",
-    "estimate_tools",
-    "fit",
-    "line_of",
-]
-
 LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))
 """Lengths to which a result may be shortened, in characters."""
 

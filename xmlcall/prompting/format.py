@@ -17,8 +17,6 @@ from ..dialects.write import example_tag, first_tag
 from ..errors import UsageError
 from .templates import LANGUAGES, render
 
-__all__ = ["ENGLISH", "FAMILIES", "Family", "PromptFormat"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:

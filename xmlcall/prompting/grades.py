@@ -35,8 +35,6 @@ from .format import PromptFormat
 from .system import described, example_call, tool_prompt
 from .tokens import CHARACTERS_A_TOKEN, tokens_of
 
-__all__ = ["FITTING", "Budget", "Grade", "ToolPrompt", "budget_for", "free_name", "tool_prompt_within"]
-
 Grade = Literal["whole", "signatures", "lines", "names"]
 
 WHOLE: Final = 12_000

@@ -33,8 +33,6 @@ from ..types.events import Event, Repaired, TextDelta
 from .format import ENGLISH, PromptFormat
 from .templates import LANGUAGES, source
 
-__all__ = ["Leaks", "Refusal", "refusal", "results_in"]
-
 Refusal = Literal["", "invented_results", "own_words", "unfounded", "undone", "repeated_answer"]
 
 _LEAST: Final = 20  # columns; a Chinese character fills two

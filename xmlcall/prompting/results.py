@@ -32,29 +32,6 @@ from ..types.served import Resource, ResourceTemplate
 from .format import ENGLISH, PromptFormat
 from .tokens import CHARACTERS_A_TOKEN, tokens_of
 
-__all__ = [
-    "LONG",
-    "PICTURES",
-    "begins",
-    "decoded",
-    "denial",
-    "failure",
-    "handle_of",
-    "line_end",
-    "line_start",
-    "mismatch",
-    "not_run",
-    "pictures",
-    "piece",
-    "piece_tokens",
-    "resource_list",
-    "result_text",
-    "result_with",
-    "stopped",
-    "texts_of",
-    "unchecked",
-]
-
 _LONGEST_DESCRIPTION = 200  # characters
 
 Reader = Literal["user", "assistant"]

@@ -13,20 +13,6 @@ from ..tools.outline import example_arguments, parameters_of, rules_for
 from ..types.calls import Tool
 from .format import ENGLISH, PromptFormat
 
-__all__ = [
-    "Step",
-    "after_empty",
-    "begin",
-    "demand",
-    "described",
-    "example_call",
-    "json_answer",
-    "language_of",
-    "reminder",
-    "system_prompt",
-    "tool_prompt",
-]
-
 # Begins where a word does, and its first part does not backtrack, so the time is linear in the text.
 _NAME = regex.compile(r"(?<!\S)[^\s/._\\@:]*+[/._\\@:]\S*[A-Za-z0-9/]")
 _CHINESE = regex.compile(r"\p{Han}")

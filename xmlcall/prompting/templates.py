@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from jinja2.runtime import Context
 
-__all__ = ["LANGUAGES", "plain_source", "render", "source", "words_of"]
-
 LANGUAGES = ("en", "zh")
 
 

@@ -16,8 +16,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["CHARACTERS_A_TOKEN", "RequestScale", "Scale", "ServerFacts", "tokens_of"]
-
 CHARACTERS_A_TOKEN: Final = 3.2
 """For ASCII without digits; lower than for plain English, because code and markup have fewer."""
 

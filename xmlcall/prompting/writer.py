@@ -37,28 +37,6 @@ from .feedback import Answered, results
 from .format import PromptFormat
 from .grades import ToolPrompt
 
-__all__ = [
-    "Forms",
-    "Known",
-    "OwnRounds",
-    "PromptWriter",
-    "callers_in_text",
-    "in_text",
-    "joined",
-    "put_around",
-    "rounds_behind",
-    "said",
-    "system_first",
-    "with_each_reminded",
-    "with_fitting",
-    "with_note",
-    "with_reminder",
-    "with_system",
-    "with_words",
-    "without_calls",
-    "without_reminder",
-]
-
 _NO_RESULT = "No result of this call came back."
 
 # -- words of ours -----------------------------------------------------------------------------------------------------------

@@ -11,8 +11,6 @@ from contextvars import ContextVar
 from math import inf
 from typing import Any, Final, TypeVar
 
-__all__ = ["CHARACTERS", "KEYS", "TooMuchWork", "as_deep_as_pays", "at_most", "size_of", "spend"]
-
 CHARACTERS: Final = 16
 """How many characters of a text count as one step."""
 

@@ -20,8 +20,6 @@ import regex
 
 from .budget import TooMuchWork
 
-__all__ = ["covering", "is_covered", "limited", "usable_pattern", "with_time_limit"]
-
 _SECONDS = 0.05
 # Seconds in which a search is tried, and what they count: what is quick costs little, and many slow ones are stopped together.
 _TRIES = ((0.000_05, 1), (0.002, 150), (_SECONDS, 3_500))

@@ -13,8 +13,6 @@ import regex
 from ..types.calls import MISSING
 from .keywords import usable_pattern
 
-__all__ = ["READERS", "are_names", "fits", "flag", "pattern", "spelled", "type_named"]
-
 Reader = Callable[[Any], Any]
 
 # Names of types by people, Python, C and OpenAPI; Google's are JSON's in capitals.

@@ -18,8 +18,6 @@ from ..types.calls import MISSING
 from .mended_keywords import READERS, are_names, fits, flag, pattern, spelled, type_named
 from .references import DATA, LISTS, MAPS, MAX_DEPTH, SINGLES, Places, deeper_than
 
-__all__ = ["mended", "sentence"]
-
 _PASSES: Final = 3  # a reference may have led to what was left out
 _MAX_NOTES: Final = 8
 _MAX_PATH: Final = 200

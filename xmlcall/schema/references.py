@@ -15,8 +15,6 @@ import regex
 from ..types.calls import MISSING
 from .budget import KEYS, spend
 
-__all__ = ["DATA", "LISTS", "MAPS", "MAX_DEPTH", "SINGLES", "Places", "declared", "deeper_than", "nodes", "pointed", "resolve"]
-
 MAX_DEPTH = 64
 """Levels of a schema, and steps of a chain of references, that are followed."""
 

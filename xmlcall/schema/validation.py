@@ -22,18 +22,6 @@ from .mending import mended
 from .references import MAX_DEPTH, Places, nodes, pointed, resolve
 from .words import asked_by, branch_meant, describe, unmet
 
-__all__ = [
-    "MAX_NODES",
-    "check_schema",
-    "compiled",
-    "compiled_as_mended",
-    "find_issues",
-    "has_nothing_odd",
-    "is_valid",
-    "issues_or_reason",
-    "types_of",
-]
-
 MAX_NODES = 20_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _EACH_ISSUE = 8  # steps to write the value

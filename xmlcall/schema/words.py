@@ -16,20 +16,6 @@ from typing import Any, Final, Literal
 from .budget import CHARACTERS, KEYS, as_deep_as_pays, spend
 from .references import resolve
 
-__all__ = [
-    "RANGES",
-    "UNIONS",
-    "ParameterRule",
-    "UnionBranch",
-    "asked_by",
-    "branch_meant",
-    "branches_of",
-    "describe",
-    "rules_of",
-    "unmet",
-    "values_of",
-]
-
 UNIONS: Final = ("anyOf", "oneOf")
 _MAX_BRANCHES: Final = 16
 _MAX_PARTS: Final = 16

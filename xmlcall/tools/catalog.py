@@ -19,9 +19,6 @@ from ..schema.validation import compiled
 from ..types.calls import MISSING, Tool, items_of
 from .names import ToolNames
 
-__all__ = ["Catalog", "Tools", "as_tool"]
-
-
 _MUCH: Final = 500  # parts of a schema
 _MULTIPLYING: Final = frozenset({"$ref", "$dynamicRef", "pattern", "patternProperties"})
 

@@ -9,8 +9,6 @@ from typing import Final
 from ..types.calls import Tool
 from .names import words_of_name
 
-__all__ = ["READING_VERBS", "may_write", "only_reads", "writing_verb"]
-
 _WRITES: Final = frozenset(
     [
         *("accept", "add", "append", "apply", "approve", "assign", "book", "buy", "cancel", "charge", "clear", "close", "commit"),

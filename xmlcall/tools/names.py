@@ -15,8 +15,6 @@ import regex
 
 from ..text_forms import normalized, unescaped
 
-__all__ = ["ToolNames", "match_name", "words_of_name"]
-
 _SEPARATOR = regex.compile(r"__|[.:/]")
 _FOLDED = regex.compile(r"[\s_.:/\-]+")
 _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "functions:", "mcp__", "mcp.")

@@ -20,16 +20,6 @@ from ..schema.references import resolve
 from ..schema.words import UNIONS, ParameterRule, branches_of, describe, rules_of, values_of
 from ..types.calls import MISSING, Tool
 
-__all__ = [
-    "ShownParameter",
-    "alternatives_of",
-    "example_arguments",
-    "invented_arguments",
-    "parameters_of",
-    "placeholder",
-    "rules_for",
-]
-
 _MAX_LEVELS = 5
 _MAX_WORDS = 4  # levels of one parameter that are described in its own words
 _DEPTHS = tuple((levels, min(levels, _MAX_WORDS)) for levels in range(_MAX_LEVELS, 0, -1))

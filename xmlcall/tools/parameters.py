@@ -27,20 +27,6 @@ from ..schema.validation import is_valid
 from ..types.calls import MISSING, Tool
 from .catalog import Catalog
 
-__all__ = [
-    "WORDS_FOR_NULL",
-    "Parameter",
-    "admits_string",
-    "is_required",
-    "may_be_left_out",
-    "needs_mark",
-    "other_than_string",
-    "parameter_of",
-    "property_schema",
-    "read_text",
-    "says_nothing",
-]
-
 WORDS_FOR_NULL: Final = ("null", "None")
 """The words that models write for no value, in a text without a mark of its type."""
 

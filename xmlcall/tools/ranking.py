@@ -20,8 +20,6 @@ from ..errors import UsageError
 from ..types.calls import Tool
 from .outline import ShownParameter, parameters_of
 
-__all__ = ["Ranking", "words_in"]
-
 WEIGHTS: Final = {"name": 3.0, "description": 1.0, "parameters": 1.0, "details": 0.5}
 """Columns of the index and their weights; other weights find as many tools (docs/decisions/prompt.md)."""
 

@@ -11,35 +11,6 @@ from typing import Any, Final, Literal, Self, TypeVar, cast
 
 from ..errors import UsageError
 
-__all__ = [
-    "MISSING",
-    "Audience",
-    "AudioContent",
-    "CallNote",
-    "Content",
-    "EmbeddedResource",
-    "ImageContent",
-    "InvalidCall",
-    "Issue",
-    "Message",
-    "OtherContent",
-    "RawArgument",
-    "RawCall",
-    "Repair",
-    "Reply",
-    "ResourceLink",
-    "Role",
-    "Span",
-    "TextContent",
-    "Tool",
-    "ToolCall",
-    "ToolReply",
-    "ToolResult",
-    "Written",
-    "WrittenCall",
-    "items_of",
-]
-
 T = TypeVar("T")
 
 Span = tuple[int, int]

@@ -6,8 +6,6 @@ from typing import Any, Final, Literal
 
 from .calls import Message, RawCall, Tool
 
-__all__ = ["UNCUT", "Capabilities", "Chunk", "CompletionRequest", "FinishReason", "PromptProgress", "Usage", "UsageCount"]
-
 FinishReason = Literal["stop", "tool_calls", "length", "content_filter", "other"]
 """Why a reply ended: by itself or at a stop string, with calls, at a token limit, withheld by the server, or for a reason
 that only the server knows."""

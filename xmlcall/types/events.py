@@ -9,19 +9,6 @@ from dataclasses import dataclass, replace
 
 from .calls import InvalidCall, RawCall, Span, ToolCall
 
-__all__ = [
-    "CallInReasoning",
-    "Event",
-    "Markup",
-    "ReasoningDelta",
-    "Repaired",
-    "TextDelta",
-    "ToolArgumentDelta",
-    "ToolCallEnd",
-    "ToolCallStart",
-    "coalesce",
-]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextDelta:

@@ -5,18 +5,6 @@ from typing import Generic, Literal, TypeVar
 
 from .calls import Content
 
-__all__ = [
-    "Completion",
-    "Listing",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-    "PromptText",
-    "Resource",
-    "ResourceTemplate",
-]
-
-
 T = TypeVar("T")
 
 
