@@ -17,7 +17,7 @@ from profiles import scaled
 from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.loosejson.gemma import read_gemma
 from xmlcall.loosejson.machine import MAX_DEPTH, JsonMachine
-from xmlcall.loosejson.python import PythonReader
+from xmlcall.loosejson.python import read_python
 from xmlcall.loosejson.reader import JsonReading, Unreadable, read
 from xmlcall.loosejson.strings import Refused
 
@@ -254,18 +254,18 @@ def test_an_integer_of_too_many_digits_is_refused() -> None:
 )
 def test_what_is_no_call_of_python_is_refused(text: str, expected: str) -> None:
     with pytest.raises(Refused) as refused:
-        PythonReader(text).calls()
+        read_python(text)
     assert expected in str(refused.value.args)
 
 
 def test_what_python_reads_otherwise_than_json() -> None:
-    [call] = PythonReader("f(a=(1), b=(1,), c='\\ud83d\\ude00', d='x\\\ny')").calls()
+    [call] = read_python("f(a=(1), b=(1,), c='\\ud83d\\ude00', d='x\\\ny')")
     assert call.arguments == {"a": 1, "b": [1], "c": "\U0001f600", "d": "xy"}
 
 
 @pytest.mark.parametrize("between", [";", ","])
 def test_calls_of_python_one_after_the_other(between: str) -> None:
-    first, second = PythonReader(f"f(a=[]){between} g(b=-1)").calls()
+    first, second = read_python(f"f(a=[]){between} g(b=-1)")
     assert (first.name, first.arguments) == ("f", {"a": []})
     assert (second.name, second.arguments) == ("g", {"b": -1})
 
@@ -292,9 +292,9 @@ def test_what_is_no_object_of_gemma_is_refused(text: str, expected: str) -> None
 
 @pytest.mark.parametrize("value", ["x", "it's"])
 def test_a_string_of_gemma_in_single_quotes(value: str) -> None:
-    found = read_gemma(f"{{a:'{value}'}}")
-    assert (found.values, found.repairs) == ({"a": value}, ["json-single-quotes"])
+    [found] = read_gemma(f"{{a:'{value}'}}")
+    assert (found.arguments, found.repairs) == ({"a": value}, ("json-single-quotes",))
 
 
 def test_a_comma_of_gemma_before_the_end() -> None:
-    assert read_gemma("{a:[1,],}").values == {"a": [1]}
+    assert read_gemma("{a:[1,],}")[0].arguments == {"a": [1]}

@@ -9,11 +9,10 @@ Cost: linear; nesting is a list.
 """
 
 import re
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..types.calls import MISSING
-from .machine import MAX_DEPTH, Frame
+from .machine import MAX_DEPTH, Frame, LooseCall
 from .reader import strict
 from .strings import Refused
 
@@ -34,18 +33,10 @@ _STRINGS = frozenset({"marked", "escaped", "quoted", "single"})
 _ESCAPE = re.compile(r"\\(['\\])")
 
 
-@dataclass(slots=True)
-class GemmaObject:
-    """What was read: the values, the texts of those outermost ones that stand without quotes, and codes of repairs."""
-
-    values: dict[str, Any] = field(default_factory=dict)
-    texts: dict[str, str] = field(default_factory=dict)
-    repairs: list[str] = field(default_factory=list)
-
-
-def read_gemma(text: str) -> GemmaObject:
-    """Read one object."""
-    return _GemmaReader(text).run()
+def read_gemma(text: str) -> list[LooseCall]:
+    """Read one object, the arguments of a call; `texts` has the outermost values without quotes."""
+    reader = _GemmaReader(text)
+    return [LooseCall(name="", arguments=reader.run(), texts=reader.texts, repairs=tuple(reader.repairs))]
 
 
 class _GemmaReader:
@@ -56,21 +47,24 @@ class _GemmaReader:
         self._position = self._start = 0
         self._token = _ROUND_TOKEN if text.startswith("(") else _TOKEN
         self._kind = self._word = ""
-        self._found = GemmaObject()
+        self.texts: dict[str, str] = {}
+        self.repairs: list[str] = []
         self._advance()
 
-    def run(self) -> GemmaObject:
+    def run(self) -> dict[str, Any]:
+        """Return the values of the object."""
         if not self._is("{") and not self._is("("):
             raise Refused(self._start, "an object in { and }")
         closer = "}" if self._is("{") else ")"
-        stack: list[Frame] = [Frame("{", self._start, members=self._found.values, closer=closer)]
+        whole = Frame("{", self._start, closer=closer)
+        stack = [whole]
         self._advance()
         self._begin(stack)
         while stack:
             self._member(stack)
         if self._kind != "end":
             raise Refused(self._start, "nothing after the object")
-        return self._found
+        return whole.members
 
     def _begin(self, stack: list[Frame]) -> None:
         """Read what comes first in a bracket: a key, an item, or its end."""
@@ -102,7 +96,7 @@ class _GemmaReader:
         if not self._is(closer):
             if frame.opener != "{" or not _KEY.match(self._text, self._start):
                 raise Refused(self._start, f"a comma or {closer}")
-            self._found.repairs.append("json-missing-comma")
+            self.repairs.append("json-missing-comma")
             self._key(frame)
             return
         self._close(stack)
@@ -119,7 +113,7 @@ class _GemmaReader:
             raise Refused(self._start, "a key")
         start, frame.key = self._start, self._word
         if self._kind == "bare" and (sign := _EQUALS.match(self._text, start)):
-            self._found.repairs.append("json-equals-sign")
+            self.repairs.append("json-equals-sign")
             frame.key, self._position = sign["key"], sign.end()
             self._kind, self._word = "mark", ":"
         else:
@@ -136,7 +130,7 @@ class _GemmaReader:
             raise Refused(self._start, "a value")
         value: Any = word if kind in _STRINGS else self._bare(word)
         if kind == "bare" and len(stack) == 1:
-            self._found.texts[stack[0].key] = value if isinstance(value, str) else word
+            self.texts[stack[0].key] = value if isinstance(value, str) else word
         self._advance()
         return value
 
@@ -145,9 +139,9 @@ class _GemmaReader:
         if value is not MISSING:
             return value
         if len(word) > 1 and word[0] == word[-1] == "'":
-            self._found.repairs.append("json-single-quotes")
+            self.repairs.append("json-single-quotes")
             return word[1:-1]
-        self._found.repairs.append("bare-string")
+        self.repairs.append("bare-string")
         return word
 
     def _is(self, mark: str) -> bool:
@@ -167,6 +161,6 @@ class _GemmaReader:
                 self._word = value
             elif self._kind == "single":
                 self._word = _ESCAPE.sub(r"\1", self._word)
-                self._found.repairs.append("json-single-quotes")
+                self.repairs.append("json-single-quotes")
             if self._kind != "space":
                 return

@@ -9,7 +9,7 @@ Cost: linear; each token is read once, and a closer at the end checks `MAX_DEPTH
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -78,6 +78,24 @@ class Frame:
         return self.members if self.opener == "{" else self.items
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LooseCall:
+    """A call as a text states it.
+
+    Args:
+        name: the tool's name, as written; "" if something before the text names it.
+        texts: name -> the text of a value written without quotes, for a schema that requires a string.
+        positional: the values without a name, which come first.
+        repairs: the codes of what was tolerated.
+    """
+
+    name: str
+    arguments: Mapping[str, Any]
+    texts: Mapping[str, str] = field(default_factory=dict)
+    positional: Sequence[Any] = ()
+    repairs: tuple[str, ...] = ()
+
+
 class JsonMachine:
     """Read one text. Each action takes the span of its token; where the token is longer, it moves the position on."""
 
@@ -140,20 +158,18 @@ class JsonMachine:
             self._value, self._state = value, "done"
             return
         frame = self._stack[-1]
-        if frame.opener != "{":
-            frame.items.append(value)
-            self._state = "next item"
-            return
-        if frame.key in frame.members and not _same(frame.members[frame.key], value):
+        if frame.opener == "{" and frame.key in frame.members and not _same(frame.members[frame.key], value):
             raise Refused(frame.key_start, "one value for a key that is given twice", "ambiguous")
-        frame.members[frame.key] = value
-        self._state = "next member"
+        frame.put(value)
+        self._state = "next member" if frame.opener == "{" else "next item"
 
     def _literal(self, span: Span) -> None:
         word = self._text[slice(*span)]
-        number = _NUMBER.fullmatch(word)
-        if number:
-            self._put(self._number(word, bool(number.group("fraction")), span))
+        if number := _NUMBER.fullmatch(word):
+            try:
+                self._put(finite(word) if number["fraction"] else int(word))
+            except ValueError as error:  # Python's limit of digits, or infinity
+                raise Refused(span[0], "a number that a double or an integer of 4300 digits can hold") from error
         elif word in _LITERALS:
             self._put(_LITERALS[word])
         elif word in _PYTHON_LITERALS:
@@ -161,12 +177,6 @@ class JsonMachine:
             self._put(_PYTHON_LITERALS[word])
         else:
             raise Refused(span[0], _EXPECTED[self._state])
-
-    def _number(self, digits: str, fraction: bool, span: Span) -> int | float:
-        try:
-            return finite(digits) if fraction else int(digits)
-        except ValueError as error:  # Python's limit of digits, or infinity
-            raise Refused(span[0], "a number that a double or an integer of 4300 digits can hold") from error
 
     def _string(self, span: Span) -> None:
         self._put(self._read_string(span, _CONTEXTS.get(self._state, "element")))
@@ -223,11 +233,11 @@ class JsonMachine:
         action(span)
 
     def _close(self, span: Span) -> None:
-        closer, frame = self._text[span[0]], self._stack[-1]
-        if closer != frame.closer:
+        closer = self._text[span[0]]
+        if closer != self._stack[-1].closer:
             self._close_wrongly(closer, span)
-            return
-        self._pop()
+        else:
+            self._pop()
 
     def _pop(self) -> None:
         frame = self._stack.pop()

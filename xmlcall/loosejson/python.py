@@ -13,12 +13,12 @@ Cost: linear in the text; nesting is a list, so that no depth recurses.
 
 import re
 import unicodedata
-from dataclasses import dataclass, field
+from dataclasses import replace
 from typing import Any
 
 import regex
 
-from .machine import CLOSERS, MAX_DEPTH, Frame, finite
+from .machine import CLOSERS, MAX_DEPTH, Frame, LooseCall, finite
 from .strings import Refused
 
 _TOKEN = regex.compile(  # its letters are those of any script, with their marks; those of `re` are not
@@ -47,20 +47,14 @@ _MODULE = "default_api."
 _MORE = object()  # in place of a value: the next one belongs to an open bracket
 
 
-@dataclass(frozen=True, slots=True)
-class PythonCall:
-    """A call: its name, the values that have a name, and those that stand without one before them.
-
-    `texts` has those numbers that begin with a zero, as they are written, for a schema that asks for text.
-    """
-
-    name: str
-    arguments: dict[str, Any]
-    positional: tuple[Any, ...]
-    texts: dict[str, str] = field(default_factory=dict)
+def read_python(text: str) -> list[LooseCall]:
+    """Read a text of calls; the first one has the repairs of all. `texts` has the numbers that begin with a zero."""
+    reader = _PythonReader(text)
+    found = reader.calls()
+    return [replace(found[0], repairs=tuple(reader.repairs)), *found[1:]] if found else []
 
 
-class PythonReader:
+class _PythonReader:
     """Reads one text of calls; `repairs` has the codes of what was tolerated."""
 
     def __init__(self, text: str) -> None:
@@ -71,9 +65,9 @@ class PythonReader:
         self._start = 0
         self._advance()
 
-    def calls(self) -> list[PythonCall]:
+    def calls(self) -> list[LooseCall]:
         """Return all calls."""
-        found: list[PythonCall] = []
+        found: list[LooseCall] = []
         while self._kind != "end":
             if found and (self._is(";") or self._is(",")):
                 self._advance()
@@ -85,7 +79,7 @@ class PythonReader:
 
     # -- calls -------------------------------------------------------------------------------------------------
 
-    def _list(self) -> list[PythonCall]:
+    def _list(self) -> list[LooseCall]:
         self._advance()
         found = []
         while not self._is("]"):
@@ -95,17 +89,17 @@ class PythonReader:
         self._advance()
         return found
 
-    def _statement(self) -> PythonCall:
+    def _statement(self) -> LooseCall:
         name = self._name("a call")
         if not self._is("="):
             return self._arguments_of(name)
         self._advance()
         return self._call()
 
-    def _call(self) -> PythonCall:
+    def _call(self) -> LooseCall:
         return self._arguments_of(self._name("a call"))
 
-    def _arguments_of(self, name: str) -> PythonCall:
+    def _arguments_of(self, name: str) -> LooseCall:
         self._expect("(", "an opening bracket after the name")
         if name == "print" and self._kind == "name" and self._text[self._position : self._position + 1] == "(":
             inner = self._call()
@@ -119,7 +113,7 @@ class PythonReader:
             if not self._is(")"):
                 self._expect(",", "a comma or the end of the call")
         self._advance()
-        return PythonCall(name.removeprefix(_MODULE), named, tuple(positional), texts)
+        return LooseCall(name=name.removeprefix(_MODULE), arguments=named, positional=tuple(positional), texts=texts)
 
     def _argument(self, named: dict[str, Any], positional: list[Any], texts: dict[str, str]) -> None:
         if self._kind == "name" and self._word not in _WORDS:

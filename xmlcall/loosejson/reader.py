@@ -47,6 +47,12 @@ class Unreadable:
     code: str = "malformed-value"
 
 
+def refused(refusal: Refused, text: str) -> Unreadable:
+    """Return the failure that a reader raised."""
+    got = text[refusal.position : refusal.position + 30] or "the end of the text"
+    return Unreadable(position=refusal.position, expected=refusal.expected, got=got, code=refusal.code)
+
+
 def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = False) -> JsonReading | Unreadable:
     """Read JSON as language models write it.
 
@@ -126,8 +132,5 @@ def _tolerant(text: str, complete: bool) -> JsonReading | Unreadable:
     try:
         value = machine.run()
     except Refused as refusal:
-        rest = text[refusal.position : refusal.position + 30]
-        return Unreadable(
-            position=refusal.position, expected=refusal.expected, got=rest or "the end of the text", code=refusal.code
-        )
+        return refused(refusal, text)
     return JsonReading(value=value, repairs=tuple(machine.repairs))

@@ -13,7 +13,7 @@ import regex
 
 from ..dialects.tag_patterns import ARGUMENTS
 from ..types.calls import RawCall
-from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ..types.events import Event
 from .json_call import Extent, calls_of, events_of, name_in
 from .scanner import ScanMode, Token
 from .states import ReplyState
@@ -23,11 +23,6 @@ _FOLLOW = regex.compile(r"(?P<space>[ \t]{0,64}(?:[\]}]{1,4}[ \t]{0,64})?(?:[,;]
 _AFTER = frozenset({"json_open", "lost_open", "call_open", "block_open", "ticks", "turn_end", "mark", "special"})
 _WRAPPER = regex.compile(r"<(\w+)>\s*")
 _ARGUMENT_KEY = regex.compile(rf"[\"'](?:{'|'.join(ARGUMENTS)})[\"']\s*:")
-
-
-def _is_other_python(call: RawCall) -> bool:
-    """Say whether a call cannot be read because it is other Python: a comprehension, a list of expressions."""
-    return any(issue.code != "ambiguous" for issue in call.issues)
 
 
 class BareCall:
@@ -121,20 +116,14 @@ class BareCall:
         if self._name:
             start, written = self._opener.start, self._opener.text + text
             return [replace(call, text=written, span=(start, start + len(written))) for call in calls]
-        if self._dialect.is_python and any(call.complete and _is_other_python(call) for call in calls):
+        issues = [issue.code for call in calls if call.complete for issue in call.issues]
+        if self._dialect.is_python and set(issues) - {"ambiguous"}:  # other Python: a comprehension, a list of expressions
             return []
         return calls if any(self._declared(call.name) for call in calls) else []
 
     def events(self, calls: list[RawCall]) -> Iterator[Event]:
-        """Yield the events of the calls."""
-        if not self._name:
-            yield from events_of(calls)
-            return
-        [call] = calls
-        yield ToolCallStart(index=call.index, name=call.name, span=self._opener.span, dialect=call.dialect)
-        yield from (Repaired(code=repair.code, span=repair.span) for repair in call.repairs)
-        yield ToolArgumentDelta(index=call.index, parameter="", text="".join(self._json), span=(self._start, self.end))
-        yield ToolCallEnd(raw=call, span=(self.end, self.end))
+        """Return the events of the calls."""
+        return events_of(calls, self._opener.span if self._name else None)
 
     @property
     def end(self) -> int:

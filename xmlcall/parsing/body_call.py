@@ -120,7 +120,9 @@ class BodyCall:
         if self._values and not following and self.opener is None:
             self._gap = token
             return None
-        if self._values and not (self.opener is None and following[0] in "{[" and self._may_go_on(token)):
+        # Another value may follow after a separator, or in a wrapper that has a closing tag.
+        may_go_on = self.opener is None and following[0] in "{[" and (is_separator or "block_close" in self.row.tags)
+        if self._values and not may_go_on:
             return [token]
         if self.opener is not None and following[0] not in ("{(" if self._body is Body.GEMMA else "{"):
             return [token]
@@ -130,10 +132,6 @@ class BodyCall:
         self._values.append(_Value(_notation(self._body, following)))
         self._is_open = True
         return self._in_value(Token(token.kind, following, token.start + before))
-
-    def _may_go_on(self, token: Token) -> bool:
-        """Say whether another value may follow: after a separator, or in a wrapper that has a closing tag."""
-        return token.text[0] in ",;" or "block_close" in self.row.tags
 
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
         """End the body at the end of the reply; return the tokens that are still to be read."""
@@ -183,8 +181,8 @@ class BodyCall:
         if not self._values:
             is_whole = self.closer is not None and not self._cut
             issues = () if is_whole else (Issue(code="truncated-call", message="The reply ended before the call's arguments."),)
-            bare = RawCall(index=self._index, name=name, dialect=self.row.name, text=text, span=span)
-            return replace(bare, complete=is_whole, issues=issues, repairs=named)
+            bare = RawCall(index=self._index, name=name, dialect=self.row.name, complete=is_whole, issues=issues)
+            return replace(bare, text=text, span=span, repairs=named)
         value = self._values[0]
         [call] = calls_of(
             value.text, value.span, index=self._index, dialect=self.row.name, complete=value.is_whole, body=value.body, head=name

@@ -84,13 +84,10 @@ class CallDraft:
         if self.dialect.name_in_tag:
             return
         written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
-        if not (written_as_asked and opener.attributes.keys() <= self._known_attributes()):
+        known = {"name", self.dialect.json_mark.attribute if self.dialect.json_mark else "name"}
+        if not (written_as_asked and opener.attributes.keys() <= known):
             self.repair("attribute-style", opener.span)
         self._check_attributes(opener)
-
-    def _known_attributes(self) -> set[str]:
-        mark = self.dialect.json_mark
-        return {"name", mark.attribute} if mark else {"name"}
 
     def _check_attributes(self, opener: Token) -> None:
         """Refuse arguments that are written as attributes, because dropping them would change the call."""
@@ -122,39 +119,32 @@ class CallDraft:
         self._repairs.append(Repair(code=code, span=span))
         self.emit(Repaired(code=code, span=span))
 
-    def doubt(self, value: Value, *readings: str) -> None:
-        """Note that the call can be read in two ways, so it will not run."""
-        message = f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
-        self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
-
-    def doubt_swallowed(self, value: Value, name: str) -> None:
-        """Note that a value ends with another parameter: either it was closed too late, or it contains markup."""
-        self.doubt(value, f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}")
-
-    def doubt_name(self, value: Value, name: str) -> None:
-        """Note that a parameter with an undeclared name follows: either it is one, or it is text of the value before it."""
-        readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
-        message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
+    def doubt(self, name: str, *readings: str, message: str = "") -> None:
+        """Note that the call can be read in two ways at a parameter, so it will not run."""
+        message = message or f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
         self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
 
-    def doubt_entities(self, value: Value) -> None:
+    def doubt_parameter(self, value: Value, name: str, *, is_declared: bool) -> None:
+        """Note that a parameter is in or after a value: it may be one, or be text of the value, perhaps closed too late."""
+        message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
+        readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
+        self.doubt(value.name if is_declared else name, *readings, message="" if is_declared else message)
+
+    def doubt_entities(self, name: str) -> None:
         """Note that a value is written in entities throughout: they may stand for the characters or be text."""
-        message = f"Does `&lt;` in {value.name!r} mean `<`? Write the character, or put the whole value into a CDATA section."
-        readings = "the entities stand for characters", "the entities are text"
-        self._issues.append(Issue(code="ambiguous", path=f"$.{value.name}", message=message, readings=readings))
+        message = f"Does `&lt;` in {name!r} mean `<`? Write the character, or put the whole value into a CDATA section."
+        self.doubt(name, "the entities stand for characters", "the entities are text", message=message)
 
     def wrong_closer(self, value: Value, closer: Token) -> None:
         """Note a closing tag of another name; it may be text if the value itself opened that tag."""
         self.repair("wrong-closer", closer.span)
         if f"<{closer.text.strip('</> ')}".lower() in value.text.lower():
-            self.doubt(value, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
+            self.doubt(value.name, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
 
     def doubt_end(self, value: Value) -> None:
         """Note that a value without a closing tag contains tags that may have been its end."""
-        first = value.tags[0].text
-        self.doubt(
-            value, f"{value.name} ends before {first}: {_tail(value.before_first_tag)}", f"{value.name} holds {first} as text"
-        )
+        name, first = value.name, value.tags[0].text
+        self.doubt(name, f"{name} ends before {first}: {_tail(value.before_first_tag)}", f"{name} holds {first} as text")
 
     def truncated(self, reason: str) -> None:
         """Note that the reply ended inside the call."""

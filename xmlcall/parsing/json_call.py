@@ -11,7 +11,7 @@ character, whatever is between them.
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import regex
@@ -20,7 +20,8 @@ from ..dialects import Body
 from ..dialects.tag_patterns import ARGUMENTS, NAMES
 from ..loosejson import reader as jsonish
 from ..loosejson.gemma import read_gemma
-from ..loosejson.python import PythonReader
+from ..loosejson.machine import LooseCall
+from ..loosejson.python import read_python
 from ..loosejson.strings import Refused
 from ..types.calls import Issue, RawArgument, RawCall, Repair, Span
 from ..types.events import Event, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
@@ -42,20 +43,9 @@ _OPENING: Final = "{[("
 _BEGIN: Final = frozenset("{[(,:=")  # before a value
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
-    """A call as a body states it.
-
-    Args:
-        name: the tool's name, as written; "" if the tag before the body names it.
-        texts: name -> the text of a value written without quotes, for a schema that requires a string.
-    """
-
-    name: str
-    arguments: Mapping[str, Any]
-    texts: Mapping[str, str] = field(default_factory=dict)
-    positional: Sequence[Any] = ()
-    repairs: tuple[str, ...] = ()
+_IS_PYTHON: Final = regex.compile(r"\[?\s*(?:[^\W\d]|#)")
+_NOTATIONS: Final = {Body.PYTHON: "Python", Body.LINES: "Python", Body.GEMMA: "object"}  # JSON if not listed
+_UNNAMED: Final = Issue(code="malformed-value", message="Each argument needs the name of its parameter, as in f(name=value).")
 
 
 def name_in(text: str) -> str:
@@ -84,74 +74,31 @@ def arguments_of(values: Mapping[str, Any], span: Span, texts: Mapping[str, str]
 # decides.
 
 
-def _read_body(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
+def _read_body(text: str, body: Body) -> Sequence[LooseCall] | jsonish.Unreadable:
     """Read a body; return no calls if it is a value other than a call."""
     text = text.strip()
-    if body is Body.GEMMA:
-        return _read(text, _gemma)
+    if body is Body.GEMMA or (body is not Body.OBJECT and _IS_PYTHON.match(text)):
+        try:
+            return (read_gemma if body is Body.GEMMA else read_python)(text)
+        except Refused as refusal:
+            return jsonish.refused(refusal, text)
+    read = jsonish.read(text, kinds={"object"} if body is Body.OBJECT else {"object", "array"}, complete=True)
+    if isinstance(read, jsonish.Unreadable):
+        return read
     if body is Body.OBJECT:
-        return _read_object(text)
-    if _IS_PYTHON.match(text):
-        return _read(text, _python)
-    return _read_json(text, body)
-
-
-_IS_PYTHON: Final = regex.compile(r"\[?\s*(?:[^\W\d]|#)")
-
-
-def _read(text: str, reader: Callable[[str], list[_Found]]) -> Sequence[_Found] | jsonish.Unreadable:
-    try:
-        return reader(text)
-    except Refused as refusal:
-        got = text[refusal.position : refusal.position + 30] or "the end of the text"
-        return jsonish.Unreadable(position=refusal.position, expected=refusal.expected, got=got, code=refusal.code)
-
-
-def _python(text: str) -> list[_Found]:
-    reader = PythonReader(text)
-    calls = reader.calls()
-    return [
-        _Found(
-            name=call.name,
-            arguments=call.arguments,
-            texts=call.texts,
-            positional=call.positional,
-            repairs=() if number else tuple(reader.repairs),
-        )
-        for number, call in enumerate(calls)
-    ]
-
-
-def _gemma(text: str) -> list[_Found]:
-    read = read_gemma(text)
-    return [_Found(name="", arguments=read.values, texts=read.texts, repairs=tuple(read.repairs))]
-
-
-def _read_object(text: str) -> Sequence[_Found] | jsonish.Unreadable:
-    read = jsonish.read(text, kinds={"object"}, complete=True)
-    if isinstance(read, jsonish.Unreadable):
-        return read
-    return [_Found(name="", arguments=read.value, repairs=read.codes)] if isinstance(read.value, dict) else []
-
-
-def _read_json(text: str, body: Body) -> Sequence[_Found] | jsonish.Unreadable:
-    read = jsonish.read(text, kinds={"object", "array"}, complete=True)
-    if isinstance(read, jsonish.Unreadable):
-        return read
-    named = [_named(value) or (_keyed(value) if body is Body.KEYED else None) for value in _objects(read.value)]
+        return [LooseCall(name="", arguments=read.value, repairs=read.codes)] if isinstance(read.value, dict) else []
+    values = read.value
+    if isinstance(values, dict) and isinstance(values.get("tool_calls"), list):
+        values = values["tool_calls"]
+    values = values if isinstance(values, list) else [values]
+    named = [_named(value) or (_keyed(value) if body is Body.KEYED else None) for value in values]
     found = [each for each in named if each is not None]
     if len(found) < len(named) or not found:
         return []
     return [replace(found[0], repairs=(*read.codes, *found[0].repairs)), *found[1:]]
 
 
-def _objects(value: Any) -> list[Any]:
-    if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
-        value = value["tool_calls"]
-    return value if isinstance(value, list) else [value]
-
-
-def _named(value: Any) -> _Found | None:
+def _named(value: Any) -> LooseCall | None:
     """Return the call that an object states; None if it states none, or has other members, which would be lost."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         if value.keys() - {"function", *_OTHERS}:
@@ -171,15 +118,15 @@ def _named(value: Any) -> _Found | None:
         if isinstance(read, jsonish.Unreadable):
             return None
         arguments, liberties = read.value, read.codes
-    return _Found(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
+    return LooseCall(name=value[names[0]], arguments=arguments, repairs=liberties) if isinstance(arguments, dict) else None
 
 
-def _keyed(value: Any) -> _Found | None:
+def _keyed(value: Any) -> LooseCall | None:
     """Return the call that an object with the tool's name as its only key states, else None."""
     if not isinstance(value, dict) or len(value) != 1:
         return None
     [(name, arguments)] = value.items()
-    return _Found(name=name, arguments=arguments) if isinstance(arguments, dict) else None
+    return LooseCall(name=name, arguments=arguments) if isinstance(arguments, dict) else None
 
 
 # What was found -> calls with their place in the reply.
@@ -198,17 +145,16 @@ def calls_of(
 ) -> list[RawCall]:
     """Return the calls in a body, each with the body's span; a body that cannot be read gives one call with an issue."""
 
-    def call(number: int, name: str, found: _Found | None = None, issue: Issue | None = None) -> RawCall:
-        arguments = found.arguments if found else {}
-        codes = found.repairs if found else ()
-        if found and found.positional:
-            named = positional(found.name, found.arguments, found.positional)
+    def call(found: LooseCall, number: int = 0, issue: Issue | None = None) -> RawCall:
+        arguments, codes = found.arguments, found.repairs
+        if found.positional:
+            named = positional(found.name, arguments, found.positional)
             issue = _UNNAMED if named is None else None
             arguments, codes = named or {}, (*codes, "positional-argument")
         return RawCall(
             index=index + number,
-            name=name,
-            arguments=tuple(arguments_of(arguments, span, found.texts if found else None)),
+            name=head or found.name,
+            arguments=tuple(arguments_of(arguments, span, found.texts)),
             dialect=dialect,
             text=text,
             span=span,
@@ -217,33 +163,30 @@ def calls_of(
             repairs=tuple(Repair(code=code, span=span) for code in codes),
         )
 
+    notation = _NOTATIONS.get(body, "JSON")
     if not complete:
-        issue = Issue(code="truncated-call", message=f"The reply ended inside the call: its {_NOTATIONS[body]} has no end.")
-        return [call(0, head or name_in(text), issue=issue)]
-    read = _read_body(text, body)
-    if isinstance(read, jsonish.Unreadable):
-        notation = "Python" if _IS_PYTHON.match(text.strip()) else _NOTATIONS[body]
-        return [call(0, head or name_in(text), issue=unreadable(read, notation))]
-    if not read:
-        return [call(0, head or name_in(text), issue=Issue(code="malformed-value", message=_EXPECTED))]
-    return [call(number, head or found.name, found) for number, found in enumerate(read)]
+        issue = Issue(code="truncated-call", message=f"The reply ended inside the call: its {notation} has no end.")
+    elif isinstance(read := _read_body(text, body), jsonish.Unreadable):
+        issue = unreadable(read, "Python" if _IS_PYTHON.match(text.strip()) else notation)
+    elif read:
+        return [call(found, number) for number, found in enumerate(read)]
+    else:
+        issue = Issue(code="malformed-value", message=_EXPECTED)
+    return [call(LooseCall(name=name_in(text), arguments={}), issue=issue)]
 
 
-_NOTATIONS: Final = {Body.PYTHON: "Python", Body.LINES: "Python", Body.GEMMA: "object"} | dict.fromkeys(
-    (Body.TAGS, Body.JSON, Body.KEYED, Body.OBJECT), "JSON"
-)
-_UNNAMED: Final = Issue(code="malformed-value", message="Each argument needs the name of its parameter, as in f(name=value).")
+def events_of(calls: list[RawCall], opener: Span | None = None) -> Iterator[Event]:
+    """Yield the events of calls that `calls_of` found in one text: the first has the text, the others are empty at its end.
 
-
-def events_of(calls: list[RawCall]) -> Iterator[Event]:
-    """Yield the events of calls that `calls_of` found in one text: the first has the text, the others are empty at its end."""
+    The text of a call whose tag named the tool begins after this opener.
+    """
     for number, raw in enumerate(calls):
         start, end = raw.span
-        place = end if number else start
-        yield ToolCallStart(index=raw.index, name=raw.name, span=(place, place), dialect=raw.dialect)
+        begun = opener or ((end, end) if number else (start, start))
+        yield ToolCallStart(index=raw.index, name=raw.name, span=begun, dialect=raw.dialect)
         yield from (Repaired(code=repair.code, span=repair.span) for repair in raw.repairs)
         if not number:
-            yield ToolArgumentDelta(index=raw.index, parameter="", text=raw.text, span=raw.span)
+            yield ToolArgumentDelta(index=raw.index, parameter="", text=raw.text[begun[1] - start :], span=(begun[1], end))
         yield ToolCallEnd(raw=raw, span=(end, end))
 
 
@@ -295,8 +238,9 @@ class Extent:
                 escapes = self.in_string and not (self._raw_marks and len(self.in_string) > 1)
                 skip = match.end() + 1 if escapes else skip
             elif found in "\"'":
-                if found == self.in_string or not self._raw_marks or found == '"' or self._before(text, match.start()) in _BEGIN:
-                    self._quote(found)
+                is_quote = found in (self.in_string, '"') or not self._raw_marks or self._before(text, match.start()) in _BEGIN
+                if is_quote and self.in_string in ("", found):
+                    self.in_string = "" if self.in_string else found
             elif not self.in_string and self._count(found):
                 return match.end()
         self._escaped = self._escaped or skip > len(text)
@@ -308,12 +252,6 @@ class Extent:
         while end and text[end - 1].isspace():
             end -= 1
         return text[end - 1] if end else self._last
-
-    def _quote(self, quote: str) -> None:
-        if not self.in_string:
-            self.in_string = quote
-        elif self.in_string == quote:
-            self.in_string = ""
 
     def _count(self, bracket: str) -> bool:
         if self._raw_marks and bracket in "()":

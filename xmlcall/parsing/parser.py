@@ -22,7 +22,7 @@ Such a call ends the reply's text, is outside code, and has three signs:
 Cost: linear in the last characters of the text, and only where they end in a closing sign and hold a tool's name.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final
 
 import regex
@@ -124,28 +124,18 @@ class Parser:
             events += self._read()
         if reply.place is Place.OPENING:
             call_start.release_at_end(reply)
-        if reply.place is Place.REASONING and reply.looks_into_thoughts:
-            self._report_lost_call("".join(reply.thoughts))
+        looks_into_thoughts = reply.place is Place.REASONING and reply.looks_into_thoughts
+        if looks_into_thoughts and (name := call_meant("".join(reply.thoughts), reply.catalog)):
+            reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
         prose.end_in_sentence(reply)
         prose.release_left_over(reply, is_end=True)
         if reply.wrapper:
             reply.repair("unclosed-block", (self._length, self._length))
         self._closed = True
         events += self._read()
-        return events + self._unread()
-
-    def _unread(self) -> list[Event]:
-        """Return the events of a call at the end of the text that could not be read; none if there is no such call."""
-        reply = self._reply
-        text, rows = "".join(reply.prose.last)[-prose.LAST :], reply.dialects.values()
-        call = _unread_call(text, self._length, reply.catalog, rows, reply.calls)
-        if call is None:
-            return []
-        return [ToolCallStart(index=call.index, name=call.name, span=call.span), ToolCallEnd(raw=call, span=call.span)]
-
-    def _report_lost_call(self, thoughts: str) -> None:
-        if name := call_meant(thoughts, self._reply.catalog):
-            self._reply.events.append(CallInReasoning(name=name, span=(self._length, self._length)))
+        if call := _unread_call(reply, self._length):
+            events += [ToolCallStart(index=call.index, name=call.name, span=call.span), ToolCallEnd(raw=call, span=call.span)]
+        return events
 
     def _read(self, chunk: str = "") -> list[Event]:
         """Read all available tokens, with more text, and return their events."""
@@ -301,8 +291,7 @@ REPLY_TABLE: dict[tuple[Place, str], Callable[[ReplyState, Token], None]] = tabl
     (Place.PROSE, "block_close call_close parameter_close turn_end", prose.stray),
     (Place.PROSE, "mark text_open message_close", prose.mark),
     (Place.PROSE, "special", prose.special),
-    (Place.CODE, "ticks", prose.end_code),
-    (Place.CODE, "blank_line", prose.end_code_at_blank_line),
+    (Place.CODE, "ticks blank_line", prose.end_code),
     (Place.REASONING, "reasoning_open", prose.reasoning_nested),
     (Place.REASONING, "reasoning_close text_open message_close", prose.reasoning_close),
     (Place.OPENING, "text", call_start.text_after_opening),
@@ -336,9 +325,10 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
 }
 
 
-def _unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Dialect], index: int) -> RawCall | None:
+def _unread_call(reply: ReplyState, end: int) -> RawCall | None:
     """Return the unreadable call that a reply's text ends in, else None."""
-    body, rows, offered = text.rstrip(_BLANK_END), tuple(dialects), catalog.names()
+    body, offered = "".join(reply.prose.last)[-prose.LAST :].rstrip(_BLANK_END), reply.catalog.names()
+    rows = reply.dialects.values()
     if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):
         return None
     if not any(name in body for name in offered):
@@ -352,13 +342,9 @@ def _unread_call(text: str, end: int, catalog: Catalog, dialects: Iterable[Diale
         if body.endswith(")") and mark[0] != "call:":
             continue
         issue = Issue(code="unread-call", message=_MESSAGE.format(name=name[0]))
-        dialect = _dialect_of(body, mark.start(), rows, offered)
+        marks = ((row.name, call_marks([row], offered)) for row in rows)
+        having = (dialect for dialect, marks_of in marks if marks_of and regex.compile(marks_of).match(body, mark.start()))
         written = body[max(mark.start(), body.rfind(BREAK) + 1) :]
-        return RawCall(index=index, name=name[0], dialect=dialect, text=written, span=(end, end), issues=(issue,))
+        dialect, span = next(having, "function_calls"), (end, end)
+        return RawCall(index=reply.calls, name=name[0], dialect=dialect, text=written, span=span, issues=(issue,))
     return None
-
-
-def _dialect_of(text: str, at: int, rows: Iterable[Dialect], names: Iterable[str]) -> str:
-    """Return the first format that has a mark at this place."""
-    found = (row.name for row in rows if (marks := call_marks([row], names)) and regex.compile(marks).match(text, at))
-    return next(found, "function_calls")

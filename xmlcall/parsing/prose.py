@@ -93,15 +93,9 @@ def end_fence(reply: ReplyState, token: Token) -> None:
 
 
 def end_code(reply: ReplyState, token: Token) -> None:
-    """Read back-ticks in inline code: as many as opened it end it."""
-    if len(token.text) == reply.prose.code_ticks:
+    """Read what may end inline code: as many back-ticks as opened it, or a blank line."""
+    if token.kind == "blank_line" or len(token.text) == reply.prose.code_ticks:
         reply.place = reply.outside
-    text(reply, token)
-
-
-def end_code_at_blank_line(reply: ReplyState, token: Token) -> None:
-    """Read a blank line in inline code."""
-    reply.place = reply.outside
     text(reply, token)
 
 
@@ -233,27 +227,25 @@ def reasoning_open(reply: ReplyState, token: Token) -> None:
 
 
 def reasoning_nested(reply: ReplyState, token: Token) -> None:
-    """Read an opening tag in reasoning: tags of the same name nest; a format's own marks do not, so its first closer ends it."""
-    if token.dialect and _is_of_reasoning(reply, token):
+    """Read an opening tag in reasoning: tags of the same name nest; a format's own marks do not, so its first closer ends it.
+
+    An opener does not nest if it only doubles the first one, nor if it is the mention of another tag.
+    """
+    is_of_reasoning = _is_of_reasoning(reply, token)
+    if token.dialect and is_of_reasoning:
         reply.markup("mark", token)
         return
-    reply.depth += not token.dialect and _is_of_reasoning(reply, token) and _nests(reply, token)
-    reasoning_text(reply, token)
-
-
-def _nests(reply: ReplyState, token: Token) -> bool:
-    """Say whether this opener nests: not if it only doubles the first opener, nor if it is the mention of another tag."""
     has_begun = any(part.strip() for part in reply.thoughts)
-    return has_begun and reply.thinks_tag in ("", token.text)
+    reply.depth += is_of_reasoning and has_begun and reply.thinks_tag in ("", token.text)
+    reasoning_text(reply, token)
 
 
 def reasoning_close(reply: ReplyState, token: Token) -> None:
     """Read a closing tag in reasoning."""
-    if not _is_of_reasoning(reply, token):
-        reasoning_text(reply, token)
-        return
-    reply.depth = 0 if token.dialect else reply.depth - 1
-    if reply.depth:
+    is_of_reasoning = _is_of_reasoning(reply, token)
+    if is_of_reasoning:
+        reply.depth = 0 if token.dialect else reply.depth - 1
+    if reply.depth or not is_of_reasoning:
         reasoning_text(reply, token)
         return
     reply.markup("reasoning", token)

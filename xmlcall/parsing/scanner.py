@@ -296,7 +296,7 @@ class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[_Alternatives, ...
         of_lost = tuple(tag for _, tag in lost) if with_tags else ()
         ranks = (*rest[:1], lost, *rest[1:]) if with_tags else rest  # tags that are known as a whole precede all others
         sources = tuple(_alternation(rank) for rank in rest if rank)
-        self[mode] = _trigger(sources), _lost(of_lost), tuple(_alternatives(rank) for rank in ranks if rank)
+        self[mode] = _trigger(sources), _lost(of_lost) if of_lost else None, tuple(_alternatives(rank) for rank in ranks if rank)
         return self[mode]
 
 
@@ -316,6 +316,7 @@ def _is_of_tools(row: Dialect, kind: str) -> bool:
 
 _combined = functools.lru_cache(maxsize=256)(_Patterns)
 _alternatives = functools.lru_cache(maxsize=256)(_Alternatives)  # most ranks stay the same when the tools change
+_lost = functools.lru_cache(maxsize=256)(_Lost)
 
 
 @functools.lru_cache(maxsize=512)
@@ -335,11 +336,6 @@ def _trigger(sources: tuple[str, ...]) -> Any:
     """
     starts = _starts(sources)
     return re.compile("|".join(starts)) if starts else None
-
-
-@functools.lru_cache(maxsize=256)
-def _lost(sources: tuple[str, ...]) -> _Lost | None:
-    return _Lost(sources) if sources else None
 
 
 def _starts(sources: tuple[str, ...]) -> list[str]:

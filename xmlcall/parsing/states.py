@@ -1,8 +1,8 @@
 """State that the parser's parts share: where in a reply or a call the next token is, and what is known so far.
 
 The parts are functions of such a state and a token, as the rules of markdown-it are functions of its state. `prose.py`,
-`call_start.py` and `parser.py` read a reply; `value_end.py` and `tag_call.py` read a call that is written in tags. Two tables
-select the function that reads a token: `REPLY_TABLE` in `parser.py` and `CALL_TABLE` in `tag_call.py`.
+`call_start.py` and `parser.py` read a reply; `tag_call.py` reads a call that is written in tags. Two tables select the function
+that reads a token: `REPLY_TABLE` in `parser.py` and `CALL_TABLE` in `tag_call.py`.
 
 Places are strings, because every token is looked up in the tables and a plain enum hashes slowly.
 """
@@ -177,14 +177,6 @@ class Fork:
 
 
 @dataclass(slots=True, eq=False)
-class Dropped:
-    """The text between parameters; there should be none."""
-
-    open: bool = False  # the last token was between two parameters and was not white space
-    texts: list[str] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
 class CallState:
     """What is known of a call in tags so far."""
 
@@ -198,6 +190,7 @@ class CallState:
     unclosed: set[int] | None = None  # once a fork is decided: openers (by offset) without a closer
     outer_closers: set[int] = field(default_factory=set)  # offsets of closers that follow those of the siblings inside
     source: list[str] = field(default_factory=list)  # the texts of the tokens after the opener
-    dropped: Dropped = field(default_factory=Dropped)
+    dropped: list[str] = field(default_factory=list)  # the texts between parameters; there should be none
+    dropping: bool = False  # the last token was between two parameters and was not white space
     cut: bool = False  # the reply was cut
     done: bool = False
