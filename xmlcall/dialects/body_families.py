@@ -9,15 +9,6 @@ from .dialect import Body, Dialect, pairs
 from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import bare_json, python_list, tag
 
-# Hermes, Qwen2.5 and many others: one JSON object a wrapper.
-_HERMES = Dialect(
-    name="hermes",
-    tags=pairs(block=(tag("<tool_call"), tag("</tool_call"))),
-    written=pairs(block=("<tool_call>\n", "\n</tool_call>")),
-    body=Body.JSON,
-    results=TOOL_RESPONSES,
-)
-
 
 def _marked(
     name: str,
@@ -33,7 +24,7 @@ def _marked(
     name_in_tag: str = "",
     **marks: str,
 ) -> Dialect:
-    """Return a format in which JSON follows a mark."""
+    """Return a format in which a body in its own notation follows a mark."""
     return Dialect(
         name=name,
         tags=pairs(block=(opener, closer), **marks),
@@ -47,7 +38,18 @@ def _marked(
     )
 
 
-_MARKED = (
+WRAPPERS = ("tools", "tool", "json", "xml", "response", "function_call", "tool_use")  # elements that models made up
+
+JSON = (
+    # Hermes, Qwen2.5 and many others: one JSON object a wrapper.
+    _marked(
+        "hermes",
+        tag("<tool_call"),
+        tag("</tool_call"),
+        ("<tool_call>\n", "\n</tool_call>"),
+        one_list=False,
+        results=TOOL_RESPONSES,
+    ),
     # Mistral up to its tokenizer 7.
     _marked(
         "mistral_list", r"\[TOOL_CALLS\](?=\s{0,8}[\[{])", "", ("[TOOL_CALLS]", ""), results=BRACKETS, mark=r"\[/TOOL_CALLS\]"
@@ -137,65 +139,59 @@ _MARKED = (
         reasoning_open="<longcat_think>",
         reasoning_close="</longcat_think>",
     ),
+    # JSON alone, in a Markdown fence, or in an element that a model made up; objects one after another, or in an array.
+    Dialect(
+        name="json",
+        # Apriel writes JSON in a wrapper of ours; this mark ends its reasoning, which the prompt opens.
+        tags={"json_open": bare_json(WRAPPERS), "reasoning_close": r"\[BEGIN FINAL RESPONSE\]"},
+        written={},
+        body=Body.JSON,
+    ),
 )
-
-# JSON alone, in a Markdown fence, or in an element that a model made up; objects one after another, or in an array.
-WRAPPERS = ("tools", "tool", "json", "xml", "response", "function_call", "tool_use")
-_JSON = Dialect(
-    name="json",
-    # Apriel writes JSON in a wrapper of ours; this mark ends its reasoning, which the prompt opens.
-    tags={"json_open": bare_json(WRAPPERS), "reasoning_close": r"\[BEGIN FINAL RESPONSE\]"},
-    written={},
-    body=Body.JSON,
-)
-
-JSON = (_HERMES, *_MARKED, _JSON)
-
 
 _QUOTE = "'{3}|\"{3}"
 
 
-def _row(
-    name: str, opener: str, closer: str, written: tuple[str, str], body: Body = Body.PYTHON, results: ResultForm = OWN_RESULTS
-) -> Dialect:
-    return Dialect(
-        name=name,
-        tags=pairs(block=(opener, closer), quote=_QUOTE),
-        written=pairs(block=written),
-        body=body,
-        one_list=body is Body.PYTHON,
-        results=results,
-    )
-
-
-# Llama 4; LFM2 and LFM2.5. Both marks are special tokens, which some servers remove; the rest is then `pythonic`.
-_LLAMA4 = _row("llama4", r"<\|python_start\|>", r"<\|python_end\|>", ("<|python_start|>", "<|python_end|>"))
-_LFM2 = _row(
-    "lfm2",
-    r"<\|tool_call_start\|>",
-    r"<\|tool_call_end\|>",
-    ("<|tool_call_start|>", "<|tool_call_end|>"),
-    results=ResultForm(result_open="<|tool_response_start|>", result_close="<|tool_response_end|>"),
+PYTHON = (
+    # Llama 4; LFM2 and LFM2.5. Both marks are special tokens, which some servers remove; the rest is then `pythonic`.
+    _marked(
+        "llama4",
+        r"<\|python_start\|>",
+        r"<\|python_end\|>",
+        ("<|python_start|>", "<|python_end|>"),
+        body=Body.PYTHON,
+        quote=_QUOTE,
+    ),
+    _marked(
+        "lfm2",
+        r"<\|tool_call_start\|>",
+        r"<\|tool_call_end\|>",
+        ("<|tool_call_start|>", "<|tool_call_end|>"),
+        body=Body.PYTHON,
+        results=ResultForm(result_open="<|tool_response_start|>", result_close="<|tool_response_end|>"),
+        quote=_QUOTE,
+    ),
+    # Olmo 3: one call a line, in the wrapper of `function_calls`; the text after the opener distinguishes the two formats.
+    _marked(
+        "olmo3",
+        tag("<function_calls"),
+        tag("</function_calls"),
+        ("<function_calls>\n", "\n</function_calls>"),
+        body=Body.LINES,
+        one_list=False,
+        quote=_QUOTE,
+    ),
+    # Gemma 3 and Gemini: the same in a Markdown fence.
+    Dialect(
+        name="tool_code",
+        tags={"quote": _QUOTE, "fence_close": "```"},
+        written=pairs(block=("```tool_code\n", "\n```")),
+        fence="tool_code",
+        body=Body.LINES,
+    ),
+    # Llama 3.2, ToolACE, and the others where their marks are lost: a list that is all of its line.
+    Dialect(name="pythonic", tags={"json_open": python_list()}, written={}, body=Body.PYTHON, one_list=True),
 )
-
-# Olmo 3: one call a line, in the wrapper of `function_calls`; the text after the opener distinguishes the two formats.
-_OLMO = _row(
-    "olmo3", tag("<function_calls"), tag("</function_calls"), ("<function_calls>\n", "\n</function_calls>"), body=Body.LINES
-)
-
-# Gemma 3 and Gemini: the same in a Markdown fence.
-_TOOL_CODE = Dialect(
-    name="tool_code",
-    tags={"quote": _QUOTE, "fence_close": "```"},
-    written=pairs(block=("```tool_code\n", "\n```")),
-    fence="tool_code",
-    body=Body.LINES,
-)
-
-# Llama 3.2, ToolACE, and the others where their marks are lost: a list that is all of its line.
-_PYTHONIC = Dialect(name="pythonic", tags={"json_open": python_list()}, written={}, body=Body.PYTHON, one_list=True)
-
-PYTHON = (_LLAMA4, _LFM2, _OLMO, _TOOL_CODE, _PYTHONIC)
 
 
 _NAME = r"[\w.\-]{1,128}"

@@ -228,15 +228,12 @@ def _name_problems(row: Dialect) -> Iterator[str]:
 
 
 def _kind_problems(row: Dialect) -> Iterator[str]:
-    for part, given in (("tags", row.tags), ("written", row.written)):
+    for part, given, verb in (("tags", row.tags, "read"), ("written", row.written, "written")):
         if unknown := sorted(given.keys() - _KINDS):
             yield f"expected kinds of {', '.join(sorted(_KINDS))} in {part}, got {unknown[0]!r}; correct its name"
         if missing := sorted(_needed(row, part) - given.keys()):
             got = ", ".join(given) or "nothing"
-            yield f"expected {' and '.join(missing)} in {part}, got {got}; add how such a tag is {_VERBS[part]}"
-
-
-_VERBS = {"tags": "read", "written": "written"}
+            yield f"expected {' and '.join(missing)} in {part}, got {got}; add how such a tag is {verb}"
 
 
 def _needed(row: Dialect, part: str) -> set[str]:
@@ -296,20 +293,15 @@ def _compile_problem(source: str, groups: int) -> str:
 def _written_problems(row: Dialect) -> Iterator[str]:
     """Yield problems of the written tags: each must be read back as its own kind, with its name."""
     for kind, text in row.written.items():
+        got = attributes_of(_fill(text), row.name_in_tag).get("name") if kind in _NAMED else _SAMPLE
         if kind in _NAMED and "{name}" not in text:
             yield f"expected {{name}} in what is written for {kind!r}, got {text!r}; put it where the name stands"
         elif kind in row.tags and not row.tool_elements and kind not in _kinds_in(row, _fill(text)):
             yield f"expected that the tags of the row read {_fill(text)!r} as {kind!r}, got none that does; correct the pattern"
-        elif kind in _NAMED and kind in row.tags and not row.tool_elements:
-            yield from _name_in_tag_problems(row, text)
+        elif kind in row.tags and not row.tool_elements and got != _SAMPLE:
+            yield f"expected the name {_SAMPLE!r} in {_fill(text)!r}, got {got!r}; correct name_in_tag or the attribute name"
     if row.name_after and not regex.fullmatch(row.name_after, row.written["call_open"].partition("{name}")[0]):
         yield f"expected that name_after reads the beginning of {row.written['call_open']!r}, got none; correct name_after"
-
-
-def _name_in_tag_problems(row: Dialect, text: str) -> Iterator[str]:
-    got = attributes_of(_fill(text), row.name_in_tag).get("name")
-    if got != _SAMPLE:
-        yield f"expected the name {_SAMPLE!r} in {_fill(text)!r}, got {got!r}; correct name_in_tag or the attribute name"
 
 
 def _mark_problems(row: Dialect) -> Iterator[str]:
@@ -381,10 +373,8 @@ def odd_tags(row: Dialect, names: Iterable[str]) -> tuple[OddTag, ...]:
 
 def _tags_of(row: Dialect, name: str) -> Iterator[OddTag]:
     if row.parameter_elements:
-        for part in ("open", "close"):
-            yield OddTag(
-                _pattern(row.written[f"parameter_{part}"], name), f"parameter_{part}", {"name": name}, f"parameter {name}"
-            )
+        for kind in ("parameter_open", "parameter_close"):
+            yield OddTag(_pattern(row.written[kind], name), kind, {"name": name}, f"parameter {name}")
         return
     marked = [(mark.written, {mark.attribute: mark.value}) for mark in (row.json_mark, row.string_mark) if mark]
     for written, attributes in [*marked, (row.written["parameter_open"], {})]:
@@ -392,13 +382,8 @@ def _tags_of(row: Dialect, name: str) -> Iterator[OddTag]:
 
 
 def _pattern(written: str, name: str) -> str:
-    before, _, after = written.partition("{name}")
-    return "".join((_loose(before), regex.escape(name), _loose(after)))
-
-
-def _loose(written: str) -> str:
-    """Return a pattern for what a row writes; models may omit its line ends."""
-    return regex.escape(written).replace(_LINE_END, r"\s{0,16}")
+    """Return a pattern for what a row writes with this name; models may omit its line ends."""
+    return regex.escape(name).join(regex.escape(part).replace(_LINE_END, r"\s{0,16}") for part in written.split("{name}"))
 
 
 def _reads(row: Dialect, name: str) -> bool:

@@ -98,15 +98,17 @@ def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, i
         is_whole: whether no other untrusted text follows in which a call could continue; a JSON schema of `arguments` then
             stays unchanged.
     """
-    text = _completing_entity().sub(
-        "&amp;lt;", _write_entities(text, _openers(tuple(DIALECTS), _names_for_others(catalog))(text))
-    )
+    # Formats of other packages may use the tools' names in any mark. Our own use them only in tags, which `_TOOL_TAG` finds
+    # however many tools there are, and in marks that are inert anyway.
+    names = catalog.names() if DIALECTS.keys() > BUILT_IN else ()
+    text = _write_entities(text, _openers(tuple(DIALECTS), names)(text))
+    text = _completing_entity().sub("&amp;lt;", text)
     text = _TOOL_TAG.sub(lambda found: "&lt;" if found[1] in catalog else "<", text)
 
     def declared(name: str) -> bool:
         return not len(catalog) or catalog.meant_by(name) is not None
 
-    return inert_frame(_without_bare_calls(text, declared, is_whole=is_whole), form)
+    return inert_frame(_write_entities(text, _bare_calls(text, declared, is_whole=is_whole)), form)
 
 
 @functools.lru_cache(maxsize=64)
@@ -124,15 +126,6 @@ def _frames(form: ResultForm) -> re.Pattern[str]:
 @functools.lru_cache(maxsize=64)
 def _openers(_: tuple[str, ...], names: tuple[str, ...]) -> Callable[[str], list[int]]:
     return opening_places(DIALECTS.values(), names)
-
-
-def _names_for_others(catalog: Catalog) -> tuple[str, ...]:
-    """Return the names of the tools if formats of other packages are installed, which may use them in any mark.
-
-    Our own formats use them only in tags, which `_TOOL_TAG` finds however many tools there are, and in marks that are inert
-    anyway.
-    """
-    return catalog.names() if DIALECTS.keys() > BUILT_IN else ()
 
 
 def _write_entities(text: str, places: Iterable[int]) -> str:
@@ -155,12 +148,8 @@ def _completing_entity() -> "regex.Pattern[str]":
     return regex.compile(rf"(?=(?:{'|'.join(tags)}))&lt;")
 
 
-def _without_bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> str:
-    """Write the bracket of each possible call without a mark as an entity; if arguments come first, its name is unknown."""
-    return _write_entities(text, _bare_calls(text, declared, is_whole=is_whole))
-
-
 def _bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -> Iterator[int]:
+    """Yield the place of the bracket of each possible call without a mark; if arguments come first, its name is unknown."""
     last = None if is_whole else len(text)
     brackets, openers = _bare_openers()
     for bracket in brackets.finditer(text):

@@ -64,7 +64,7 @@ class ResultForm:
         parts, replies, is_named = [self.frame_open.lstrip()], list[ToolReply](), "{name}" in self.result_open
         size = len(parts[0])
         for name, text, failed in items:
-            opened = self._opened(name, failed=failed)
+            opened = (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
             opened = opened if size else opened.lstrip()
             start = size + len(opened)
             replies.append(ToolReply(name=name, start=start, end=start + len(text), is_error=failed, is_named=is_named))
@@ -72,33 +72,26 @@ class ResultForm:
             size = start + len(text) + len(self.result_close)
         return Written(text="".join([*parts, self.frame_close]).strip(), replies=tuple(replies))
 
-    def _opened(self, name: str, *, failed: bool) -> str:
-        return (self.error_open if failed and self.error_open else self.result_open).replace("{name}", name)
-
     def places(self, text: str) -> Iterator[ToolReply]:
         """Yield the places of the results in a text that xmlcall did not write, in order."""
         openers = list(_opening(self).finditer(text))
         for found, following in zip_longest(openers, openers[1:]):
             start, limit = found.end(), following.start() if following else len(text)
-            end = text.find(self.result_close.strip(), start, limit)
+            closer = text.find(self.result_close.strip(), start, limit)
+            end = closer if closer >= 0 else limit
             failed = bool(found["failed"])
             yield ToolReply(
                 name=(found["failed_name"] if failed else found["name"]) or "",
                 start=start,
-                end=_trimmed(text, start, end if end >= 0 else limit),
+                end=end - (end > start and text[end - 1] == "\n"),  # the newline before a closing mark is markup
                 is_error=failed or (not self.error_open and text.startswith(tuple(ERROR_WORDS.values()), start)),
-                is_ended=end >= 0,
+                is_ended=closer >= 0,
             )
 
     def tag_words(self, bracket: str = "") -> frozenset[str]:
         """Return the names of the marks: all, or those directly after a bracket (`<` or `[`) or its slash."""
         written = f"{self.frame_open} {self.result_open} {self.error_open} {self.result_close} {self.frame_close}"
         return frozenset(name for begin, bar, name in _TAG.findall(written) if not bracket or (begin == bracket and not bar))
-
-
-def _trimmed(text: str, start: int, end: int) -> int:
-    """Return the end offset before the newline that precedes a closing mark, which is markup."""
-    return end - 1 if end > start and text[end - 1] == "\n" else end
 
 
 @functools.cache

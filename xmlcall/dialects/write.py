@@ -8,7 +8,7 @@ Texts that mention a call without writing one also take the names of tags from h
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import regex
@@ -65,11 +65,8 @@ def _as_tags(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect:
 
 def _as_json(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
     first, second = dialect.keys
-    return _json({first: name, second: dict(arguments)}, dialect)
-
-
-def _as_key(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
-    return _json({name: dict(arguments)}, dialect)
+    is_keyed = dialect.body is Body.KEYED
+    return _json({name: dict(arguments)} if is_keyed else {first: name, second: dict(arguments)}, dialect)
 
 
 def _as_object(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
@@ -117,7 +114,7 @@ _PYTHON_KEY: Final = regex.compile(r"(?!(?:True|False|None|true|false|null)\Z)[^
 _WRITERS: Final[Mapping[Body, Callable[[str, Mapping[str, Any], Catalog, Dialect], str]]] = {
     Body.TAGS: _as_tags,
     Body.JSON: _as_json,
-    Body.KEYED: _as_key,
+    Body.KEYED: _as_json,
     Body.PYTHON: _as_python,
     Body.LINES: _as_python,
     Body.OBJECT: _as_object,
@@ -139,19 +136,12 @@ def _parameter(name: str, value: Any, tool: Tool | None, catalog: Catalog, diale
     plain = value if is_string else _json(value, dialect)
     mark = dialect.string_mark if is_string else dialect.json_mark
     opener = dialect.written["parameter_open"]
-    if mark is not None and (_marks_all(dialect) or needs_mark(value, plain, name, tool, catalog)):
+    marks_all = dialect.string_mark is not None and dialect.string_mark.written == opener  # as in DSML
+    if mark is not None and (marks_all or needs_mark(value, plain, name, tool, catalog)):
         opener = mark.written
-    text = _entities(_string(value, dialect) if is_string else plain, dialect)
+    text = _string(value, dialect) if is_string else plain
+    text = text.translate(_ENTITIES) if dialect.entities else text
     return _fill(opener, name) + text + _fill(dialect.written["parameter_close"], name)
-
-
-def _marks_all(dialect: Dialect) -> bool:
-    """Say whether every parameter of a format carries a type mark, as in DSML."""
-    return dialect.string_mark is not None and dialect.string_mark.written == dialect.written["parameter_open"]
-
-
-def _entities(text: str, dialect: Dialect) -> str:
-    return text.translate(_ENTITIES) if dialect.entities else text
 
 
 def _fill(tag: str, name: str) -> str:
@@ -174,14 +164,10 @@ def _has_structure(text: str, dialect: Dialect) -> bool:
 
 
 def _is_structure(text: str, dialect: Dialect) -> bool:
-    return _structure((*_tags(dialect), *_beginnings(dialect))).search(text) is not None
-
-
-def _beginnings(dialect: Dialect) -> Iterator[str]:
-    """Yield the beginning of parameter tags, because a name may contain characters that no tag pattern matches."""
+    # The beginning of parameter tags, because a name may contain characters that no tag pattern matches.
     head = dialect.written.get("parameter_open", "").partition("{name}")[0].strip()
-    if any(map(str.isalnum, head)):
-        yield regex.escape(head)
+    heads = (regex.escape(head),) if any(map(str.isalnum, head)) else ()
+    return _structure((*_tags(dialect), *heads)).search(text) is not None
 
 
 def _tags(dialect: Dialect) -> tuple[str, ...]:

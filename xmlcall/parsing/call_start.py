@@ -63,18 +63,15 @@ def _await_body(reply: ReplyState, call: Token) -> None:
     if call.text.endswith("/>") or _holds(reply.held, "block_open"):
         _call_is_certain(reply)
     else:
-        reply.scanner.only(*reply.dialects, elements=_elements(reply, call), names=_declared(reply, call), own=call.dialect)
+        _recognize(reply, reply.dialects, call, own=call.dialect)
 
 
-def _elements(reply: ReplyState, call: Token) -> frozenset[str]:
-    """Return the parameters that may be elements of their own names in a call: the declared ones."""
+def _recognize(reply: ReplyState, rows: Iterable[str], call: Token, own: str = "") -> None:
+    """Recognize only the tags of some rows, and those of the declared parameters, which may be elements of their own names."""
     dialect = reply.dialects[call.dialect]
-    fixed = dialect.json_body or dialect.entities or dialect.has_object
-    return frozenset() if fixed else _declared(reply, call)
-
-
-def _declared(reply: ReplyState, call: Token) -> frozenset[str]:
-    return reply.catalog.parameters(call.attributes["name"]) or frozenset()
+    declared = reply.catalog.parameters(call.attributes["name"]) or frozenset()
+    has_elements = not (dialect.json_body or dialect.entities or dialect.has_object)
+    reply.scanner.only(*rows, elements=declared if has_elements else (), names=declared, own=own)
 
 
 def text_after_opening(reply: ReplyState, token: Token) -> None:
@@ -100,14 +97,13 @@ def text_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def _is_body(reply: ReplyState, token: Token) -> bool:
-    """Say whether a JSON object with the arguments begins after a call's opener."""
+    """Say whether a JSON object with the arguments begins after a call's opener, before too much is held."""
     if not _holds(reply.held, "call_open"):
         return False
     call = _call_in(reply.held)
     row = reply.dialects[call.dialect]
-    if not _begins_object(reply.held, token, "{(" if row.body is Body.GEMMA else "{"):
-        return False
-    return row.has_object or reply.declares(call.attributes["name"])
+    begins = token.text.lstrip().startswith(("{", "(") if row.body is Body.GEMMA else "{") and _fits(reply.held, token)
+    return begins and (row.has_object or reply.declares(call.attributes["name"]))
 
 
 def json_after_opening(reply: ReplyState, token: Token) -> None:
@@ -255,8 +251,7 @@ def begin_call(reply: ReplyState, token: Token) -> None:
         dialect = reply.dialects[wrapper]
     if dialect.tool_elements and wrapper:
         reply.repair("tool-element", token.span)
-    rows = dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])])
-    reply.scanner.only(*rows, elements=_elements(reply, token), names=_declared(reply, token))
+    _recognize(reply, dict.fromkeys([dialect.name, *([wrapper] if wrapper else [])]), token)
     reply.block_text, reply.place = False, Place.CALL
     reply.in_sentence = prose.is_open_sentence(reply)
     if dialect.has_object:
@@ -395,18 +390,14 @@ def _is_accepted(held: list[Token], text: Token, *, name: bool) -> bool:
     """Say whether a call may still follow a text: white space, the rest of a fence's line, or, if `name`, a tool's name."""
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
-    if _holds(held, "block_open", "call_open"):
+    openers = [place for place, part in enumerate(held) if part.kind in ("block_open", "call_open")]
+    if openers and name:
+        return _NAME.fullmatch(_after_block(held) + text.text, partial=True) is not None
+    if openers:
         # A part of a name may be held; white space after it, such as U+001F, does not turn it into white space.
-        since = _since_opener(held) + text.text
-        return not since.strip() if not name else bool(_NAME.fullmatch(_after_block(held) + text.text, partial=True))
+        return not any(part.text.strip() for part in [*held[openers[-1] + 1 :], text])
     _, newline, rest = "".join(part.text for part in [*held[1:], text]).partition("\n")
     return not newline or not rest.strip()
-
-
-def _since_opener(held: list[Token]) -> str:
-    """Return the held text after the last opener."""
-    at = max(place for place, part in enumerate(held) if part.kind in ("block_open", "call_open"))
-    return "".join(part.text for part in held[at + 1 :])
 
 
 def _block_at(held: list[Token]) -> int:
@@ -467,11 +458,6 @@ def _may_begin_body(held: list[Token], text: Token) -> bool:
     return _BODY.fullmatch(_after_block(held) + text.text, partial=True) is not None
 
 
-def _begins_object(held: list[Token], text: Token, brackets: str) -> bool:
-    """Say whether an object begins in a text before too much is held, as if its white space had arrived in pieces."""
-    return text.text.lstrip().startswith(tuple(brackets)) and _fits(held, text)
-
-
 def _fits(held: list[Token], text: Token) -> bool:
-    """Say whether the held tokens and the white space before a text are within the limit."""
+    """Say whether the held tokens and the white space before a text are within the limit, as if it had come in pieces."""
     return _length(held) + len(text.text) - len(text.text.lstrip()) <= _MAX_HELD
