@@ -15,6 +15,7 @@ from xmlcall.dialects.dialect import TypeMark
 from xmlcall.dialects.outside import installed_rows, read_row, shadowed
 
 ROOT = Path(__file__).parents[2]
+QWEN = DIALECTS["qwen"]  # as a package declares a row
 TOOLS = [{"name": "get_weather", "inputSchema": {"type": "object", "properties": {"city": {"type": "string"}}}}]
 PAGE = (ROOT / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [REPLY] = re.findall(r"```text\n(\[call:.*?)\n```", PAGE, flags=re.DOTALL)
@@ -126,7 +127,7 @@ def test_rows_of_installed_packages() -> None:
         EntryPoint("glm", "xmlcall.dialects:DIALECTS", "xmlcall.dialects"),
         EntryPoint("gone", "no_such_package:ROW", "xmlcall.dialects"),
         EntryPoint("no", "xmlcall.dialects:ROW", "xmlcall.dialects"),
-        EntryPoint("row", "xmlcall.dialects.tag_family:_QWEN", "xmlcall.dialects"),
+        EntryPoint("row", f"{__name__}:QWEN", "xmlcall.dialects"),
     ]
     rows, problems = installed_rows(points)
     assert [row.name for row in rows] == ["qwen"]
