@@ -67,7 +67,7 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
     named = (Repair(code="tool-name", span=raw_call.span),) if tool and tool.name != raw_call.name else ()
     repairs = (*raw_call.repairs, *named, *draft.repairs)
     final = tool.name if tool else raw_call.name
-    return ToolCall(id=_id(raw_call), name=final, arguments=draft.arguments, repairs=repairs, raw=raw_call)
+    return ToolCall(id=f"call_{raw_call.index}", name=final, arguments=draft.arguments, repairs=repairs, raw=raw_call)
 
 
 def bind_argument(argument: RawArgument, tool: Tool, tools: Tools) -> Any:
@@ -87,12 +87,8 @@ def bind_argument(argument: RawArgument, tool: Tool, tools: Tools) -> Any:
     return MISSING if draft.issues else draft.arguments.get(argument.name, MISSING)
 
 
-def _id(raw_call: RawCall) -> str:
-    return f"call_{raw_call.index}"
-
-
 def _invalid(raw_call: RawCall, issues: tuple[Issue, ...]) -> InvalidCall:
-    return InvalidCall(id=_id(raw_call), name=raw_call.name, issues=issues, raw=raw_call)
+    return InvalidCall(id=f"call_{raw_call.index}", name=raw_call.name, issues=issues, raw=raw_call)
 
 
 def _unknown(name: str, known: tuple[str, ...]) -> Issue:
@@ -159,7 +155,9 @@ class _Draft:
         parameter = parameter_of(self._catalog, self._tool, name)
         if parameter.admits_string:
             if not parameter.is_plain_string and self._has_marks(argument):
-                return argument.text, _text_or_elements(name), ()
+                # Servers read it differently: vLLM as an array, llama.cpp as a string.
+                readings = "a string that holds tags", "the elements of a list or of an object"
+                return argument.text, _several_readings(name, *readings), ()
             return read_text(argument.text, parameter, self._tool, self._catalog), None, ()
         if self._has_marks(argument):
             return self._only_marked(argument), None, ()
@@ -197,7 +195,8 @@ class _Draft:
         if not is_list and _same(self.arguments[name], value):
             self._repair("repeated-argument", argument, name)
             return
-        if self._is_list_of_items(name):
+        kinds = parameter_of(self._catalog, self._tool, name).kinds if self._tool else None
+        if kinds == frozenset({"array"}) and name not in self._no_items:  # the items of one list, each in an element of its own
             self.arguments[name] = self._values[name]  # later values are appended to the same list
             self._raw[name] = RawArgument(name=name, text="", value=self._values[name], span=argument.span)
             self._drop_issue(name)
@@ -205,11 +204,6 @@ class _Draft:
             return
         message = f"The parameter {name!r} was given twice with different values."
         self.issues.append(Issue(code="duplicate-argument", path=f"$.{name}", got=_short(argument.text), message=message))
-
-    def _is_list_of_items(self, name: str) -> bool:
-        """Say whether the repeated values are the items of one list, each in an element of its own."""
-        parameter = parameter_of(self._catalog, self._tool, name) if self._tool else None
-        return parameter is not None and parameter.kinds == frozenset({"array"}) and name not in self._no_items
 
     def _repair(self, code: str, argument: RawArgument, name: str) -> None:
         self.repairs.append(Repair(code=code, span=argument.span, path=f"$.{name}"))
@@ -306,7 +300,7 @@ class _Draft:
     def _take(self, name: str, fit: Fit | Ambiguous | None, raw: RawArgument, *, quoted: bool) -> None:
         if isinstance(fit, Ambiguous):
             self._drop_issue(name)
-            self.issues.append(_ambiguous(name, fit))
+            self.issues.append(_several_readings(name, *(_short(json.dumps(each, ensure_ascii=False)) for each in fit.values)))
         elif fit is not None and fit.liberties:
             self._drop_issue(name)
             self.arguments[name] = fit.value
@@ -348,15 +342,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, (bool, list, dict)) or isinstance(other, bool):
         return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
     return bool(one == other)
-
-
-def _ambiguous(name: str, found: Ambiguous) -> Issue:
-    return _several_readings(name, *(_short(json.dumps(value, ensure_ascii=False)) for value in found.values))
-
-
-def _text_or_elements(name: str) -> Issue:
-    """Return the issue of a text with elements, which servers read differently: vLLM as an array, llama.cpp as a string."""
-    return _several_readings(name, "a string that holds tags", "the elements of a list or of an object")
 
 
 def _several_readings(name: str, *readings: str) -> Issue:
@@ -442,15 +427,11 @@ def as_written(call: InvalidCall, catalog: Catalog) -> ToolCall | None:
         or not (call.raw.arguments or codes == {"missing-argument"})
     ):
         return None
-    arguments = {each.name: _value(each, tool, catalog) for each in call.raw.arguments}
+    arguments = {}
+    for each in call.raw.arguments:
+        value = bind_argument(each, tool, catalog) if each.value is MISSING else each.value
+        arguments[each.name] = each.text if value is MISSING else value
     return ToolCall(id=call.id, name=tool.name, arguments=arguments, raw=call.raw)
-
-
-def _value(argument: RawArgument, tool: Tool, catalog: Catalog) -> Any:
-    if argument.value is not MISSING:
-        return argument.value
-    value = bind_argument(argument, tool, catalog)
-    return argument.text if value is MISSING else value
 
 
 def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:

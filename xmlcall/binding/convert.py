@@ -40,7 +40,7 @@ _NUMBER = regex.compile(r"[+-]?(?:\d+|\d{1,3}(?:,\d{3})+)(?:\.\d+)?(?:[eE][+-]?\
 _MAX_DIGITS = 300  # a double has no more
 _INTEGER = rf"[+-]?\d{{1,{_MAX_DIGITS}}}"
 _ITEMS = frozenset({"item", "element", "entry", "value", "li", "string"})
-_SCALARS = frozenset({"string", "integer", "number", "boolean", "null"})
+
 _DECIMAL_COMMA = regex.compile(r"[+-]?\d+,\d+")
 _BULLET = regex.compile(r"^[ \t]*[-*][ \t]+")
 
@@ -114,9 +114,12 @@ class Fitter:
                 yield self.fit(value, branch, path, depth - 1)
         if "enum" in schema or "const" in schema:
             members = schema["enum"] if isinstance(schema.get("enum"), list) else [schema.get("const")]
-            yield _member(value, members, path)
+            yield _fit(_member(value, members), path)
         for kind in types_of(schema):
-            yield from _CONVERTERS[kind](self, value, schema, path, depth)
+            if kind in _SCALARS:
+                yield _fit(_SCALARS[kind](value), path)
+            else:
+                yield from (self._array if kind == "array" else self._object)(value, schema, path, depth)
 
     def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
         items = _items_of(schema)
@@ -155,7 +158,7 @@ class Fitter:
     def _are_scalars(self, items: Any) -> bool:
         items = resolve(items, self._root)
         kinds = set(types_of(items))
-        return (bool(kinds) and kinds <= _SCALARS) or (isinstance(items, Mapping) and not kinds and "enum" in items)
+        return (bool(kinds) and kinds <= _SCALARS.keys()) or (isinstance(items, Mapping) and not kinds and "enum" in items)
 
     def _enumerated(self, items: Any) -> list[Any]:
         items = resolve(items, self._root)
@@ -234,16 +237,16 @@ def _unquote(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
     return Fit(json.loads(json.dumps(fit.value)), tuple(liberty for liberty in fit.liberties if liberty[0] != "quoted-value"))
 
 
+def _fit(read: "_Read", path: str) -> Fit | None:
+    return Fit(read[0], ((read[1], path),)) if read else None
+
+
 def _best(found: list[Fit]) -> Fit | Ambiguous | None:
     if not found:
         return None
     fewest = min(len(fit.liberties) for fit in found)
-    best = {_key(fit.value): fit for fit in found if len(fit.liberties) == fewest}
+    best = {json.dumps(fit.value, sort_keys=True, default=str): fit for fit in found if len(fit.liberties) == fewest}
     return next(iter(best.values())) if len(best) == 1 else Ambiguous(tuple(fit.value for fit in best.values()))
-
-
-def _key(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _array_in(text: str) -> list[Any] | None:
@@ -310,20 +313,24 @@ def is_word_for_nothing(value: Any, kinds: frozenset[str] | None) -> bool:
     return not text or (not (kinds or frozenset()) & {"array", "object"} and text.casefold() in _UNASKED)
 
 
-def _member(value: Any, members: list[Any], path: str) -> Fit | None:
+_Read = tuple[Any, str] | None
+"""A value and the liberty that reading it took; None if it cannot be read."""
+
+
+def _member(value: Any, members: list[Any]) -> _Read:
     """Return the one enum member that a value means, ignoring quotes and white space, then letter case, then separators."""
     if not isinstance(value, str):
         same = str.casefold if isinstance(value, bool) else str  # as Python writes `True`
         plain = _plain(value)
         found = [member for member in members if isinstance(member, str) and same(member) == plain]
-        return Fit(found[0], (("to-string", path),)) if len(found) == 1 else None
+        return (found[0], "to-string") if len(found) == 1 else None
     text = value.strip().strip("\"'`").strip()
     if not text:
         return None
     for fold in (str, str.casefold, *((_fold,) if text[0].isalpha() else ())):  # -1 is not 1
         found = [member for member in members if fold(_plain(member)) == fold(text)]
         if found:
-            return Fit(found[0], (("enum-spelling", path),)) if len(found) == 1 else None
+            return (found[0], "enum-spelling") if len(found) == 1 else None
     return None
 
 
@@ -335,55 +342,45 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _number(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+def _number(value: Any) -> _Read:
     if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
-        return
+        return None
     if "," in text and not ("." in text or text.count(",") > 1):
-        return  # 1,000 may be one thousand or, with a decimal comma, one
+        return None  # 1,000 may be one thousand or, with a decimal comma, one
     digits = text.replace(",", "")
-    if math.isfinite(number := float(digits)):
-        yield Fit(int(digits) if regex.fullmatch(_INTEGER, digits) else number, ((_number_code(text), path),))
+    number = int(digits) if regex.fullmatch(_INTEGER, digits) else float(digits)
+    return (number, _number_code(text)) if math.isfinite(float(digits)) else None
 
 
-def _integer(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
+def _integer(value: Any) -> _Read:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
-        yield Fit(int(value), (("number-format", path),))
-    elif isinstance(value, str) and _NUMBER.fullmatch(text := value.strip()):
-        digits = text.replace(",", "")
-        if regex.fullmatch(_INTEGER, digits):
-            yield Fit(int(digits), ((_number_code(text), path),))
-        elif (exact := Decimal(digits)).adjusted() <= _MAX_DIGITS and exact == exact.to_integral_value():
-            yield Fit(int(exact), (("number-format", path),))
+        return int(value), "number-format"
+    if not isinstance(value, str) or not _NUMBER.fullmatch(text := value.strip()):
+        return None
+    digits = text.replace(",", "")
+    if regex.fullmatch(_INTEGER, digits):
+        return int(digits), _number_code(text)
+    exact = Decimal(digits)
+    is_whole = exact.adjusted() <= _MAX_DIGITS and exact == exact.to_integral_value()
+    return (int(exact), "number-format") if is_whole else None
 
 
 def _number_code(text: str) -> str:
     return "number-format" if "," in text or text.startswith("+") else "quoted-value"
 
 
-def _boolean(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
-    if isinstance(value, str) and (word := value.strip().strip("\"'").casefold()) in _BOOLEANS:
-        yield Fit(_BOOLEANS[word], (("boolean-word", path),))
+def _boolean(value: Any) -> _Read:
+    word = value.strip().strip("\"'").casefold() if isinstance(value, str) else ""
+    return (_BOOLEANS[word], "boolean-word") if word in _BOOLEANS else None
 
 
-def _null(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
-    if isinstance(value, str) and value.strip().casefold() in _NULLS:
-        yield Fit(None, (("null-word", path),))
-
-
-def _string(fitter: Fitter, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | None]:
-    if isinstance(value, int):  # but not 1.10, which JSON has reduced to 1.1
-        yield Fit(_plain(value), (("to-string", path),))
-
-
-Converter = Callable[[Fitter, Any, Mapping[str, Any], str, int], Iterator[Fit | Ambiguous | None]]
-_CONVERTERS: dict[str, Converter] = {
+_SCALARS: dict[str, Callable[[Any], _Read]] = {
     "number": _number,
     "integer": _integer,
     "boolean": _boolean,
-    "null": _null,
-    "string": _string,
-    "array": Fitter._array,
-    "object": Fitter._object,
+    "null": lambda value: (None, "null-word") if isinstance(value, str) and value.strip().casefold() in _NULLS else None,
+    # But not 1.10, which JSON has reduced to 1.1.
+    "string": lambda value: (_plain(value), "to-string") if isinstance(value, int) else None,
 }
 
 

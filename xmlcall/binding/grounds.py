@@ -318,16 +318,14 @@ def _names(word: str, code: str) -> bool:
 
 def _is_of_words(value: Any, said: Said, request: str) -> bool:
     parts = [part for _, _, part in values_in({"": value}) if _counts(part)]
-    texts = [part for part in parts if isinstance(part, str)]
     is_long = len(request.encode()) > _A_VALUE
-    if any((is_long and _fold(text) == _fold(request)) or _is_new_path(text, said) for text in texts):
-        return False
+    for text in (part for part in parts if isinstance(part, str)):
+        if is_long and _fold(text) == _fold(request):
+            return False
+        # Models join new names to the folder of an earlier turn.
+        if _PATH.fullmatch(text) and re.split(r"[/\\]", text.rstrip("/\\"))[-1].casefold() not in said.text:
+            return False
     return not parts or any(_is_said(part, said, False) for part in parts)
-
-
-def _is_new_path(text: str, said: Said) -> bool:
-    """Say whether a text is a path whose last part was never said; models join new names to the folder of an earlier turn."""
-    return bool(_PATH.fullmatch(text)) and re.split(r"[/\\]", text.rstrip("/\\"))[-1].casefold() not in said.text
 
 
 def _fold(text: str) -> str:
@@ -398,9 +396,11 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
         return True
     if _points_at(name, tool) and not all(_stands(text, name, tool, said) for text in texts):
         return True
-    if not _IDENTIFIES.isdisjoint(words_of_name(name)) and not all(_has_said_digits(part, said) for part in parts):
+    is_id = not _IDENTIFIES.isdisjoint(words_of_name(name))  # one cannot be worked out
+    if is_id and not all(said.digits.issuperset(_DIGIT_RUN.findall(str(part))) for part in parts):
         return True
-    has_free_number = arguments is not None and bool(said.numbers - _used(arguments))
+    used = (number for _, _, part in values_in(arguments or {}) if _counts(part) for number in _numbers(part))
+    has_free_number = arguments is not None and bool(said.numbers.difference(used))
     return not any(_is_said(part, said, has_free_number) for part in parts)
 
 
@@ -426,11 +426,8 @@ def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
     *folder, name = re.split(r"[/\\](?=[^/\\]+\Z)", path, maxsplit=1)
     if not name.strip(" .~"):
         return False
-    return _is_said_whole(path, said) or (_is_said_whole(name, said) and all(_is_place(each, said) for each in folder))
-
-
-def _is_place(folder: str, said: Said) -> bool:
-    return folder in (".", "~") or _is_said_whole(folder, said)
+    is_known_folder = all(each in (".", "~") or _is_said_whole(each, said) for each in folder)
+    return _is_said_whole(path, said) or (_is_said_whole(name, said) and is_known_folder)
 
 
 def _is_said_whole(name: str, said: Said) -> bool:
@@ -440,11 +437,6 @@ def _is_said_whole(name: str, said: Said) -> bool:
     letters = _fold(name)
     has_digits = any(map(str.isdigit, letters)) and not re.search(r"[/\\]", name)
     return has_digits and len(letters) >= _SHORTEST and letters in _fold(said.told)
-
-
-def _has_said_digits(part: Any, said: Said) -> bool:
-    """Say whether all numbers of an id were said, because an id cannot be worked out."""
-    return said.digits.issuperset(_DIGIT_RUN.findall(str(part)))
 
 
 def _counts(part: Any) -> bool:
@@ -499,15 +491,6 @@ def _lists_many_words(schema: Mapping[str, Any]) -> bool:
     return len(words) >= _MANY and len(words) >= len(listed) * _MOST
 
 
-def _used(arguments: Mapping[str, Any]) -> set[str]:
-    """Return the numbers of a call, in the form of `Said.numbers`."""
-    return {
-        number
-        for _, _, part in values_in(arguments)
-        for number in (_numbers(part) if isinstance(part, str) else [_plain_number(part)] if _counts(part) else [])
-    }
-
-
 def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
     if not isinstance(part, str):
         return bool({number_key_of(part), number_key_of(abs(part))} & said.keys) or has_free_number or said.speaks_of_time
@@ -518,12 +501,9 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
     if _TEMPORAL.search(part) and (speaks_of_it or (has_free_number and not said.numbers.isdisjoint(_numbers_of(part)))):
         return True
     keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom) if not _HAN.fullmatch(key)}  # not "the"
-    pairs = {pair for run in _HAN.findall(text) for pair in _pairs(run)}  # one Chinese character is too little
+    runs = _HAN.findall(text)
+    pairs = {"".join(pair) for run in runs for pair in (pairwise(run) if len(run) > 1 else [run])}  # one character is too little
     return not (keys or pairs) or bool(keys & said.keys) or any(pair in said.text for pair in pairs) or _is_shortened(text, said)
-
-
-def _pairs(run: str) -> Iterator[str]:
-    return map("".join, pairwise(run)) if len(run) > 1 else iter((run,))
 
 
 def _numbers_of(moment: str) -> Iterator[str]:
@@ -548,12 +528,11 @@ def _keys(atom: Atom) -> Iterator[str]:
     yield from atom.others
 
 
-def _numbers(text: str) -> Iterator[str]:
-    """Yield the numbers of a text without their signs, except words such as "two", which count things."""
-    for atom in atoms(text):
+def _numbers(value: str | float) -> Iterator[str]:
+    """Yield the numbers of a text, or a number, without their signs; words such as "two", which count things, are none."""
+    if not isinstance(value, str):
+        yield number_key_of(value).lstrip("#-")
+        return
+    for atom in atoms(value):
         if atom.text.casefold() not in _FEW:
             yield from (key.lstrip("#-") for key in _keys(atom) if _NUMBER.fullmatch(key))
-
-
-def _plain_number(value: float) -> str:
-    return number_key_of(value).lstrip("#-")

@@ -11,11 +11,11 @@ Cost: linear in the text; nothing recurses over it except `json`, and only after
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from ..types.calls import MISSING, Repair
+from ..types.calls import MISSING, Repair, is_of_type
 from .machine import MAX_DEPTH, JsonMachine, finite
 from .strings import Refused
 
@@ -107,20 +107,11 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 # Made once: to make it takes as long as to read a number.
 _DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite, object_pairs_hook=_unique)
 
-_KINDS: dict[str, Callable[[Any], bool]] = {
-    "object": lambda value: isinstance(value, dict),
-    "array": lambda value: isinstance(value, list),
-    "boolean": lambda value: isinstance(value, bool),
-    "null": lambda value: value is None,
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "integer": lambda value: type(value) is int or (isinstance(value, float) and value.is_integer()),
-}
-
 
 def _decoded_twice(outer: JsonReading, text: str, kinds: Collection[str], complete: bool) -> JsonReading:
     """Read the JSON inside a string; a string without JSON of a wanted kind stays."""
     inner = read(outer.value, complete=complete)
-    if isinstance(inner, Unreadable) or not any(kind in _KINDS and _KINDS[kind](inner.value) for kind in kinds):
+    if isinstance(inner, Unreadable) or not is_of_type(inner.value, kinds):
         return outer
     span = (0, len(text))  # offsets inside the string are none of the text
     codes = ["json-double-encoding", *inner.codes]

@@ -1,7 +1,7 @@
 """Repairs a schema by translating or dropping unusable parts, so that one odd keyword does not make a tool uncallable.
 
 Real servers and clients send `"type": "INTEGER"`, JavaScript patterns, draft 3's `"required": true`, OpenAPI's `nullable`, and
-external references. A table has a rule for each keyword (`mended_keywords.py`); combinations of keywords are corrected afterwards
+external references. A table has a rule for each keyword (`_READERS`); combinations of keywords are corrected afterwards
 (`_TOGETHER`). The result is read as 2020-12, or as the later draft that `$schema` names.
 
 Invariants: a schema without oddities stays the same object. A repaired schema only ever admits more values. In some places a part
@@ -11,11 +11,14 @@ whole keyword is dropped, too. No JSON value raises, and time is linear. A schem
 """
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ..types.calls import MISSING
-from .mended_keywords import READERS, are_names, fits, flag, pattern, spelled, type_named
+import regex
+
+from ..types.calls import MISSING, is_of_type
+from .keywords import usable_pattern
 from .references import DATA, LISTS, MAPS, MAX_DEPTH, SINGLES, Places, deeper_than
 
 _PASSES: Final = 3  # a reference may have led to what was left out
@@ -56,6 +59,140 @@ def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mappin
 def sentence(name: str, notes: tuple[str, ...]) -> str:
     """Say that a tool's schema was changed."""
     return f"The tool {name[:80]!r} is offered with a changed schema: {'; '.join(notes)}."
+
+
+_Reader = Callable[[Any], Any]
+
+# -- the values that single keywords may have -------------------------------------------------------------------------
+
+# A reader takes a keyword's value and returns what can be used: the same object if that is the value itself, another one if it
+# can be translated, MISSING if nothing can be made of it. Shapes are those of the meta-schema of 2020-12.
+
+# Names of types by people, Python, C and OpenAPI; Google's are JSON's in capitals.
+_TYPES: Final = {
+    word: words.split()[0]
+    for words in (
+        *("string str text", "integer int int32 int64 long", "number float double decimal", "boolean bool"),
+        *("null none nonetype", "array list tuple", "object dict map"),
+    )
+    for word in words.split()
+}
+_NUMBER = regex.compile(r"-?\d{1,15}(\.\d{1,15})?")
+_WORDS: Final = {"true": True, "false": False}
+# Addresses that `urljoin` takes: references are read from `$id`, and `$schema` is looked up.
+_ADDRESS = regex.compile(r"[\w:/.?=&%+~@-]+#?")
+_ANCHOR = regex.compile(r"[A-Za-z_][-A-Za-z0-9._]*")
+_OLD_DRAFT = regex.compile(r"json-schema\.org/draft-0[1-4]\b")
+
+
+def _type_named(name: Any) -> Any:
+    """Return JSON's name of a type, MISSING if a name means none."""
+    return _TYPES.get(name.strip().casefold(), MISSING) if isinstance(name, str) else MISSING
+
+
+def _type(value: Any) -> Any:
+    """Read a type or several; a name that is unknown, such as `any`, leaves no limit."""
+    if isinstance(value, str):
+        kinds = [_type_named(part) for part in value.split("|")]
+    elif isinstance(value, list):
+        kinds = ["null" if part is None else _type_named(part) for part in value]
+    else:
+        return MISSING
+    if not kinds or MISSING in kinds:
+        return MISSING
+    kinds = list(dict.fromkeys(kinds))
+    found = kinds[0] if isinstance(value, str) and len(kinds) == 1 else kinds
+    return value if found == value else found
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, str) and _NUMBER.fullmatch(text := value.strip()):
+        return float(text) if "." in text else int(text)
+    is_number = (isinstance(value, int) and not isinstance(value, bool)) or (isinstance(value, float) and math.isfinite(value))
+    return value if is_number else MISSING
+
+
+def _limit(value: Any) -> Any:
+    """Read an exclusive limit. In draft 4 it is a boolean about the inclusive limit; that is corrected afterwards."""
+    return value if isinstance(value, bool) else _number(value)
+
+
+def _positive(value: Any) -> Any:
+    number = _number(value)
+    return number if number is not MISSING and number > 0 else MISSING
+
+
+def _count(value: Any) -> Any:
+    number = _number(value)
+    return number if number is not MISSING and number >= 0 and number == int(number) else MISSING
+
+
+def _flag(value: Any) -> Any:
+    """Return a boolean, or the one that a word means; otherwise MISSING."""
+    if isinstance(value, str):
+        return _WORDS.get(value.strip().casefold(), MISSING)
+    return value if isinstance(value, bool) else MISSING
+
+
+def _kept_if(is_usable: Callable[[Any], Any]) -> _Reader:
+    return lambda value: value if is_usable(value) else MISSING
+
+
+def _matching(form: regex.Pattern[str]) -> _Reader:
+    return _kept_if(lambda value: isinstance(value, str) and form.fullmatch(value))
+
+
+def _pattern(value: Any) -> Any:
+    """Return a pattern as `regex` has it, MISSING if there is none."""
+    found = usable_pattern(value) if isinstance(value, str) else None
+    return MISSING if found is None else found
+
+
+def _are_names(value: Any) -> bool:
+    """Say whether a value is a list of names, each of them once."""
+    return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
+
+
+def _dependent(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return MISSING
+    found = {name: needed for name, needed in value.items() if _are_names(needed)}
+    return value if len(found) == len(value) else found
+
+
+def _each(reader: _Reader, names: str) -> dict[str, _Reader]:
+    return dict.fromkeys(names.split(), reader)
+
+
+_READERS: Final[dict[str, _Reader]] = {
+    "type": _type,
+    "enum": _kept_if(lambda value: isinstance(value, list) and value),
+    "pattern": _pattern,
+    "examples": lambda value: value if isinstance(value, list) else MISSING if isinstance(value, Mapping | None) else [value],
+    "multipleOf": _positive,
+    "dependentRequired": _dependent,
+    # Drafts up to 4 are left out: their keywords are translated.
+    "$schema": _kept_if(lambda value: isinstance(value, str) and _ADDRESS.fullmatch(value) and not _OLD_DRAFT.search(value)),
+    "$id": _matching(_ADDRESS),
+    **_each(_number, "minimum maximum"),
+    **_each(_limit, "exclusiveMinimum exclusiveMaximum"),
+    **_each(_count, "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains"),
+    **_each(_flag, "uniqueItems deprecated readOnly writeOnly"),
+    **_each(_kept_if(lambda value: isinstance(value, str)), "title description $comment format contentEncoding contentMediaType"),
+    **_each(_matching(_ANCHOR), "$anchor $dynamicAnchor"),
+    **_each(_kept_if(lambda value: False), "$vocabulary $recursiveRef $recursiveAnchor"),
+}
+"""By keyword; the keywords that hold schemas, `required` and the references need more than their value to be read."""
+
+
+def _spelled(value: Any, kinds: list[str]) -> Any:
+    """Return the number or boolean that a string spells, if it is of one of these types; else MISSING."""
+    if not isinstance(value, str):
+        return MISSING
+    return next((read for read in (_number(value), _flag(value)) if read is not MISSING and is_of_type(read, kinds)), MISSING)
+
+
+# -- a walk through a schema ------------------------------------------------------------------------------------------
 
 
 class _Mender:
@@ -99,8 +236,8 @@ class _Mender:
         return found
 
     def _keyword(self, key: str, value: Any, path: str) -> Any:
-        if key in READERS:
-            return self._read(READERS[key], value, path, is_loss=key not in _ANNOTATIONS)
+        if key in _READERS:
+            return self._read(_READERS[key], value, path, is_loss=key not in _ANNOTATIONS)
         for keys, mend in _STRUCTURES:
             if key in keys:
                 return mend(self, key, value, path)
@@ -123,8 +260,8 @@ class _Mender:
         found = {}
         for name, member in members.items():
             place = f"{path}.{str(name)[:_MAX_SHOWN]}"
-            kept = member if key == "dependencies" and are_names(member) else self.one(member, place)
-            written = self._read(pattern, name, place) if key == "patternProperties" else name
+            kept = member if key == "dependencies" and _are_names(member) else self.one(member, place)
+            written = self._read(_pattern, name, place) if key == "patternProperties" else name
             if written is not MISSING and (kept is not MISSING or key == "properties"):
                 found[written] = {} if kept is MISSING else kept
         return found
@@ -156,8 +293,8 @@ class _Mender:
             return value
         if isinstance(value, Mapping):
             return self.schema(value, path)
-        kind = type_named(value)
-        found = {"type": kind} if kind is not MISSING else flag(value)
+        kind = _type_named(value)
+        found = {"type": kind} if kind is not MISSING else _flag(value)
         self.note(path, value, found)
         return found
 
@@ -291,7 +428,7 @@ def _required(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str
 
 
 def _is_marked(part: Any) -> bool:
-    return isinstance(part, Mapping) and flag(part.get("required")) is True
+    return isinstance(part, Mapping) and _flag(part.get("required")) is True
 
 
 def _kinds(found: Schema) -> list[str]:
@@ -314,9 +451,9 @@ def _values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) 
     for key in ("enum", "const"):
         kinds = _kinds(found)
         values = [] if key not in found else found["enum"] if key == "enum" else [found["const"]]
-        if not kinds or not values or any(fits(value, kinds) for value in values):
+        if not kinds or not values or any(is_of_type(value, kinds) for value in values):
             continue
-        read = [spelled(value, kinds) for value in values]
+        read = [_spelled(value, kinds) for value in values]
         if MISSING in read:
             mender.note(f"{path}.type", found.pop("type"))
         if any(value is not MISSING for value in read):
@@ -327,7 +464,7 @@ def _values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) 
 
 def _nullable(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
     """Read OpenAPI's `nullable` as null among the types and the values, or as an alternative."""
-    if flag(found.get("nullable")) is not True:
+    if _flag(found.get("nullable")) is not True:
         return
     mender.note(f"{path}.nullable", found.pop("nullable"), "null")
     if kinds := _kinds(found):
@@ -344,9 +481,9 @@ def _nullable(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str
 def _default(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
     """Read a default that spells its type, and leave out a default of another type. Null means that there is no default."""
     kinds = _kinds(found)
-    if found.get("default") is None or not kinds or fits(found["default"], kinds):
+    if found.get("default") is None or not kinds or is_of_type(found["default"], kinds):
         return
-    read = spelled(found.pop("default"), kinds)
+    read = _spelled(found.pop("default"), kinds)
     found |= {"default": read} if read is not MISSING else {}
     mender.note(f"{path}.default", node["default"], read, is_loss=False)
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from ..types.calls import MISSING, Issue
+from ..types.calls import JSON_TYPES, MISSING, Issue
 from .budget import KEYS, TooMuchWork, at_most, spend
 from .keywords import is_covered, limited, usable_pattern, with_time_limit
 from .mending import mended
@@ -26,7 +26,6 @@ MAX_NODES = 20_000
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 _EACH_ISSUE = 8  # steps to write the value
 _TOLD = 20_000  # steps to describe the issues of one value; those after them state only their place
-_TYPES = ("string", "integer", "number", "boolean", "null", "array", "object")
 
 _MAX_UNIONS = 4  # nested unions whose meant branch is described
 _MAX_TOLD = 16  # branches of one
@@ -106,7 +105,8 @@ def _unbounded(schema: Mapping[str, Any]) -> str | None:
     patterned = any("patternProperties" in node for node in nodes(schema))
     if patterned and any("unevaluatedProperties" in node for node in nodes(schema)):
         return "patternProperties and unevaluatedProperties in one schema cannot be checked in bounded time"
-    if _costs_too_much(schema):
+    known: dict[int, int] = {}
+    if any(_steps(node, schema, known, MAX_DEPTH) > MAX_STEPS for node in nodes(schema)):
         return f"the schema applies more than {MAX_STEPS} schemas to one value, or itself without end"
     return None
 
@@ -193,7 +193,7 @@ def types_of(schema: Any) -> tuple[str, ...]:
     kinds = schema.get("type")
     if kinds is None:
         return tuple(kind for key, kind in (("properties", "object"), ("items", "array")) if key in schema)
-    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str) and kind in _TYPES)
+    return tuple(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str) and kind in JSON_TYPES)
 
 
 def _issues(error: Any, root: Mapping[str, Any], depth: int = _MAX_UNIONS) -> Iterator[Issue]:
@@ -286,12 +286,6 @@ def _short(value: Any, limit: int = 120) -> str:
         if len(text) > limit:
             return f"{text[:limit]}..."
     return text
-
-
-def _costs_too_much(schema: Mapping[str, Any]) -> bool:
-    """Say whether some value could need more than MAX_STEPS at one place."""
-    known: dict[int, int] = {}
-    return any(_steps(node, schema, known, MAX_DEPTH) > MAX_STEPS for node in nodes(schema))
 
 
 def _steps(node: Any, root: Mapping[str, Any], known: dict[int, int], levels: int) -> int:

@@ -82,9 +82,11 @@ def _rules(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[Parame
     for key in UNIONS:
         branches = branches_of(schema, key, root)
         if len(branches) == 1:
-            yield from _rules(_only_object(schema[key], root), root, levels - 1)
+            only = next((part for part in schema[key][:_MAX_BRANCHES] if _branch(part, root)), None)
+            yield from _rules(only, root, levels - 1)
         elif texts := _alternatives(branches, root):
-            yield ParameterRule(kind="one" if key == "oneOf" or _are_kinds(branches) else "any", parts=texts)
+            is_one = key == "oneOf" or any(branch.properties for branch in branches)  # objects of their own exclude each other
+            yield ParameterRule(kind="one" if is_one else "any", parts=texts)
     yield from _conditions(schema, root)
     for part in _list_at(schema, "allOf"):
         yield from _rules(part, root, levels - 1)
@@ -139,15 +141,6 @@ def _list_at(schema: Any, key: str) -> list[Any]:
     return value[:_MAX_BRANCHES] if isinstance(value, list) else []
 
 
-def _only_object(parts: list[Any], root: Mapping[str, Any]) -> Any:
-    return next((part for part in parts[:_MAX_BRANCHES] if _branch(part, root)), None)
-
-
-def _are_kinds(branches: Iterable[UnionBranch]) -> bool:
-    """Say whether alternatives are objects of their own, only one of which can be given."""
-    return any(branch.properties for branch in branches)
-
-
 def _alternatives(branches: list[UnionBranch], root: Mapping[str, Any]) -> tuple[str, ...]:
     """Write alternatives, each once; none if they do not differ."""
     common = frozenset.intersection(*(frozenset(branch.properties) for branch in branches)) if branches else frozenset()
@@ -166,16 +159,13 @@ def _write(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str])
     names = dict.fromkeys((*branch.properties, *branch.required))
     parts = []
     for name in names:
-        fixed = _fixed(branch.properties.get(name), root)
+        schema = branch.properties.get(name)
+        fixed = describe(schema, root) if 0 < len(values_of(schema, root)) <= _MAX_VALUES else ""
         if name in branch.required or fixed or name not in common:
             mark = "" if name in branch.required else "?"
             parts.append(f"{name}{mark}{f': {fixed}' if fixed else ''}")
     more = ["..."] if len(parts) > _MAX_PARTS else []
     return f"({', '.join(parts[:_MAX_PARTS] + more)})"
-
-
-def _fixed(schema: Any, root: Mapping[str, Any]) -> str:
-    return describe(schema, root) if 0 < len(values_of(schema, root)) <= _MAX_VALUES else ""
 
 
 def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
@@ -267,7 +257,9 @@ def _describe(schema: Any, root: Mapping[str, Any], depth: int) -> str:
         return "no value"
     if not isinstance(schema, Mapping) or depth == 0:
         return "any value"
-    ranges = [words.format(_plain(schema[key])) for key, words in RANGES.items() if key in schema]
+    limits = {key: schema[key] for key in RANGES if key in schema}
+    limits = {key: limit if isinstance(limit, str) else json.dumps(limit, ensure_ascii=False) for key, limit in limits.items()}
+    ranges = [RANGES[key].format(limit) for key, limit in limits.items()]
     text = ", ".join([_kind(schema, root, depth), *ranges])
     spend(len(text) // CHARACTERS)
     return text
@@ -295,7 +287,3 @@ def _array(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> st
         goes_on = len(first) > _MAX_PLACES or isinstance(schema.get("items"), Mapping)
         return f"array of ({', '.join([*texts, *(['...'] if goes_on else [])])})"
     return f"array of {_describe(schema['items'], root, depth - 1)}" if "items" in schema else "array"
-
-
-def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

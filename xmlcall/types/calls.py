@@ -145,6 +145,22 @@ class Missing(enum.Enum):
 
 MISSING: Final = Missing.MISSING
 
+JSON_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
+    "string": lambda value: isinstance(value, str),
+    "integer": lambda value: type(value) is int or (isinstance(value, float) and value.is_integer()),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "boolean": lambda value: isinstance(value, bool),
+    "null": lambda value: value is None,
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, Mapping),
+}
+"""The types of JSON Schema by name."""
+
+
+def is_of_type(value: Any, kinds: Iterable[str]) -> bool:
+    """Say whether a JSON value is of one of these types; 3.0 is an integer, too."""
+    return any(kind in JSON_TYPES and JSON_TYPES[kind](value) for kind in kinds)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
