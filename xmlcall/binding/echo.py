@@ -204,28 +204,23 @@ def has_placeholder(name: str, value: Any) -> bool:
 def examples_of(tool: Tool) -> list[dict[str, Any]]:
     """Return the invented values of a tool's example, by parameter; none if they are no evidence."""
     shown = invented_arguments(tool)
-    return [{name: value for name, (value, _) in shown.items()}] if _is_evidence(_values(shown)) else []
+    return [{name: value for name, (value, _) in shown.items()}] if _evidence(shown) else []
 
 
 def _example_values(call: ToolCall, tool: Tool, said: Iterable[str]) -> list[str]:
     """Return the parameters whose values were copied from the example."""
     shown = invented_arguments(tool)
-    invented = _values(shown)
     is_copy = all(name in call.arguments and call.arguments[name] == value for name, (value, _) in shown.items())
-    if is_copy and _is_evidence(invented) and not any(_is_said(value, said) for value in invented):
+    if is_copy and (invented := _evidence(shown)) and not any(_is_said(value, said) for value in invented):
         return list(shown)
-    return [
-        name for name, value in call.arguments.items() if any(not _is_said(word, said) for word in _placeholders_in(name, value))
-    ]
+    given = call.arguments.items()
+    return [name for name, value in given if not all(_is_said(word, said) for word in _placeholders_in(name, value))]
 
 
-def _values(shown: Mapping[str, tuple[Any, list[str | int | float]]]) -> list[str | int | float]:
-    return [value for _, invented in shown.values() for value in invented]
-
-
-def _is_evidence(invented: list[str | int | float]) -> bool:
-    """Say whether a model is unlikely to choose these values by chance, as it may choose a single whole number."""
-    return len(invented) > 1 or any(isinstance(value, str | float) for value in invented)
+def _evidence(shown: Mapping[str, tuple[Any, list[str | int | float]]]) -> list[str | int | float]:
+    """Return the invented values if a model is unlikely to choose them by chance, as it may choose a single whole number."""
+    invented = [value for _, values in shown.values() for value in values]
+    return invented if len(invented) > 1 or any(isinstance(value, str | float) for value in invented) else []
 
 
 def _placeholders_in(name: str, value: Any) -> Iterator[str]:
@@ -244,11 +239,9 @@ def _placeholders_in(name: str, value: Any) -> Iterator[str]:
 def _is_said(value: str | int | float, said: Iterable[str]) -> bool:
     if isinstance(value, str):
         return any(value.casefold() in text.casefold() for text in said)
-    words = _SPOKEN.get(value, ())
-    return any(value in _numbers(text) or any(word in text.casefold() for word in words) for text in said)
-
-
-def _numbers(text: str) -> set[float]:
-    """Return the numbers in a text; a comma may be a decimal sign or separate two numbers."""
-    text = text.replace("½", ".5")
-    return {float(each.replace(",", ".")) for each in (*_NUMBER.findall(text), *_WHOLE.findall(text))}
+    for text in (each.replace("½", ".5") for each in said):
+        # A comma may be a decimal sign or separate two numbers.
+        numbers = {float(each.replace(",", ".")) for each in (*_NUMBER.findall(text), *_WHOLE.findall(text))}
+        if value in numbers or any(word in text.casefold() for word in _SPOKEN.get(value, ())):
+            return True
+    return False

@@ -24,7 +24,7 @@ or "2% of the exact population value you find".
 """
 
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from ..tools.names import words_of_name
@@ -84,13 +84,11 @@ def waiting_values(
     found = {path for path, name, value in named if index.source_of(value, tool, name).kind == "invented"}
     found |= {path for path, _, value in values if _stands_for_result(value, text)}
     looked_up = {_fold(value) for each in earlier if each.name != call.name for _, _, value in values_in(each.arguments)}
-    found |= {path for path, name, value in values_in(call.arguments) if _is_looked_up(name, value, looked_up)}
+    for path, name, value in values_in(call.arguments):
+        is_bare = isinstance(value, str) and bool(value.strip()) and not _MARKED.search(value)
+        if is_bare and not ADDRESSEES.isdisjoint(words_of_name(name)) and _fold(value) in looked_up:
+            found.add(path)
     return tuple(path for path, _, _ in values_in(call.arguments) if path in found)
-
-
-def _is_looked_up(name: str, value: Any, looked_up: Container[Any]) -> bool:
-    is_bare = isinstance(value, str) and bool(value.strip()) and not _MARKED.search(value)
-    return is_bare and not ADDRESSEES.isdisjoint(words_of_name(name)) and _fold(value) in looked_up
 
 
 def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:

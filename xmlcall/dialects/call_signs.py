@@ -154,15 +154,10 @@ def _ahead(branch: _Branch) -> str:
 
 
 def _places(openers: _Openers, text: str) -> Iterator[int]:
-    places = (found.start() for found in openers.candidates.finditer(text))
-    return (at for at in places if _stands_at(at, text, openers.branches[text[at]]))
-
-
-def _stands_at(at: int, text: str, branch: _Branch) -> bool:
-    depth = 1
-    while branch.following:
-        below = branch.following.get(text[at + depth : at + depth + 1], branch.others)
-        if below is None:
-            return False
-        branch, depth = below, depth + 1
-    return branch.pattern.match(text, at) is not None
+    for found in openers.candidates.finditer(text):
+        at, depth = found.start(), 1
+        branch: _Branch | None = openers.branches[text[at]]
+        while branch and branch.following:
+            branch, depth = branch.following.get(text[at + depth : at + depth + 1], branch.others), depth + 1
+        if branch and branch.pattern.match(text, at):
+            yield at

@@ -175,11 +175,6 @@ def _last_name(text: str, declared: Callable[[str], bool]) -> int:
 def _bare_openers() -> tuple[re.Pattern[str], "regex.Pattern[str]"]:
     """Return patterns for a bracket with a possible next character, and for the beginning of a call without any mark."""
     openers = "|".join(row.tags["json_open"] for row in DIALECTS.values() if "json_open" in row.tags)
-    brackets = "|".join(rf"{re.escape(each)}(?![{_never_behind(each, openers)}])" for each in "{[")
+    never = {each: {*map(chr, range(128))} - second_characters(openers, each) for each in "{["}
+    brackets = "|".join(rf"{re.escape(each)}(?![{re.escape(''.join(sorted(others)))}])" for each, others in never.items())
     return re.compile(brackets), regex.compile(openers)
-
-
-def _never_behind(bracket: str, openers: str) -> str:
-    """Return the ASCII characters that never follow the bracket of a call, escaped."""
-    following = second_characters(openers, bracket)
-    return re.escape("".join(char for char in map(chr, range(128)) if char not in following))

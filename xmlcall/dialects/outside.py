@@ -108,17 +108,12 @@ def shadowed(row: Dialect, rows: Iterable[Dialect]) -> str:
         if other.name == row.name:
             return f"expected a name that no other format has, got {row.name!r}; choose another one"
         for kind in _OPENERS:
-            if (kind == "call_open" or other.body is row.body) and _takes(row, other, kind):
-                what = other.written[kind].replace("{name}", _SAMPLE)
-                return (
-                    f"expected tags of its own, got a {kind} that reads {what!r} of {other.name!r}; use that format, or narrow it"
-                )
+            text = other.written.get(kind, "").replace("{name}", _SAMPLE)
+            is_alike = kind in row.tags and (kind == "call_open" or other.body is row.body)
+            if text and is_alike and length_of_tag(row.tags[kind], text):
+                found = f"a {kind} that reads {text!r} of {other.name!r}"
+                return f"expected tags of its own, got {found}; use that format, or narrow it"
     return ""
-
-
-def _takes(row: Dialect, other: Dialect, kind: str) -> bool:
-    text = other.written.get(kind, "").replace("{name}", _SAMPLE)
-    return bool(text) and kind in row.tags and length_of_tag(row.tags[kind], text) > 0
 
 
 def installed_rows(points: Iterable[EntryPoint] | None = None) -> tuple[list[Dialect], list[str]]:
@@ -133,7 +128,6 @@ def installed_rows(points: Iterable[EntryPoint] | None = None) -> tuple[list[Dia
         if isinstance(row, Dialect):
             rows.append(row)
         else:
-            problems.append(
-                f"the wire format {point.name!r} of {point.value} is left out: expected a Dialect, got {type(row).__name__}"
-            )
+            problem = f"expected a Dialect, got {type(row).__name__}"
+            problems.append(f"the wire format {point.name!r} of {point.value} is left out: {problem}")
     return rows, problems

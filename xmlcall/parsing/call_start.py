@@ -106,24 +106,18 @@ def _is_body(reply: ReplyState, token: Token) -> bool:
     return begins and (row.has_object or reply.declares(call.attributes["name"]))
 
 
-def json_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read the beginning of a JSON call, in a wrapper or alone in a fence."""
-    json = Token("text", token.text, token.start)
-    row = _body_row(reply)
-    if row is None and not _holds(reply.held, "block_open", "call_open"):
-        bare_call(reply, token)
-    elif _holds(reply.held, "call_open") or _after_block(reply.held).strip():
-        text_after_opening(reply, json)
-    elif row and _begins_body(reply.held, json, row):
-        _begin_body(reply, json, row)
+def bare_after_opening(reply: ReplyState, token: Token) -> None:
+    """Read the beginning of a call without a mark: alone in a fence, or of JSON in a wrapper; elsewhere it is text."""
+    held, text = reply.held, Token("text", token.text, token.start)
+    is_opened, row = _holds(held, "block_open", "call_open"), _body_row(reply)
+    if token.kind == "lost_open":
+        is_text, row = is_opened, None
     else:
-        bare_call(reply, token)
-
-
-def lost_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read the beginning of a call whose mark was lost, alone in a fence; in a wrapper or after a call's opener it is text."""
-    if _holds(reply.held, "block_open", "call_open"):
-        text_after_opening(reply, Token("text", token.text, token.start))
+        is_text = _holds(held, "call_open") or (bool(row or is_opened) and bool(_after_block(held).strip()))
+    if is_text:
+        text_after_opening(reply, text)
+    elif row and _begins_body(held, text, row):
+        _begin_body(reply, text, row)
     else:
         bare_call(reply, token)
 
@@ -279,23 +273,22 @@ def _begin_body(reply: ReplyState, token: Token, row: Dialect) -> None:
     reply.held = [part for part in [*kept, Token("text", text[:blank], start)] if part.text]
     reply.scanner.only(row.name)
     reply.in_sentence = prose.is_open_sentence(reply)
-    reply.reader = BodyCall(reply, row, body=_body_of(row, python=bool(begins and begins["python"])))
+    body = row.body  # its beginning counts more than its format
+    if bool(begins and begins["python"]) != row.is_python:
+        body = Body.JSON if row.is_python else Body.PYTHON
+    reply.reader = BodyCall(reply, row, body=body)
     reply.place = Place.CALL
     reply.queue.appendleft(Token("text", text[blank:], start + blank))
-
-
-def _body_of(row: Dialect, *, python: bool) -> Body:
-    """Return the notation of a body; its beginning counts more than its format."""
-    if python:
-        return row.body if row.is_python else Body.PYTHON
-    return Body.JSON if row.is_python else row.body
 
 
 def bare_call(reply: ReplyState, token: Token) -> None:
     """Begin a call without any mark, if it is at the start of a line or after a call and its name is declared."""
     name = token.attributes.get("name") or name_in(token.text)
     opening = reply.place is Place.OPENING
-    starts = opening or reply.prose.line_blank or reply.prose.after_call or _is_glued(reply, token)
+    # A role's word follows text without a space if a server removed the mark between them.
+    last = "".join(reply.prose.last[-1:])[-1:]
+    is_glued = token.kind == "lost_open" and token.text.startswith("assistant") and bool(last.strip())
+    starts = opening or reply.prose.line_blank or reply.prose.after_call or is_glued
     starts = starts and (token.kind != "lost_open" or len(reply.catalog) > 0)
     if not starts or token.start < reply.no_json_before or (name and not reply.declares(name)):
         reply.scanner.unread(token.text[1:])
@@ -307,12 +300,6 @@ def bare_call(reply: ReplyState, token: Token) -> None:
     reply.scanner.only(*([token.dialect] if token.kind == "lost_open" else []))
     reply.reader = BareCall(reply, token)
     reply.place = Place.CALL
-
-
-def _is_glued(reply: ReplyState, token: Token) -> bool:
-    """Say whether a role's word follows text without a space, as happens if a server removed the mark between them."""
-    last = "".join(reply.prose.last[-1:])[-1:]
-    return token.kind == "lost_open" and token.text.startswith("assistant") and bool(last.strip())
 
 
 def note_fence(reply: ReplyState, row: Dialect | None = None) -> None:

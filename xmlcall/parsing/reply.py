@@ -76,7 +76,10 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
     """
     chosen = select(dialect)[0]
     catalog = Catalog.of(tools)
-    wanted = [_name_and_arguments(call) for call in calls]
+    wanted = [
+        (call.name, call.arguments) if isinstance(call, ToolCall) else (call["name"], dict(call.get("arguments") or {}))
+        for call in calls
+    ]
     text = write(wanted, catalog, chosen)
     reply = parse(text, catalog, dialect=dialect)
     got = [(call.name, call.arguments) for call in reply.calls if isinstance(call, ToolCall)]
@@ -84,9 +87,3 @@ def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, 
         reason = next((issue.message for call in reply.calls if not isinstance(call, ToolCall) for issue in call.issues), "")
         raise UsageError(f"these calls cannot be written so that they read back the same: {wanted!r:.200} {reason}".rstrip())
     return text
-
-
-def _name_and_arguments(call: ToolCall | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    if isinstance(call, ToolCall):
-        return call.name, call.arguments
-    return call["name"], dict(call.get("arguments") or {})

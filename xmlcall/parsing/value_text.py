@@ -97,22 +97,18 @@ class Value:
             self._held = text
             return
         if self._at_start:
-            self._at_start = False
-            self._on_own_line = self._leading(text) > 0
-            text = self._leave_out(text, self._leading(text))
+            self._at_start, before = False, len(text)
+            text = self._leave_out_newline(text)
+            self._on_own_line = len(text) < before
         keep = len(text) - self._trailing(text, more=True)
         self._send(text[:keep])
         self._held = text[keep:]
 
-    def _leave_out(self, text: str, length: int) -> str:
+    def _leave_out_newline(self, text: str) -> str:
+        """Return a text without the newline at its start that is markup."""
+        length = 0 if self._is_exact else 2 if text.startswith("\r\n") else int(text.startswith("\n"))
         self._mark("newline", length)
         return text[length:]
-
-    def _leading(self, text: str) -> int:
-        """Return the length of the newline at the start that is markup."""
-        if self._is_exact:
-            return 0
-        return 2 if text.startswith("\r\n") else int(text.startswith("\n"))
 
     def _trailing(self, text: str, *, more: bool) -> int:
         r"""Return the length of the trailing newline, which may be markup; if more text may come, a lone `\r` may become one."""
@@ -122,16 +118,8 @@ class Value:
         if not text:
             return
         span = (self._position, self._position + len(text))
-        self._emit(
-            ToolArgumentDelta(
-                index=self._index,
-                parameter=self.name,
-                text=text,
-                span=span,
-                is_json=self._is_json,
-                is_string=self._is_string,
-            )
-        )
+        types = {"is_json": self._is_json, "is_string": self._is_string}
+        self._emit(ToolArgumentDelta(index=self._index, parameter=self.name, text=text, span=span, **types))
         self._parts.append(text)
         self._position = span[1]
 
@@ -159,15 +147,16 @@ class Value:
     def close(self, *, has_closer: bool = True) -> RawArgument:
         """Settle the edges and return the argument; without a closing tag, a newline at its end is layout in every format."""
         if self._at_start:
-            self._held = self._leave_out(self._held, self._leading(self._held))
+            self._held = self._leave_out_newline(self._held)
         is_data = self._is_exact and has_closer
         keep = len(self._held) - (0 if is_data else self._trailing(self._held, more=False))
         tail = self._held[keep:]
         self._send(self._held[:keep])
         self._mark("newline", len(tail))
         text = unescaped("".join(self._parts)) if self._entities else "".join(self._parts)
-        if has_closer and self._on_own_line and " " in self.opener.pair:
-            text = _without_indentation(text)
+        if has_closer and self._on_own_line and " " in self.opener.pair and len(text) <= _MAX_INDENTED:
+            line = _ONE_LINE.fullmatch(text)
+            text = line[2] if line and len(line[3]) < len(line[1]) <= 2 * len(line[3]) else text
         value = _json_value(text) if self._is_json else text if self._is_string else MISSING
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
 
@@ -178,12 +167,6 @@ def may_lose_indentation(text: str) -> bool:
         return False
     _, newline, after = text.lstrip(" \t").partition("\n")
     return not newline or not after.strip(" \t")
-
-
-def _without_indentation(text: str) -> str:
-    """Return the one line of a pretty-printed element without its indentation; any other text unchanged."""
-    line = _ONE_LINE.fullmatch(text) if len(text) <= _MAX_INDENTED else None
-    return line[2] if line and len(line[3]) < len(line[1]) <= 2 * len(line[3]) else text
 
 
 def _json_value(text: str) -> Any:

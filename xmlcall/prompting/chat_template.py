@@ -18,7 +18,6 @@ Its output equals that of `system_prompt` and of the proxy's history, except whe
 
 import itertools
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -103,11 +102,8 @@ def _words(format: PromptFormat) -> dict[str, Any]:
     item = {"tool": Tool(name=_HERE), "parameters": shown, "rules": ()}
     text = format.render("system", grade="whole", tools=[item], example="", instructions={}).split(f"### {_HERE}\n")[1]
     title, required, optional = text.splitlines()[:3]
-    words = regex.compile(r"- a: k \((.*), (.*) 0\)")
-    first, second = words.fullmatch(required), words.fullmatch(optional)
-    assert first is not None
-    assert second is not None
-    return {"parameters": title, "required": first[1], "optional": second[1], "default": first[2], **words_of(format.lang)}
+    [first], [second] = (regex.findall(r"^- a: k \((.*), (.*) 0\)$", line) for line in (required, optional))
+    return {"parameters": title, "required": first[0], "optional": second[0], "default": first[1], **words_of(format.lang)}
 
 
 def _tags(row: Dialect) -> dict[str, Any]:
@@ -144,22 +140,13 @@ def _marks(row: Dialect) -> dict[str, Any]:
     others = {head for head in (*heads, *CONTROL_WORDS) if not head.startswith("<")}
     others |= {f"[{slash}{word}" for word in row.results.tag_words("[") for slash in ("", "/")}
     others = {head for head in others if not any(head != each and head.startswith(each) for each in others)}
+    call_words = {*INERT_WORDS, *words, *(word.lower() for word in forms), "tool", "tools"}
     return {
-        "call_words": _by_first({*INERT_WORDS, *words, *(word.lower() for word in forms), "tool", "tools"}),
+        "call_words": {first: tuple(group) for first, group in itertools.groupby(sorted(call_words), key=lambda word: word[0])},
         "control_tags": CONTROL_TAGS,
         "marks": sorted({*heads, "<![CDATA[", "<param", "</param"}),
-        "other_heads": [[head, _entity(head)] for head in sorted(others)],
+        "other_heads": [[head, {"&": "&amp;"}.get(head[0], f"&#{ord(head[0])};") + head[1:]] for head in sorted(others)],
     }
-
-
-def _by_first(words: Iterable[str]) -> dict[str, tuple[str, ...]]:
-    """Group words by their first character."""
-    return {first: tuple(group) for first, group in itertools.groupby(sorted(words), key=lambda word: word[0])}
-
-
-def _entity(head: str) -> str:
-    first = {"&": "&amp;"}.get(head[0], f"&#{ord(head[0])};")
-    return first + head[1:]
 
 
 def read_base(path: Path) -> str:

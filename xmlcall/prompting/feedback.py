@@ -53,12 +53,16 @@ def results(
         waiting: a call that waited for these results, and the JSON paths of the values that it must take from them.
     """
     catalog, answered = Catalog.of(tools), list(answered)
-    items = [
-        _item(call, _issues(call, catalog, format, again=call.id in again), format, failed=True)
-        if isinstance(call, InvalidCall)
-        else _result(call, result, catalog, format, is_repeated=call.id in repeated)
-        for call, result in answered
-    ]
+
+    def item(call: ToolCall | InvalidCall, result: ToolResult | None) -> tuple[str, str, bool]:
+        if isinstance(call, InvalidCall):
+            return _item(call, _issues(call, catalog, format, again=call.id in again), format, failed=True)
+        assert result is not None
+        text = inert_text(result_text(result, format), catalog, format.row.results)
+        text = f"{text}\n{format.render('repeated')}" if call.id in repeated else text
+        return _item(call, text, format, failed=result.is_error)
+
+    items = [item(call, result) for call, result in answered]
     invalid = [call for call, _ in answered if isinstance(call, InvalidCall)]
     asked = [_retry(invalid, catalog, format, request)] if invalid else []
     asked += [_again(*waiting, catalog, format)] if waiting else []
@@ -90,14 +94,6 @@ def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, fail
     if failed and not format.row.results.error_open:
         text = f"{ERROR_WORDS[format.lang]} {text}"
     return inert_frame(call.name, format.row.results), text, failed
-
-
-def _result(
-    call: ToolCall, result: ToolResult | None, catalog: Catalog, format: PromptFormat, *, is_repeated: bool
-) -> tuple[str, str, bool]:
-    assert result is not None
-    text = inert_text(result_text(result, format), catalog, format.row.results)
-    return _item(call, f"{text}\n{format.render('repeated')}" if is_repeated else text, format, failed=result.is_error)
 
 
 def feedback(
@@ -146,7 +142,7 @@ def _retry(calls: Iterable[InvalidCall], catalog: Catalog, format: PromptFormat,
     unsaid = _unsaid(calls)
     shown = [] if is_native or unsaid else [found for call in calls if (found := _correct(call, _meant(call, catalog)))]
     example = _example(shown, catalog, format) if shown else ""
-    request = inert_text(_if_short(request), catalog, format.row.results)
+    request = inert_text(request.strip() if len(request) <= _LONGEST_REQUEST else "", catalog, format.row.results)
     has_dots = any(_DOTS in arguments.values() for _, arguments in shown)
     form = {"has_dots": has_dots, "is_native": is_native, "catalog": catalog}
     return format.render("retry", request=request, example=example, unsaid=unsaid, copied=copied, **form).strip()
@@ -173,11 +169,6 @@ def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: Promp
     arguments = {name: _DOTS if name in open_names else value for name, value in call.arguments.items()}
     example = _example([(call.name, arguments)], catalog, format)
     return format.render("waiting", name=call.name, example=example, catalog=catalog).strip()
-
-
-def _if_short(request: str) -> str:
-    """Return the person's words if they are short enough to be repeated, else ""."""
-    return request.strip() if len(request) <= _LONGEST_REQUEST else ""
 
 
 def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:

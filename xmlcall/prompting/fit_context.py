@@ -192,7 +192,7 @@ class _View:
 
     def add(self, message: Message) -> None:
         """Add a message at the end."""
-        if not self._turns or _is_person(message):
+        if not self._turns or (message.role == "user" and not replies_of(message)):
             self._turns.append(_TurnPart())
         turn, size = self._turns[-1], _size(message)
         turn.messages.append(message)
@@ -249,8 +249,11 @@ class _View:
             return
         parts = [part for part in turn.parts if replies_of(part.whole)]
         others = turn.size - sum(part.size for part in parts)
-        sizes = functools.partial(self._shorter.sizes, parts)
-        fitting = bisect.bisect_right(LENGTHS, room - others, key=sizes) if parts else 0
+
+        def size(length: int) -> int:
+            return sum(self._shorter.part(part, length).size for part in parts)
+
+        fitting = bisect.bisect_right(LENGTHS, room - others, key=size) if parts else 0
         for part in parts:
             self._shorten(turn, part, LENGTHS[max(fitting - 1, 0)])
 
@@ -301,23 +304,20 @@ class _View:
             self._grow(turn, TOKENS_A_NOTE)
 
 
-def _is_person(message: Message) -> bool:
-    return message.role == "user" and not replies_of(message)
-
-
 def _with_note(turn: _TurnPart, lang: str) -> list[Message]:
     """Return the messages of a turn as they are sent, with a note after the first if calls are left out."""
     first, *rest = [part.sent for part in turn.parts]
     if turn.left_out:
-        note = _note(lang, "left_out").format(count=turn.left_out)
+        note = _words(lang, "left_out").format(count=f"{turn.left_out:,}")
         first = put_around(first, behind=f"\n\n{note}")
     return [first, *rest]
 
 
 @functools.cache
-def _note(lang: str, name: str) -> str:
-    """Return the note that replaces missing parts, with a placeholder for their count."""
-    return render(lang, name, count="{count:,}", more="")
+def _words(lang: str, template: str, *, kind: str = "", more: str = "") -> str:
+    """Return words of ours with placeholders; cached, because rendering templates for thousands of lines is slow."""
+    places = {name: f"{{{name}}}" for name in ("count", "name", "text", "handle", "start")}
+    return render(lang, template, kind=kind, more=more, **places)
 
 
 # -- results -----------------------------------------------------------------------------------------------------------
@@ -329,10 +329,6 @@ class _Shorter:
 
     lang: str
     more: str
-
-    def sizes(self, parts: Iterable[_Part], length: int) -> int:
-        """Return the size of parts whose results are shortened to `length` characters."""
-        return sum(self.part(part, length).size for part in parts)
 
     def part(self, part: _Part, length: int) -> _Part:
         """Shorten each result in a message to `length` characters; shorter ones stay unchanged."""
@@ -370,14 +366,8 @@ class _Shorter:
         return f"{text[:head_end].removesuffix(chr(10))}{note}{text[tail_start:]}"
 
     def _note(self, text: str, start: int, count: int) -> str:
-        if not self.more:
-            return _note(self.lang, "shortened").format(count=count)
-        return _note_of_more(self.lang, self.more).format(count=count, handle=handle_of(text), start=start)
-
-
-@functools.cache
-def _note_of_more(lang: str, more: str) -> str:
-    return render(lang, "shortened", count="{count:,}", more=more, handle="{handle}", start="{start}")
+        handle = handle_of(text) if self.more else ""
+        return _words(self.lang, "shortened", more=self.more).format(count=f"{count:,}", handle=handle, start=start)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,8 +381,11 @@ class Line:
 def line_of(turn: Sequence[Message], lang: str) -> Line:
     """Summarize a turn in one line."""
     asked = "" if turn[0].role == "assistant" else turn[0].content
-    standing = _standing(asked)
-    parts = [_part(lang, "asked").format(text=_asked(asked, standing))] if asked.strip() else ["-"]
+    sentences = (found[0] for found in _SENTENCE.finditer(asked if len(asked) <= _PASTED else ""))
+    standing = [_begin(sentence, _LONGEST_STANDING) for sentence in sentences if STANDING.search(sentence)]
+    begin = _begin(asked.strip().partition("\n\n")[0], ASKED)  # of the first paragraph
+    text = " ".join([begin, *(sentence for sentence in standing if sentence not in begin)])
+    parts = [_part(lang, "asked").format(text=text)] if asked.strip() else ["-"]
     returned = list(_results_of(turn))
     parts += [_part(lang, "returned").format(name=_begin(name, RETURNED), text=text) for name, text in returned[:CALLS]]
     if len(returned) > CALLS:
@@ -409,23 +402,8 @@ def block(lines: Sequence[Line], count: int, lang: str) -> str:
     return "\n".join([begin, *(line.text for line in lines), _part(lang, "end")])
 
 
-@functools.cache
 def _part(lang: str, kind: str) -> str:
-    """Return the words of a part with placeholders; cached, because rendering templates for thousands of lines is slow."""
-    return render(lang, "earlier", kind=kind, count="{count}", name="{name}", text="{text}").strip()
-
-
-def _asked(text: str, standing: Sequence[str]) -> str:
-    """Return the beginning of a person's first paragraph, and the standing instructions that are not in it."""
-    begin = _begin(text.strip().partition("\n\n")[0], ASKED)
-    return " ".join([begin, *(sentence for sentence in standing if sentence not in begin)])
-
-
-def _standing(text: str) -> list[str]:
-    if len(text) > _PASTED:
-        return []
-    sentences = (found[0] for found in _SENTENCE.finditer(text))
-    return [_begin(sentence, _LONGEST_STANDING) for sentence in sentences if STANDING.search(sentence)]
+    return _words(lang, "earlier", kind=kind).strip()
 
 
 def _results_of(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:

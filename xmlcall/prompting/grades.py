@@ -108,7 +108,7 @@ class ToolPrompt:
             size = tokens_of(self._described([tool])) - frame
             if size <= left:
                 whole.append(tool)
-            elif (size := tokens_of(f"\n{(line := _brief(tool))}\n")) <= left:
+            elif (size := tokens_of(f"\n{(line := _brief(tool, _signature(tool)))}\n")) <= left:
                 brief.append(line)
             else:
                 continue
@@ -211,20 +211,11 @@ def _signature(tool: Tool) -> str:
     return _cut(_one_line(f"{tool.name}({', '.join(parts)})"), LONGEST_SIGNATURE)
 
 
-def _line(tool: Tool) -> str:
-    sentence = _sentence(tool.description)
-    return f"{_one_line(tool.name)}: {sentence}" if sentence else _one_line(tool.name)
-
-
-def _brief(tool: Tool) -> str:
-    """Describe a tool that is too long to be shown whole."""
-    sentence = _sentence(tool.description)
-    return f"- {_signature(tool)}{f': {sentence}' if sentence else ''}"
-
-
-def _sentence(description: str) -> str:
-    first = _SENTENCE.split(description.strip()[: 4 * LONGEST_LINE], maxsplit=1)[0]
-    return _cut(_one_line(first), LONGEST_LINE)
+def _brief(tool: Tool, named: str) -> str:
+    """Write a tool's name or signature and the first sentence of its description."""
+    first = _SENTENCE.split(tool.description.strip()[: 4 * LONGEST_LINE], maxsplit=1)[0]
+    sentence = _cut(_one_line(first), LONGEST_LINE)
+    return f"- {named}{f': {sentence}' if sentence else ''}"
 
 
 def _cut(text: str, length: int) -> str:
@@ -237,7 +228,7 @@ def _one_line(text: str) -> str:
 
 _LINES: Final[Mapping[Grade, Callable[[Tool], str]]] = {
     "signatures": lambda tool: f"- {_signature(tool)}",
-    "lines": lambda tool: f"- {_line(tool)}",
+    "lines": lambda tool: _brief(tool, _one_line(tool.name)),
 }
 
 

@@ -20,8 +20,8 @@ Text is held back only while it may still become one of these: the beginning of 
 import functools
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, Literal
 
 import regex
 
@@ -39,16 +39,7 @@ _LEAST: Final = 20  # columns; a Chinese character fills two
 _LONGEST: Final = 400  # characters
 _LONGEST_FRAME: Final = 2000  # characters; longer results are not compared
 _TEMPLATES: Final = (
-    "system",
-    "reminder",
-    "results",
-    "retry",
-    "no_answer",
-    "repeated",
-    "empty",
-    "json_answer",
-    "prefill",
-    "must_call",
+    *("system", "reminder", "results", "retry", "no_answer", "repeated", "empty", "json_answer", "prefill", "must_call"),
     "fitting",
 )
 _MARKERS: Final = " \t\r\f\v-*>#()（）"  # around a sentence: list items, headings, quotation, brackets
@@ -130,7 +121,8 @@ class Leaks:
 
     def _end_line(self, end: int) -> list[Event]:
         line = self._held[:end]
-        shown = self._drop(end) if self._at_line_start and _is_ours(line) else self._release(end)
+        is_ours = self._at_line_start and len(line) <= _LONGEST and line.strip("\n" + _MARKERS) in _own_words()[0]
+        shown = self._drop(end) if is_ours else self._release(end)
         if line.endswith("\n"):
             self._fenced = self._fenced != (self._head == _FENCE)
             self._at_line_start, self._head, self._last = True, "", ""
@@ -225,10 +217,6 @@ def _openers(written: tuple[str, ...]) -> "regex.Pattern[str]":
 # -- our own words -----------------------------------------------------------------------------------------------------------
 
 
-def _is_ours(line: str) -> bool:
-    return len(line) <= _LONGEST and line.strip("\n" + _MARKERS) in _own_words()[0]
-
-
 def _may_be_ours(line: str) -> bool:
     """Say whether a line with this beginning may be ours."""
     text, words = line.strip(_MARKERS), _own_words()[1]
@@ -248,20 +236,11 @@ def _own_words() -> tuple[frozenset[str], list[str]]:
 def _fixed_lines(text: str) -> Iterable[str]:
     """Yield a template's lines that have no inserted values, except for the tags of wire formats, which are filled in."""
     text = _CODE.sub("", text)
-    for tags in _tags_in_prompts() if _FORM.search(text) else [{}]:
-        lines = _FORM.sub(functools.partial(_tag_in_place, tags), text).splitlines()
-        yield from (line for line in lines if "{{" not in line)
-
-
-def _tag_in_place(tags: Mapping[str, str], found: Any) -> str:
-    return tags[found[1]]
-
-
-def _tags_in_prompts() -> list[dict[str, str]]:
-    """Return, for each distinct set, the tags of wire formats that templates insert."""
     forms = (PromptFormat(dialect=name) for name in DIALECTS)
-    tags = dict.fromkeys((form.block, form.tag, form.results) for form in forms)
-    return [{"block": block, "tag": tag, "results": results} for block, tag, results in tags]
+    tags = {(form.block, form.tag, form.results): form for form in forms} if _FORM.search(text) else {(): ENGLISH}
+    for form in tags.values():
+        lines = _FORM.sub(lambda found, form=form: getattr(form, found[1]), text).splitlines()
+        yield from (line for line in lines if "{{" not in line)
 
 
 def _runs(line: str) -> Iterable[str]:

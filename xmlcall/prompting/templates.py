@@ -47,7 +47,11 @@ def _environment() -> "Environment":
     environment = Environment(
         loader=FileSystemLoader(_prompts()), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
-    environment.filters.update(inert=pass_context(_inert), json=_json, quote=_quote)
+    environment.filters.update(
+        inert=pass_context(_inert),
+        json=lambda value: json.dumps(value, ensure_ascii=False, default=str),
+        quote=lambda text: "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines()),
+    )
     environment.tests["missing"] = lambda value: value is MISSING
     return environment
 
@@ -63,11 +67,3 @@ def _inert(context: "Context", text: str) -> str:
     """Make untrusted words inert; if the template has the catalog, also everything that opens a call."""
     catalog = context.get("catalog")
     return inert_frame(text) if catalog is None else inert_text(text, catalog, is_whole=True)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _quote(text: str) -> str:
-    return "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines())

@@ -262,11 +262,9 @@ def _match_results(calls: Answered, messages: Sequence[Message], answered: Conta
     if any(found):
         found = [result or (None if call.id in answered else missing) for (call, _), result in zip(calls, found, strict=True)]
     with_result: Answered = [(call, result) for (call, _), result in zip(calls, found, strict=True) if result is not None]
-    return with_result + [(_named(each.name or "tool"), _result(each)) for each in left]
-
-
-def _named(name: str) -> ToolCall:
-    return ToolCall(id="", name=name, arguments={}, raw=RawCall(index=0, name=name))
+    names = (each.name or "tool" for each in left)
+    unknown = [ToolCall(id="", name=name, arguments={}, raw=RawCall(index=0, name=name)) for name in names]
+    return with_result + [(call, _result(each)) for call, each in zip(unknown, left, strict=True)]
 
 
 def _label(message: Message) -> tuple[str, str]:

@@ -105,14 +105,14 @@ def _fields(schema: Any, whole: _Whole, levels: int, above: frozenset[int] = fro
     if not levels:
         return
     found: dict[str, _Field] = {}
-    for each in _objects(schema, whole.root, levels):
-        if id(each.properties) in above:
+    for properties, of_union in _objects(schema, whole.root, levels):
+        if id(properties) in above:
             continue
-        spend(len(each.properties))
-        for name, part in each.properties.items():
-            known = found.setdefault(name, _Field([part], each.of_union, set()))
-            known.above.add(id(each.properties))
-            if known.of_union and each.of_union and part not in known.parts[:_MAX_PARTS]:
+        spend(len(properties))
+        for name, part in properties.items():
+            known = found.setdefault(name, _Field([part], of_union, set()))
+            known.above.add(id(properties))
+            if known.of_union and of_union and part not in known.parts[:_MAX_PARTS]:
                 known.parts.append(part)
     needed = _required(schema, whole.root, levels)
     for name, known in found.items():
@@ -151,16 +151,8 @@ def _required(schema: Any, root: Mapping[str, Any], levels: int, seen: set[int] 
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Object:
-    """The properties that an object schema or one of its branches declares."""
-
-    properties: Mapping[str, Any]
-    of_union: bool
-
-
-def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[_Object]:
-    """Yield the properties that a schema and its branches declare, each once, in order."""
+def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[tuple[Mapping[str, Any], bool]]:
+    """Yield the properties that a schema and its branches declare, each once, in order, and whether a union's branch does."""
     seen: set[int] = set()
     stack = [(schema, max(levels, _LEAST_BRANCHES), False)]
     while stack:
@@ -172,7 +164,7 @@ def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[_Obj
         properties = schema.get("properties")
         if isinstance(properties, Mapping) and id(properties) not in seen:
             seen.add(id(properties))
-            yield _Object(properties, of_union)
+            yield properties, of_union
         below = [(schema[key], left - 1, of_union) for key in ("then", "else") if key in schema]
         for key in ("allOf", *UNIONS):
             branches = schema[key] if isinstance(schema.get(key), list) else ()
@@ -248,10 +240,9 @@ def _examples_of(root: Mapping[str, Any], names: list[str], levels: int) -> dict
 def _first_parts(schema: Any, root: Mapping[str, Any], levels: int) -> dict[str, Any]:
     """Return the first schema that an object schema or its branches declare for each name."""
     found: dict[str, Any] = {}
-    for each in _objects(schema, root, levels):
-        spend(len(each.properties))
-        for name, part in each.properties.items():
-            found.setdefault(name, part)
+    for properties, _ in _objects(schema, root, levels):
+        spend(len(properties))
+        found |= {name: part for name, part in properties.items() if name not in found}
     return found
 
 
@@ -287,16 +278,13 @@ class _Example:
             if schema.get(key) is not None:
                 return _own(schema[key])
         if isinstance(schema.get("properties"), Mapping) and any(isinstance(schema.get(key), list) for key in UNIONS):
-            return self._of_alternatives(schema, levels)
+            needed = _required(schema, self._root, levels) | _required_first(schema, self._root, levels)
+            parts = _first_parts(schema, self._root, levels)
+            return {name: self.of(each, name, levels - 1) for name, each in parts.items() if name in needed}
         for key in ("anyOf", "oneOf", "allOf"):
             if isinstance(schema.get(key), list) and schema[key]:
                 return self.of(schema[key][0], name, levels - 1)
         return self._of_type(schema, name, levels)
-
-    def _of_alternatives(self, schema: Mapping[str, Any], levels: int) -> dict[str, Any]:
-        needed = _required(schema, self._root, levels) | _required_first(schema, self._root, levels)
-        parts = _first_parts(schema, self._root, levels)
-        return {name: self.of(part, name, levels - 1) for name, part in parts.items() if name in needed}
 
     def _of_type(self, schema: Mapping[str, Any], name: str, levels: int) -> Any:
         kind = schema.get("type", "string")

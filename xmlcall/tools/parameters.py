@@ -139,7 +139,9 @@ def says_nothing(value: Any, name: str, tool: Tool, catalog: Catalog) -> bool:
     if (word is not None and word not in WORDS_FOR_NULL) or not may_be_left_out(name, tool, catalog):
         return False
     schema = resolve(parameter_of(catalog, tool, name).schema, tool.input_schema)
-    return not _admits_null(schema, catalog.validator(tool.name)) and not (word and _names(schema, word))
+    validator = catalog.validator(tool.name)
+    admits_null = isinstance(validator, str) or is_valid(validator, None, schema)  # also if it cannot be checked
+    return not admits_null and not (word and _names(schema, word))
 
 
 def may_be_left_out(name: str, tool: Tool, catalog: Catalog) -> bool:
@@ -151,11 +153,6 @@ def is_required(name: str, tool: Tool) -> bool:
     """Say whether a tool's schema always requires a parameter."""
     required = tool.input_schema.get("required")
     return isinstance(required, list) and name in required
-
-
-def _admits_null(schema: Any, validator: Any) -> bool:
-    """Say whether a schema admits null; True if that cannot be checked."""
-    return isinstance(validator, str) or is_valid(validator, None, schema)
 
 
 def _names(schema: Any, word: str) -> bool:

@@ -52,7 +52,9 @@ class Ranking:
 
     def best(self, request: str, count: int) -> tuple[str, ...]:
         """Return the names of the tools that share words with a request, the best first."""
-        words = list(dict.fromkeys(words_in(_shortened(request))))[:MOST_WORDS]
+        half = LONGEST_REQUEST // 2
+        request = request if len(request) <= LONGEST_REQUEST else f"{request[:half]} {request[-half:]}"
+        words = list(dict.fromkeys(words_in(request)))[:MOST_WORDS]
         if not words:
             return ()
         query = " OR ".join(f'"{word}"' for word in words)
@@ -85,8 +87,3 @@ def _every(parameters: Iterable[ShownParameter]) -> Iterator[ShownParameter]:
     for part in parameters:
         yield part
         yield from _every(part.children)
-
-
-def _shortened(request: str) -> str:
-    half = LONGEST_REQUEST // 2
-    return request if len(request) <= LONGEST_REQUEST else f"{request[:half]} {request[-half:]}"
