@@ -1,15 +1,14 @@
 """The interface of a tool server: list, call, and a signal that the list has changed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from types import TracebackType
-from typing import Any, Final, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
-from ..errors import ToolHostError
 from ..types.calls import Tool, ToolResult
 from ..types.served import Completion, Listing, Prompt, PromptText, Resource, ResourceTemplate
 
-__all__ = ["NO_ARGUMENTS", "Host", "OnProgress", "OnTask", "Served", "ServingHost", "TaskHost", "TaskResult", "from_all"]
+__all__ = ["NO_ARGUMENTS", "Host", "OnProgress", "OnTask", "Served", "ServingHost", "TaskHost", "TaskResult"]
 
 OnProgress = Callable[[float, float | None, str], None]
 """Receives the progress of a tool: how much is done, the total if known, and the tool's own words; untrusted input."""
@@ -47,25 +46,12 @@ class Host(Protocol):
     ) -> None: ...
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List the tools.
-
-        Raises:
-            ToolHostError: the server is gone, or violates the protocol.
-        """
+        """List the tools; fails with a `ToolHostError` if the server is gone, or violates the protocol."""
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
-        """Run one tool.
-
-        Args:
-            name: as listed by `tools()`.
-            arguments: valid for the tool's schema.
-            timeout: seconds; None takes the host's own limit.
-            progress: called while the tool runs, if it reports progress.
-
-        Returns:
-            The tool's result; `is_error` is set by the tool itself.
+        """Run one tool; a `timeout` of None takes the host's own limit, and the tool itself sets `is_error` of its result.
 
         Raises:
             ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
@@ -93,9 +79,6 @@ class TaskHost(Protocol):
     ) -> TaskResult:
         """Wait for the outcome of a task that another program, or an earlier connection, has started.
 
-        Args:
-            progress: called while the tool runs, if it reports progress.
-
         Raises:
             ToolHostUnavailable: the server is gone, or not done in time: then the task is cancelled.
             ToolHostProtocolError: the task has failed (`reason` is `error`), or an answer is outside the protocol.
@@ -104,10 +87,7 @@ class TaskHost(Protocol):
 
 # -- what a host may have beside tools; functions of this process have neither -----------------------------------------
 
-
 NO_ARGUMENTS: Final[Mapping[str, str]] = {}
-
-T = TypeVar("T")
 
 
 class Served(Protocol):
@@ -152,21 +132,3 @@ class ServingHost(Protocol):
     @property
     def served(self) -> Served:
         """Its resources and prompts."""
-
-
-async def from_all(servers: Mapping[str, Served], request: Callable[[Served], Awaitable[Listing[T]]]) -> Listing[tuple[str, T]]:
-    """Request a list from several servers at once: items with their servers, in order; a failing server becomes a notice."""
-
-    async def asked(name: str, served: Served) -> Listing[tuple[str, T]]:
-        try:
-            found = await request(served)
-        except ToolHostError as error:
-            return Listing(notices=(str(error),))
-        notices = tuple(f"{name}: {notice}" for notice in found.notices)
-        return Listing(items=tuple((name, item) for item in found.items), notices=notices)
-
-    listings = await asyncio.gather(*(asked(name, served) for name, served in servers.items()))
-    return Listing(
-        items=tuple(item for listing in listings for item in listing.items),
-        notices=tuple(notice for listing in listings for notice in listing.notices),
-    )

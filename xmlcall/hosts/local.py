@@ -37,9 +37,12 @@ class LocalHost:
         UsageError: a function cannot be described, or two have the same name.
     """
 
+    instructions = ""  # functions describe themselves
+    notices: tuple[str, ...] = ()  # a function that cannot be a tool is refused at once
+
     def __init__(self, functions: Iterable[Callable[..., Any]], *, name: str = "local") -> None:
-        self._name = name
-        self._changed = asyncio.Event()
+        self.name = name
+        self.changed = asyncio.Event()  # never set
         self._functions: dict[str, Callable[..., Any]] = {}
         self._tools: list[Tool] = []
         for function in items_of(functions, "functions"):
@@ -49,28 +52,8 @@ class LocalHost:
             self._functions[tool.name] = _checked(function)
             self._tools.append(tool)
 
-    @property
-    def name(self) -> str:
-        """The name given."""
-        return self._name
-
-    @property
-    def instructions(self) -> str:
-        """Empty: functions describe themselves."""
-        return ""
-
-    @property
-    def notices(self) -> tuple[str, ...]:
-        """Empty: a function that cannot be a tool is refused at once."""
-        return ()
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """Never set."""
-        return self._changed
-
     async def __aenter__(self) -> Self:
-        self._changed = asyncio.Event()  # an event serves one event loop, a host may be opened in several
+        self.changed = asyncio.Event()  # an event serves one event loop, a host may be opened in several
         return self
 
     async def __aexit__(self, *_: object) -> None: ...
@@ -96,14 +79,14 @@ class LocalHost:
         """
         function = self._functions.get(name)
         if function is None:
-            raise ToolHostProtocolError(f"{self._name}: no function is named {name!r}", host=self._name, reason="not_run")
+            raise ToolHostProtocolError(f"{self.name}: no function is named {name!r}", host=self.name, reason="not_run")
         limit = _DEFAULT_TIMEOUT if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
                 return await _run(function, dict(arguments))
         except TimeoutError as error:
-            what = f"{self._name}: {name!r} did not return within {limit:g} s"
-            raise ToolHostUnavailable(what, host=self._name, reason="timeout") from error
+            what = f"{self.name}: {name!r} did not return within {limit:g} s"
+            raise ToolHostUnavailable(what, host=self.name, reason="timeout") from error
 
 
 def _checked(function: Callable[..., Any]) -> Callable[[dict[str, Any]], Any]:

@@ -12,9 +12,9 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
 import regex
 
@@ -22,7 +22,7 @@ from ..errors import ToolHostError, ToolHostUnavailable, UsageError
 from ..text_forms import INVISIBLE, normalized
 from ..types.calls import Tool, ToolResult
 from ..types.served import Listing, Prompt, Resource, ResourceTemplate
-from .base import Host, OnProgress, OnTask, Served, ServingHost, TaskHost, TaskResult, from_all
+from .base import Host, OnProgress, OnTask, Served, ServingHost, TaskHost, TaskResult
 
 __all__ = ["HostState", "Router"]
 
@@ -35,28 +35,20 @@ __all__ = ["HostState", "Router"]
 #
 # Every step is bounded by the host's own limits of time. `close` leaves the host, not the task.
 
-
 PAUSES: Final = (5.0, 15.0, 60.0)
 """Seconds before a host that failed is tried again; the last one repeats."""
 
 
 class Member:
-    """One host and its state.
-
-    Attributes:
-        settled: set while no request to the host is pending.
-        tools: its tools when last listed; none while it has failed.
-        answered: whether it is open and has listed its tools.
-        failure: why the last attempt failed.
-    """
+    """One host and its state."""
 
     def __init__(self, host: Host, changed: asyncio.Event) -> None:
         self.host = host
-        self.settled = asyncio.Event()
-        self.tools: tuple[Tool, ...] = ()
-        self.answered = False
-        self.failure: ToolHostError | None = None
-        self._changed = changed
+        self.settled = asyncio.Event()  # set while no request to the host is pending
+        self.tools: tuple[Tool, ...] = ()  # when last listed; none while it has failed
+        self.answered = False  # whether it is open and has listed its tools
+        self.failure: ToolHostError | None = None  # of the last attempt
+        self.changed = changed
         self._asked = asyncio.Event()
         self._is_open = False
         self._first_failure: ToolHostError | None = None  # since it answered last; later ones say the same in other words
@@ -119,7 +111,7 @@ class Member:
                 await asyncio.sleep(PAUSES[min(failures, len(PAUSES)) - 1])
                 continue
             await self.host.changed.wait()
-            self._changed.set()
+            self.changed.set()
             await self._asked.wait()
 
     async def _refresh(self) -> bool:
@@ -131,25 +123,23 @@ class Member:
             self.tools = await self.host.tools()
         except ToolHostError as error:
             if self.answered:
-                self._changed.set()
+                self.changed.set()
             self.tools, self.answered, self.failure = (), False, error
             self._first_failure = self._first_failure or error
             return False
         self.answered, self.failure, self._first_failure = True, None, None
-        self._changed.set()
+        self.changed.set()
         return True
 
 
 # -- many hosts ----------------------------------------------------------------------------------------------------------
-
 
 PATIENCE: Final = 3.0
 """Seconds that hosts which have answered wait for the others."""
 
 _UNSPELLABLE = regex.compile(r"[^\w.-]")  # letters of any script, with their marks, can be written
 
-
-HostStateKind = Literal["answers", "starting", "failed", "off"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,22 +147,21 @@ class HostState:
     """How a host is doing; `problem` says why the last attempt failed, "" if it did not."""
 
     name: str
-    kind: HostStateKind
+    kind: Literal["answers", "starting", "failed", "off"]
     tools: int
     problem: str = ""
 
 
 class Router:
-    """Hosts that open, list and close together.
+    """Hosts, each with its own name, that open, list and close together, in tasks of the router.
 
     Args:
-        hosts: hosts that are not yet open, each with its own name. The router enters and leaves them in tasks of its own.
         patience: seconds to wait for further hosts after the first answer; None waits until each has answered or failed.
     """
 
     def __init__(self, hosts: Iterable[Host], *, patience: float | None = PATIENCE) -> None:
-        self._changed = asyncio.Event()
-        self._members = tuple(Member(host, self._changed) for host in hosts)
+        self.changed = asyncio.Event()  # set when the tools of any host may have changed; `tools()` clears it
+        self._members = tuple(Member(host, self.changed) for host in hosts)
         self._patience = patience
         self._origins: dict[str, tuple[Host, str]] = {}
         self._listed: dict[str, Tool] = {}  # as their hosts described them then
@@ -187,11 +176,6 @@ class Router:
     def hosts(self) -> tuple[Host, ...]:
         """The hosts in their order."""
         return tuple(member.host for member in self._members)
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """Set when the tools of any host may have changed; `tools()` clears it."""
-        return self._changed
 
     @property
     def failures(self) -> tuple[ToolHostError, ...]:
@@ -211,7 +195,12 @@ class Router:
 
     def states(self) -> list[HostState]:
         """Return how each host is doing now, in their order."""
-        return [_state(member, is_off=member.host.name in self._off) for member in self._members]
+        states = []
+        for member in self._members:
+            name, problem = member.host.name, str(member.failure or "")
+            kind = "off" if name in self._off else "failed" if problem else "answers" if member.answered else "starting"
+            states.append(HostState(name=name, kind=kind, tools=len(member.tools), problem=problem))
+        return states
 
     def switch(self, name: str, *, on: bool) -> None:
         """Remove the tools of a host from the next list, or add them again; the host itself stays open."""
@@ -219,14 +208,14 @@ class Router:
         if name not in names:
             raise UsageError(f"expected the name of a server ({', '.join(names)}), got {name[:80]!r}")
         (self._off.discard if on else self._off.add)(name)
-        self._changed.set()
+        self.changed.set()
 
     def switch_tool(self, name: str, tool: str, *, on: bool) -> None:
         """Remove one tool from the next list, or add it again."""
         if not any(name == host and tool == each.name for host, each, _ in self.all_tools()):
             raise UsageError(f"expected a tool as server.tool, got {f'{name}.{tool}'[:80]!r}")
         (self._tools_off.discard if on else self._tools_off.add)((name, tool))
-        self._changed.set()
+        self.changed.set()
 
     def all_tools(self) -> list[tuple[str, Tool, bool]]:
         """Return the tools that hosts have, each with its host's name and whether it is on; also of hosts that are off."""
@@ -246,15 +235,32 @@ class Router:
 
     async def resources(self) -> Listing[tuple[str, Resource]]:
         """List the resources of all servers that have any, each with its server's name."""
-        return await from_all(self.having("resources"), lambda served: served.resources())
+        return await self._listings("resources", lambda served: served.resources())
 
     async def resource_templates(self) -> Listing[tuple[str, ResourceTemplate]]:
         """List the templates of resources of all servers that have any, each with its server's name."""
-        return await from_all(self.having("resources"), lambda served: served.resource_templates())
+        return await self._listings("resources", lambda served: served.resource_templates())
 
     async def prompts(self) -> Listing[tuple[str, Prompt]]:
         """List the prompts of all servers that have any, each with its server's name."""
-        return await from_all(self.having("prompts"), lambda served: served.prompts())
+        return await self._listings("prompts", lambda served: served.prompts())
+
+    async def _listings(
+        self, kind: Literal["resources", "prompts"], request: Callable[[Served], Awaitable[Listing[T]]]
+    ) -> Listing[tuple[str, T]]:
+        """Request a list from several servers at once, items in the order of the servers; a failing server becomes a notice."""
+        servers = self.having(kind)
+        answers = await asyncio.gather(*map(request, servers.values()), return_exceptions=True)
+        items, notices = list[tuple[str, T]](), list[str]()
+        for name, answer in zip(servers, answers, strict=True):
+            if isinstance(answer, ToolHostError):
+                notices.append(str(answer))
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                items += [(name, item) for item in answer.items]
+                notices += [f"{name}: {notice}" for notice in answer.notices]
+        return Listing(items=tuple(items), notices=tuple(notices))
 
     async def __aenter__(self) -> Self:
         """Open all hosts concurrently; after the first answer, wait for the others only for a short time."""
@@ -268,21 +274,24 @@ class Router:
             for member in self._members:
                 member.go_on_without()
         except BaseException:
-            await self._close()
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
         """Close all hosts concurrently; a failure of one does not keep the others open."""
-        await self._close()
+        outcomes = await asyncio.gather(*(member.close() for member in self._members), return_exceptions=True)
+        for outcome in outcomes:
+            if isinstance(outcome, BaseException):
+                raise outcome
 
     async def tools(self) -> tuple[Tool, ...]:
         """List the tools of all hosts that answer, under the names that `call` takes."""
         await self._answers_to_changes()
         self._check()
-        self._changed.clear()
+        self.changed.clear()
         if any(member.is_stale for member in self._members):  # said while it was being listed
-            self._changed.set()
+            self.changed.set()
         on = (member for member in self._members if member.host.name not in self._off)
         found = [(each.host, tool) for each in on for tool in each.tools if (each.host.name, tool.name) not in self._tools_off]
         names = _offered_names([(host.name, tool.name) for host, tool in found])
@@ -305,10 +314,7 @@ class Router:
         return self._origins.get(name)
 
     async def rewritten(self, name: str) -> Tool | None:
-        """Return a tool's new definition if its server has changed it since `tools()` offered it; else None.
-
-        If the server reported changed tools, they are listed again; the tools that `tools()` offered stay as they are.
-        """
+        """Return a tool's new definition if its server has changed it since `tools()` offered it, which stays; else None."""
         host, own_name = self.origin(name)
         member = next(each for each in self._members if each.host is host)
         member.ask()
@@ -369,18 +375,6 @@ class Router:
     def _check(self) -> None:
         for member in self._members:
             member.check()
-
-    async def _close(self) -> None:
-        outcomes = await asyncio.gather(*(member.close() for member in self._members), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-
-
-def _state(member: Member, *, is_off: bool) -> HostState:
-    problem = str(member.failure) if member.failure else ""
-    kind: HostStateKind = "off" if is_off else "failed" if problem else "answers" if member.answered else "starting"
-    return HostState(name=member.host.name, kind=kind, tools=len(member.tools), problem=problem)
 
 
 def _offered_names(tools: Sequence[tuple[str, str]]) -> list[str]:

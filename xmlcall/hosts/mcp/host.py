@@ -78,58 +78,30 @@ class McpHost:
         features: ClientFeatures = NO_FEATURES,
         sign_in: SignIn | None = None,
     ) -> None:
-        self._server, self._connect_timeout, self._max_tools = server, connect_timeout, max_tools
+        self.server, self.name = server, server.name
+        self.instructions = ""
+        self.changed = asyncio.Event()  # set when the server reports changed tools, and when it had to be restarted
+        self.served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
+        self._connect_timeout, self._max_tools = connect_timeout, max_tools
         self._features, self._sign_in = features, sign_in or SignIn()
         self._reached = server  # with the transport that worked, once that is known
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()
-        self._changed = asyncio.Event()
-        self._instructions = ""
         self._of_instructions: tuple[str, ...] = ()
         self._notices: tuple[str, ...] = ()
-        self._served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
         self._repeatable: frozenset[str] = frozenset()  # tools that may run twice
         self._restarts = Restarts()
         self._silent = 0
         self._is_open = False
 
     @property
-    def server(self) -> ServerConfig:
-        """The configuration."""
-        return self._server
-
-    @property
-    def name(self) -> str:
-        """The server's name as configured."""
-        return self._server.name
-
-    @property
-    def instructions(self) -> str:
-        """The server's instructions for the model about its tools; untrusted input."""
-        return self._instructions
-
-    @property
     def notices(self) -> tuple[str, ...]:
         """What was left out or changed of the server's tools and instructions, one sentence each."""
         return (*self._of_instructions, *self._notices)
 
-    @property
-    def served(self) -> McpServed:
-        """The server's resources and prompts."""
-        return self._served
-
-    @property
-    def changed(self) -> asyncio.Event:
-        """Set when the server reports changed tools, and when it had to be restarted."""
-        return self._changed
-
     async def __aenter__(self) -> Self:
-        """Connect.
-
-        Raises:
-            ToolHostUnavailable: the server did not start, cannot be reached, or did not shake hands in time.
-        """
+        """Connect; fails with a `ToolHostError` if the server does not start, cannot be reached, or is silent for too long."""
         self._connection = await self._connect()
         self._is_open = True
         return self
@@ -143,16 +115,11 @@ class McpHost:
                 await connection.close()
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List the usable tools that the configuration lets through; `notices` describes the others.
-
-        Raises:
-            ToolHostUnavailable: the server is gone and did not come back.
-            ToolHostProtocolError: it answers outside the protocol, or lists too many tools.
-        """
-        listing = await self._ask("listing its tools", self._server.timeout, self._list, may_repeat=True)
+        """List the usable tools that the configuration lets through; `notices` describes the others (errors: see `Host`)."""
+        listing = await self._ask("listing its tools", self.server.timeout, self._list, may_repeat=True)
         self._notices = tuple(dict.fromkeys(listing.notices))
         self._as_tasks = frozenset(listing.as_tasks)
-        if self._server.trust:  # hints of a server that is not trusted mean nothing (MCP 2025-11-25, tools: MUST)
+        if self.server.trust:  # hints of a server that is not trusted mean nothing (MCP 2025-11-25, tools: MUST)
             self._repeatable = frozenset(tool.name for tool in listing.tools.values() if _may_run_twice(tool))
         return tuple(listing.tools.values())
 
@@ -175,13 +142,9 @@ class McpHost:
             on_task: called with the id of the task, if the tool runs as one.
 
         Returns:
-            What the tool answered, its text cut at two million characters.
-
-        Raises:
-            ToolHostUnavailable: the server died or did not answer in time: it is not known whether the tool ran.
-            ToolHostProtocolError: a JSON-RPC error, or an answer outside the protocol.
+            What the tool answered, its text cut at two million characters (errors: see `Host`).
         """
-        patience = CallPatience(self._server.timeout if timeout is None else timeout)
+        patience = CallPatience(self.server.timeout if timeout is None else timeout)
         on_progress, given = _progress_to(progress, patience), sendable(arguments)
 
         async def once(client: Client) -> mcp.CallToolResult:
@@ -199,7 +162,7 @@ class McpHost:
             return await once(client)
 
         answer = await self._ask(f"running {name!r}", patience, run, may_repeat=name in self._repeatable)
-        self._restarts.answered()
+        self._restarts.deaths = 0
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
     async def task_result(
@@ -212,12 +175,8 @@ class McpHost:
             task: its id.
             timeout: seconds without a message from the server; None takes its configured limit.
             progress: called while the tool runs, if it reports progress.
-
-        Raises:
-            ToolHostUnavailable: the server is gone, or not done in time.
-            ToolHostProtocolError: the task has failed, or an answer is outside the protocol.
         """
-        patience = CallPatience(self._server.timeout if timeout is None else timeout)
+        patience = CallPatience(self.server.timeout if timeout is None else timeout)
         on_progress = _progress_to(progress, patience)
         doing = f"asking for the task of {name!r}"
         answer = await self._ask(
@@ -254,13 +213,13 @@ class McpHost:
             if self._silent >= _MAX_SILENT:
                 await connection.close()
                 self._note_death(connection)
-            raise timeout_error(self._server, doing, patience.seconds, connection) from error
+            raise timeout_error(self.server, doing, patience.seconds, connection) from error
         except Exception as error:
             self._silent = 0
             if connection.closed or (is_lost(error) and "SSE stream" not in str(error)):  # the stream of a single answer may end
                 await connection.close()  # only then is its standard error complete
                 self._note_death(connection)
-            failure = request_error(self._server, doing, error, connection)
+            failure = request_error(self.server, doing, error, connection)
             if isinstance(failure, SessionLost):
                 await connection.close()
                 self._drop(connection)
@@ -273,7 +232,7 @@ class McpHost:
         if self._drop(connection):
             self._restarts.died()
             if self._restarts.wait > LONGEST_WAIT:
-                self._changed.set()  # the next list reports that the tools are gone for now
+                self.changed.set()  # the next list reports that the tools are gone for now
 
     def _drop(self, connection: Connection) -> bool:
         if self._connection is not connection:
@@ -292,14 +251,14 @@ class McpHost:
             if self._connection is None:
                 wait = self._restarts.wait
                 if wait > LONGEST_WAIT:
-                    raise left_out_error(self._server, self._restarts.deaths, wait)
+                    raise left_out_error(self.server, self._restarts.deaths, wait)
                 await asyncio.sleep(wait)
                 try:
                     self._connection = await self._connect()
                 except ToolHostError:
                     self._restarts.died()
                     raise
-                self._changed.set()
+                self.changed.set()
             return self._connection
 
     async def _connect(self) -> Connection:
@@ -313,31 +272,30 @@ class McpHost:
             if over_sse.opened:
                 self._reached, connection = older, over_sse
         if not connection.opened:
-            raise connect_error(self._server, connection, self._connect_timeout) from connection.failure
-        self._instructions, what = plain_text(connection.instructions, INSTRUCTIONS)
+            raise connect_error(self.server, connection, self._connect_timeout) from connection.failure
+        self.instructions, what = plain_text(connection.instructions, INSTRUCTIONS)
         self._of_instructions = (f"Its instructions were changed: {what}.",) if what else ()
         return connection
 
     async def _attempt(self, server: ServerConfig, mode: str, deadline: float) -> Connection:
-        connection = Connection(server, self._changed, self._max_tools, self._sign_in, self._features)
+        connection = Connection(server, self.changed, self._max_tools, self._sign_in, self._features)
         await connection.open(mode, deadline - asyncio.get_running_loop().time())
         return connection
 
     async def _list(self, client: Client) -> "_Listing":
-        """Read the pages; a server may repeat cursors or list without end."""
-        self._changed.clear()  # before listing, so that a change meanwhile is not lost
+        self.changed.clear()  # before listing, so that a change meanwhile is not lost
         listing = _Listing()
         async for page, original in pages(client.list_tools, self._original, listing.notices):
             listing.add(page, original)
             if len(listing.tools) > self._max_tools:
-                raise protocol_error(self._server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")
+                raise protocol_error(self.server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")
         return listing
 
     def _original(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:
         """Take out the original answer; one of another `resultType`, which the SDK lets pass before 2026, has none."""
         original = (meta or {}).get(ORIGINAL)
         if not isinstance(original, dict):
-            raise protocol_error(self._server, 'an answer outside the protocol: its "resultType" is not "complete"')
+            raise protocol_error(self.server, 'an answer outside the protocol: its "resultType" is not "complete"')
         return original
 
 
@@ -371,17 +329,13 @@ class _Listing:
             elif name not in kept:  # the SDK drops these, as MCP 2026-07-28 demands
                 self.notices.append(f"The tool {name[:80]!r} was left out: its x-mcp-header is invalid.")
             else:
-                self.tools[name] = _tool(tool)
+                schema = tool.get("outputSchema")
+                self.tools[name] = Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})
                 self.as_tasks |= {name} if requires_task(tool) else set()
 
 
 def _may_run_twice(tool: Tool) -> bool:
     return any((tool.annotations or {}).get(hint) is True for hint in _HARMLESS)
-
-
-def _tool(tool: dict[str, Any]) -> Tool:
-    schema = tool.get("outputSchema")
-    return Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})
 
 
 # -- when a server that has died is restarted ----------------------------------------------------------------------------
@@ -404,10 +358,6 @@ class Restarts:
         """Count a connection that ended by itself, or could not be opened."""
         self.deaths += 1
         self._died_at = time.monotonic()
-
-    def answered(self) -> None:
-        """Forget the deaths: a call was answered."""
-        self.deaths = 0
 
     @property
     def wait(self) -> float:
