@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from xmlcall import LocalHost, Message, ToolHostError, ToolLoop, render
-from xmlcall.agent.file_diff import difference, file_change, passages
+from xmlcall.agent.asking_person import difference, file_change, passages
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Rules
 from xmlcall.backends.scripted import ScriptedBackend

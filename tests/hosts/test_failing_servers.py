@@ -13,9 +13,9 @@ from servers.started import ProcessFiles, printed_url, until
 from xmlcall.errors import FailureReason, ToolHostError, ToolHostUnavailable
 from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp import host as mcp_host
-from xmlcall.hosts.mcp import limits
+from xmlcall.hosts.mcp import messages
 from xmlcall.hosts.mcp.host import McpHost
-from xmlcall.hosts.mcp.limits import Flood, TooLarge, lines
+from xmlcall.hosts.mcp.messages import Flood, TooLarge, lines
 from xmlcall.hosts.router import Router
 from xmlcall.hosts.server import HttpServer, StdioServer
 from xmlcall.prompting.format import PromptFormat
@@ -31,9 +31,9 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Limits a test can reach at once."""
     monkeypatch.setattr("xmlcall.hosts.mcp.transport.LEAVE_SECONDS", 0.2)
     monkeypatch.setattr("xmlcall.hosts.mcp.transport.KILL_SECONDS", 0.2)
-    monkeypatch.setattr(limits, "MAX_MESSAGE_BYTES", MIB)
+    monkeypatch.setattr(messages, "MAX_MESSAGE_BYTES", MIB)
     monkeypatch.setattr("xmlcall.hosts.mcp.transport.MAX_MESSAGE_BYTES", MIB)
-    monkeypatch.setattr(limits, "_MAX_UNASKED", 500)
+    monkeypatch.setattr(messages, "_MAX_UNASKED", 500)
     monkeypatch.setattr(mcp_host, "PAUSES", (0.0, 0.05, 0.05, 15.0))
 
 
@@ -189,7 +189,7 @@ async def test_a_server_that_answers_nothing_three_times_is_started_again(tmp_pa
 
 
 async def test_a_storm_of_notices_asks_for_the_list_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_MAX_UNASKED", 50_000)
+    monkeypatch.setattr(messages, "_MAX_UNASKED", 50_000)
     async with Router([McpHost(stdio("storm", tmp_path, "2000"))]) as router:
         await router.tools()
         await router.call("echo", {})
@@ -229,7 +229,7 @@ async def test_a_line_without_end_is_not_held() -> None:
 
 
 def test_messages_spread_over_time_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "_FLOOD_SECONDS", 0.0)
+    monkeypatch.setattr(messages, "_FLOOD_SECONDS", 0.0)
     flood = Flood()
     for _ in range(2000):
         flood.add()

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmlcall.hosts.mcp.patience import MOST, CallPatience
+from xmlcall.hosts.mcp.callbacks import MOST, CallPatience
 
 TICK = 0.25
 STEPS = st.lists(st.tuples(st.sampled_from(["wait", "progress", "asked"]), st.integers(0, 12)), max_size=30)

@@ -309,7 +309,7 @@ async def test_a_stopped_call_and_one_out_of_time_are_cancelled_at_the_server(se
 async def test_progress_extends_the_limit_but_not_for_ever(remote: ServerConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     async with McpHost(remote) as host:
         assert text_of(await host.call("work", {"steps": 6, "seconds": 0.15}, timeout=0.8)) == "done"
-        monkeypatch.setattr("xmlcall.hosts.mcp.patience.MOST", 2.0)
+        monkeypatch.setattr("xmlcall.hosts.mcp.callbacks.MOST", 2.0)
         with pytest.raises(ToolHostUnavailable, match=r"no answer within 0\.8 s"):
             await host.call("work", {"steps": 60, "seconds": 0.1}, timeout=0.4)
 
@@ -420,7 +420,7 @@ async def test_a_task_may_ask_the_person(tmp_path: Path) -> None:
 
 
 async def test_a_task_that_is_stopped_is_cancelled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xmlcall.hosts.mcp.patience.MOST", 3.0)
+    monkeypatch.setattr("xmlcall.hosts.mcp.callbacks.MOST", 3.0)
     async with McpHost(tasking("endless", tmp_path)) as host:
         await host.tools()
         call = asyncio.create_task(host.call("slow", {}))
@@ -466,7 +466,7 @@ async def test_a_task_of_another_connection_that_failed_says_why(tmp_path: Path)
 async def test_a_task_is_cancelled_when_time_is_up_but_not_when_nobody_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xmlcall.hosts.mcp.patience.MOST", 3.0)
+    monkeypatch.setattr("xmlcall.hosts.mcp.callbacks.MOST", 3.0)
     async with McpHost(tasking("endless", tmp_path)) as host:
         asked = asyncio.create_task(host.task_result("slow", "t1"))
         await until(lambda: "tasks/get" in received(tmp_path), "the first look at the task")

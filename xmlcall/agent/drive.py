@@ -46,31 +46,24 @@ class Scores:
             return [await self._known(backend, request) for request in score.requests]
 
     async def _known(self, backend: Backend, request: CompletionRequest) -> FirstToken:
-        key = _key(request)
-        if key not in self._kept:
-            try:
-                token = await first_token(backend, request)
-            except BackendStatusError as error:
-                if error.status_code not in _REFUSED:
-                    raise  # perhaps temporary
-                self._keep(key, error)
-                raise
-            self._keep(key, replace(token, usage=Usage()))
+        said = [(message.role, message.content) for message in request.messages]
+        key = json.dumps([said, dict(request.extra)], default=str)
+        if key in self._kept:
+            self._kept.move_to_end(key)
+            if isinstance(known := self._kept[key], BackendStatusError):
+                raise known.with_traceback(None)  # else the traceback grows each time
+            return known
+        try:
+            token = await first_token(backend, request)
+            self._kept[key] = replace(token, usage=Usage())
             return token
-        self._kept.move_to_end(key)
-        if isinstance(known := self._kept[key], BackendStatusError):
-            raise known.with_traceback(None)  # else the traceback grows each time
-        return known
-
-    def _keep(self, key: str, answer: FirstToken | BackendStatusError) -> None:
-        self._kept[key] = answer
-        while len(self._kept) > KEPT:
-            self._kept.popitem(last=False)
-
-
-def _key(request: CompletionRequest) -> str:
-    said = [(message.role, message.content) for message in request.messages]
-    return json.dumps([said, dict(request.extra)], default=str)
+        except BackendStatusError as error:
+            if error.status_code in _REFUSED:  # others may be temporary
+                self._kept[key] = error
+            raise
+        finally:
+            while len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
 
 
 async def first_token(backend: Backend, request: CompletionRequest) -> FirstToken:
@@ -97,9 +90,7 @@ async def drive(
     run: RunCall | None = None,
     hear: Callable[[Iterator[Any]], Iterable[Any]] = iter,
 ) -> AsyncGenerator[Any]:
-    """Perform a machine's actions until it has ended.
-
-    No other generator wraps a backend's stream here, so closing this one closes the stream at once.
+    """Perform a machine's actions until it has ended; closing this generator closes the backend's stream at once.
 
     Args:
         run: runs a call, and yields its events, the end last; None if there are no calls.
@@ -138,12 +129,9 @@ async def drive(
 
 
 async def _next(machine: Machine[Any], events: Iterator[Any]) -> Any:
-    """Return the next event, _END after the last; demanding work before it is done in a thread."""
-    return await _in_thread(events) if machine.is_demanding else next(events, _END)
-
-
-async def _in_thread(events: Iterator[Any]) -> Any:
-    """Return the next event, _END after the last; cancellation waits until the thread is done."""
+    """Return the next event, _END after the last; demanding work before it is done in a thread, which a cancellation awaits."""
+    if not machine.is_demanding:
+        return next(events, _END)
     step = asyncio.ensure_future(asyncio.to_thread(next, events, _END))
     try:
         return await asyncio.shield(step)
@@ -153,16 +141,11 @@ async def _in_thread(events: Iterator[Any]) -> Any:
 
 
 class _Reply:
-    """A reply that is asked for, in as many attempts as it takes.
-
-    Attributes:
-        is_due: whether another attempt has to be made.
-        following: the events that follow from the end of the reply, or from its failure.
-    """
+    """A reply that is asked for, in as many attempts as it takes."""
 
     def __init__(self, machine: Machine[Any], tries: Tries) -> None:
-        self.is_due = True
-        self.following: Iterator[Any] = iter(())
+        self.is_due = True  # whether another attempt has to be made
+        self.following: Iterator[Any] = iter(())  # from the end of the reply, or from its failure
         self._machine, self._tries, self._has_begun = machine, tries, False
 
     @asynccontextmanager
@@ -204,10 +187,7 @@ async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None
 
 
 async def completed(backend: Backend, request: SampleRequest, limit: int) -> SampleReply:
-    """Return the model's reply to a tool server's request (MCP 2025-11-25, sampling).
-
-    The model sees only the server's messages, neither the tools nor the conversation.
-    """
+    """Return the model's reply to a server's request (MCP sampling); the model sees neither the tools nor the conversation."""
     pieces: list[str] = []
     reason: FinishReason = "other"
     wanted = CompletionRequest(messages=request.messages, max_tokens=limit, temperature=request.temperature, stop=request.stop)

@@ -87,17 +87,11 @@ _FEW: Final = 64  # pieces; up to this many are searched for one by one
 
 
 def flows(proposal: Proposal, settled: Collection[str] = ()) -> dict[str, str]:
-    """Find values that do not come from the user, in a call that may change something.
+    """Map the JSON path of each value that does not come from the user to its server, `NOBODY` if the value appears nowhere.
 
     A tool counts as changing something or sending it out, unless its server declares that it only reads, and reads nothing of the
     open world: a fetched address can carry a secret. By MCP, a tool without hints counts as doing both (2025-11-25,
-    ToolAnnotations).
-
-    Args:
-        settled: parameters for which one of the user's rules says where they may lead.
-
-    Returns:
-        A map from the JSON path of each value to the server it comes from, `NOBODY` if it appears nowhere.
+    ToolAnnotations). The user's rules say where the `settled` parameters may lead.
     """
     hints = proposal.tool.annotations or {}
     if (hints.get("readOnlyHint") is True and hints.get("openWorldHint") is False) or not proposal.conversation:
@@ -115,7 +109,8 @@ def _beside_values(proposal: Proposal) -> Iterator[tuple[str, str, Any]]:
 
     The path is that of the object or list, because the name of a field can be a secret, and paths are logged.
     """
-    declared = {name for node in nodes(proposal.tool.input_schema) for name in _names_of_fields(node.get("properties"))}
+    properties = (node.get("properties") for node in nodes(proposal.tool.input_schema))
+    declared = {name for each in properties if isinstance(each, Mapping) for name in each}
     stack = [(member_path("$", name), name, value) for name, value in proposal.call.arguments.items()]
     while stack:
         path, name, value = stack.pop()
@@ -129,10 +124,6 @@ def _beside_values(proposal: Proposal) -> Iterator[tuple[str, str, Any]]:
         pieces = [*(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())]
         if len(pieces) >= _LEAST_PIECES and all(isinstance(each, str) and len(each) <= _SMALL for each in pieces):
             yield path, name, "".join(pieces)
-
-
-def _names_of_fields(properties: Any) -> Iterable[str]:
-    return properties if isinstance(properties, Mapping) else ()
 
 
 def _member_of(path: str, parameter: str) -> str:
@@ -261,28 +252,18 @@ def _teller_of_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str
         piece: path
         for path, value in values
         if isinstance(value, str)
-        for piece in _pieces("".join(tokens(unquote(even(value)))))
+        for piece in _windows("".join(tokens(unquote(even(value)))))
+        if TURNS.search(piece)  # letters and digits alternate, as in keys
     }
     found: dict[str, str] = {}
     if not places:
         return found
     for server, result in said.others:
-        for piece in _pieces_in(result.keys, places):
+        is_few = len(places) <= _FEW
+        for piece in [each for each in places if each in result.keys] if is_few else places.keys() & {*_windows(result.keys)}:
             if places[piece] not in found and piece.lower() not in said.own_run:
                 found[places[piece]] = server
     return found
-
-
-def _pieces_in(keys: str, places: Mapping[str, str]) -> Iterable[str]:
-    """Return the pieces that the keys of a result contain."""
-    if len(places) <= _FEW:
-        return [piece for piece in places if piece in keys]
-    return places.keys() & {*_windows(keys)}
-
-
-def _pieces(run: str) -> Iterator[str]:
-    """Yield the pieces of a run in which letters and digits alternate, as in keys."""
-    return (piece for piece in _windows(run) if TURNS.search(piece))
 
 
 def _windows(run: str) -> Iterator[str]:
@@ -317,14 +298,9 @@ def _is_below_said(path: str, said: _Heard) -> bool:
     for end in range(len(parts), 1, -1):
         if len(parts) > _DEEPEST or any(part.startswith(".") for part in parts[end:]):
             return False  # naming a folder does not include what is hidden in it
-        if any(_is_whole("/".join(parts[:end]), text) for text in texts):
+        if any(_is_found("/".join(parts[:end]), text, _BEFORE_PATH, _BEHIND_PATH) for text in texts):
             return True
     return False
-
-
-def _is_whole(path: str, text: str) -> bool:
-    """Say whether a text contains a path, and not just as a part of a longer one."""
-    return _is_found(path, text, _BEFORE_PATH, _BEHIND_PATH)
 
 
 def _teller_of_address(value: str, said: _Heard) -> str | None:

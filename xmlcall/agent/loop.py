@@ -92,7 +92,7 @@ class ToolLoop:
     ) -> None:
         self.backend = _model_of(backend)
         self.router = Router(_tools_of(hosts))
-        self._conversation: tuple[Message, ...] = ()
+        self.conversation: tuple[Message, ...] = ()  # after the last answer to `ask`; the next question continues it
         self.asking = asking or Asking()
         self._limits = repair or RepairPolicy()
         if (most := asked.pop("max_turns", None)) is not None:
@@ -199,11 +199,6 @@ class ToolLoop:
             self._offered = (catalog, instructions, offered)
         return self._offered[2]
 
-    @property
-    def conversation(self) -> tuple[Message, ...]:
-        """The conversation after the last answer to `ask`; the next question continues it."""
-        return self._conversation
-
     async def ask(self, question: str, *, conversation: Sequence[Message | Mapping[str, Any]] | None = None) -> Answer:
         """Answer a question in the conversation of the questions before it; one that fails leaves the conversation as it was.
 
@@ -214,11 +209,11 @@ class ToolLoop:
         Raises:
             BackendError: the model server failed.
         """
-        before = self._conversation if conversation is None else conversation
+        before = self.conversation if conversation is None else conversation
         async with aclosing(self.run([*before, Message(role="user", content=question)])) as events:
             async for event in events:
                 if isinstance(event, Answer):
-                    self._conversation = event.messages
+                    self.conversation = event.messages
                     return event
         raise AssertionError("a run ends with an Answer")
 
@@ -327,8 +322,8 @@ class ToolLoop:
     ) -> tuple[Opening, Offer, Calling]:
         """Return a turn's opening and offer with the servers' current tools, and the object that runs their calls.
 
-        If no prompt offers tools, they are as the servers list them. The tool that reads the rest of a result is added once there
-        is a result that may be sent in part. The prompt never describes that tool; the note in place of the omitted text does.
+        The tool that reads the rest of a result is added once a result may be sent in part. The prompt never describes that tool;
+        the note in place of the omitted text does.
         """
         offered = None if self.asking.is_native else await self.tool_prompt()
         await self.catalog()

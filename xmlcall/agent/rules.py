@@ -63,6 +63,7 @@ _PLAIN_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\.?|\[[0-9a-f:.]
 _WILD: Final = re.compile(r"[*?]|\[[^:]*\]")  # the brackets of an IPv6 address do not count
 _ODD_IN_ADDRESS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\@]|[^\x00-\x7f]")
 
+# Codes of repairs that leave name and value as the model wrote them.
 _OF_MARKS: Final = """
     missing-block unclosed-block unclosed-call wrong-closer stray-tag repeated-block text-in-block code-fence leaked-call
     attribute-style tag-style parameter-element tool-element json-body arguments-wrapper repeated-argument placeholder-argument
@@ -71,7 +72,6 @@ _OF_MARKS: Final = """
     json-unquoted-key json-comment json-byte-order-mark json-white-space json-code-fence
 """
 ONLY_MARKS: Final = frozenset(_OF_MARKS.split())
-"""Codes of repairs that leave name and value as the model wrote them."""
 
 Condition = Callable[[Any], bool | None]
 """Says whether a value (not a list) fits; None if that is unknown."""
@@ -96,19 +96,14 @@ def _fits(glob: str, server: str, tool: str, *, is_strict: bool) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What happens to calls of some tools.
-
-    Args:
-        where: maps a parameter to conditions, all of which have to hold; a missing argument meets none.
-        source: where the rule comes from, for the user: a file and a place in it, or an option.
-    """
+    """What happens to calls of some tools."""
 
     effect: Effect
     tools: tuple[str, ...]
-    where: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
+    where: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)  # all have to hold; a missing argument meets none
     repaired: bool = False
     may_flow: bool = False
-    source: str = ""
+    source: str = ""  # for the user: a file and a place in it, or an option
 
     @property
     def name(self) -> str:
@@ -135,19 +130,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ruling:
-    """What the rules say about a call.
-
-    Args:
-        repairs: codes of the repairs that make it necessary to ask, although a rule allows the tool.
-        foreign: the values that make it necessary: JSON path -> server; "" if the value appears nowhere.
-        unsaid: the parameters with made-up values that make it necessary, whatever the rules say.
-    """
+    """What the rules say about a call, and what makes it necessary to ask although a rule allows the tool."""
 
     effect: Effect
     rule: Rule | None = None
-    repairs: tuple[str, ...] = ()
-    foreign: Mapping[str, str] = field(default_factory=dict)
-    unsaid: tuple[str, ...] = ()
+    repairs: tuple[str, ...] = ()  # their codes
+    foreign: Mapping[str, str] = field(default_factory=dict)  # JSON path of a value -> server; "" if it appears nowhere
+    unsaid: tuple[str, ...] = ()  # parameters with made-up values, whatever the rules say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +269,7 @@ def _host_of(value: Any) -> str | None:
     if (
         not isinstance(value, str)
         or len(value) > _LONGEST_VALUE
-        or _ODD_IN_ADDRESS.search(value.partition("?")[0].partition("#")[0])
+        or _ODD_IN_ADDRESS.search(re.split("[?#]", value, maxsplit=1)[0])
     ):
         return None
     try:

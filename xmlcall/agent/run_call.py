@@ -29,7 +29,7 @@ from typing import Any, Final
 from ..binding.echo import words_of
 from ..binding.provenance import ValueSource, provenance
 from ..errors import ToolHostError
-from ..hosts.base import Host, OnProgress, OnTask, TaskResult
+from ..hosts.base import Host, OnProgress, OnTask
 from ..hosts.router import Router
 from ..private_folders import make_private
 from ..prompting.format import ENGLISH, PromptFormat
@@ -67,15 +67,12 @@ UNKNOWN: Final = "(unknown)"
 CALLER: Final = "(the caller)"
 """The server name for a tool that the caller ran."""
 
-_TO_SHOW: Final = "to show a person what another call would change"  # the reason for a call that no model made
-_MOST_CHANGES: Final = 3  # changes of a tool's definition while the policy decides about a call
-
 NOTHING: Final = Catalog(())
 
-_TAKEN_UP = "a task, after a restart"
-
+_TO_SHOW: Final = "to show a person what another call would change"  # the reason for a call that no model made
+_MOST_CHANGES: Final = 3  # changes of a tool's definition while the policy decides about a call
+_TAKEN_UP: Final = "a task, after a restart"
 _MOST_ISSUES: Final = 3  # reported; one wrong value often violates several rules
-
 
 LARGEST_FILE: Final = 20_000_000
 """Bytes of a file."""
@@ -101,30 +98,20 @@ Audit = Callable[[CallNote], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calling:
-    """How calls run.
-
-    Args:
-        format: the prompt format, for what the model reads about a call that does not run.
-        origins: the servers of the tools when they were offered; a tool that has moved since does not run. None to run it anyway.
-        audit: receives a note of each call before it runs and after.
-        files: folder where pictures, sound and other data of results are saved; None to save none.
-        own: our own tools, by offered name.
-        of_caller: tools that the caller runs: their results come from no server here.
-        repair: has the policy for repeated calls.
-    """
+    """How calls run."""
 
     router: Router
     policy: Policy
     catalog: Catalog = NOTHING
     timeout: float | None = None
     format: PromptFormat = ENGLISH
-    origins: Mapping[str, tuple[Host, str]] | None = None
-    describing: str = ""
+    origins: Mapping[str, tuple[Host, str]] | None = None  # when the tools were offered; one that has moved since does not run
+    describing: str = ""  # the tool that describes tools
     audit: Audit | None = None
-    files: Path | None = None
+    files: Path | None = None  # folder where pictures, sound and other data of results are saved
     own: Mapping[str, OwnTool] = field(default_factory=dict)
-    of_caller: frozenset[str] = frozenset()
-    repair: RepairPolicy = field(default_factory=RepairPolicy)
+    of_caller: frozenset[str] = frozenset()  # the caller runs them: their results come from no server here
+    repair: RepairPolicy = field(default_factory=RepairPolicy)  # has the policy for repeated calls
 
     def run(self, action: Run) -> AsyncGenerator[LoopEvent]:
         """Approve and run a call."""
@@ -163,7 +150,8 @@ class Calling:
             return
         note = ""
         if decision.allowed and decision.arguments is not None:
-            call, note = self._changed(call, decision.arguments)
+            call = replace(call, arguments=dict(decision.arguments), repairs=())
+            note = self.format.render("changed_call", arguments=call.arguments).strip()
             decision = await self._with_changes(replace(action, call=call), own, proposal, decision)
             host, host_tool = self._place(call, own)
         if not decision.allowed:
@@ -238,16 +226,8 @@ class Calling:
     def _gone(self, call: ToolCall) -> CallFinished:
         return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
 
-    def _changed(self, call: ToolCall, arguments: Mapping[str, Any]) -> tuple[ToolCall, str]:
-        """Return a call with other arguments, and the note about it for the model."""
-        note = self.format.render("changed_call", arguments=dict(arguments)).strip()
-        return replace(call, arguments=dict(arguments), repairs=()), note
-
     def _server_of(self, name: str) -> str:
-        """Return the server of a tool; "" for the tool that describes tools, `UNKNOWN` if it cannot be determined.
-
-        A result may come from a tool that the caller did not declare this time, or from a server that is gone.
-        """
+        """Return the server of a tool, "" for the one that describes tools; it is `UNKNOWN` if it is gone or was not declared."""
         if name and name == self.describing:
             return ""
         if name in self.of_caller:
@@ -369,18 +349,14 @@ async def taken_up(
     else:
         if found == "unknown":
             return None, ""
-        ended = CallFinished(call=call, result=replace(_result(calling, call, found, catalog), call_id=call.id))
+        tool = catalog.get(call.name)
+        result = found if isinstance(found, ToolResult) else ToolResult.error(stopped("cancelled", calling.format))
+        result = kept(checked(result, tool, calling.format) if tool else result, calling.files)
+        ended = CallFinished(call=call, result=replace(result, call_id=call.id))
     if calling.audit is not None:
         note = CallNote(moment="ended", call=call, host=server, host_tool=own_name, by=_TAKEN_UP)
         calling.audit(replace(note, result=ended.result, failure=ended.failure))
     return ended, ""
-
-
-def _result(calling: Calling, call: ToolCall, found: TaskResult, catalog: Catalog) -> ToolResult:
-    if not isinstance(found, ToolResult):
-        return ToolResult.error(stopped("cancelled", calling.format))
-    tool = catalog.get(call.name)
-    return kept(checked(found, tool, calling.format) if tool else found, calling.files)
 
 
 def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
@@ -430,12 +406,7 @@ async def audited(
             audit(ended or replace(started, moment="interrupted", seconds=time.monotonic() - begun))
 
 
-def note_of(
-    event: _Noted,
-    router: Router,
-    tool: Tool | None,
-    conversation: Sequence[Message],
-) -> CallNote:
+def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequence[Message]) -> CallNote:
     """Return the note of an event."""
     call = event.call
     if isinstance(event, CallStarted):
@@ -446,7 +417,8 @@ def note_of(
     named: dict[str, Any] = {"call": call, "host": server, "host_tool": own_name}
     if isinstance(call, InvalidCall):
         return CallNote(moment="rejected", **named)
-    named["sources"] = _sources(call, tool, conversation)
+    found_in = provenance(call, conversation, [tool] if tool else [])
+    named["sources"] = {path: _fields(source) for path, source in found_in.items()}
     match event:
         case CallStarted(by=by, reason=reason):
             return CallNote(moment="starts", by=by, reason=reason, **named)
@@ -454,11 +426,6 @@ def note_of(
             return CallNote(moment="denied", by=by, reason=reason, **named)
     assert isinstance(event, CallFinished)
     return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it had not started
-
-
-def _sources(call: ToolCall, tool: Tool | None, conversation: Sequence[Message]) -> dict[str, dict[str, Any]]:
-    found = provenance(call, conversation, [tool] if tool else [])
-    return {path: _fields(source) for path, source in found.items()}
 
 
 def _fields(source: ValueSource) -> dict[str, Any]:

@@ -140,6 +140,7 @@ PATIENCE: Final = 3.0
 _UNSPELLABLE = regex.compile(r"[^\w.-]")  # letters of any script, with their marks, can be written
 
 T = TypeVar("T")
+HostStateKind = Literal["answers", "starting", "failed", "off"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,7 +148,7 @@ class HostState:
     """How a host is doing; `problem` says why the last attempt failed, "" if it did not."""
 
     name: str
-    kind: Literal["answers", "starting", "failed", "off"]
+    kind: HostStateKind
     tools: int
     problem: str = ""
 
@@ -198,7 +199,8 @@ class Router:
         states = []
         for member in self._members:
             name, problem = member.host.name, str(member.failure or "")
-            kind = "off" if name in self._off else "failed" if problem else "answers" if member.answered else "starting"
+            seen: HostStateKind = "failed" if problem else "answers" if member.answered else "starting"
+            kind: HostStateKind = "off" if name in self._off else seen
             states.append(HostState(name=name, kind=kind, tools=len(member.tools), problem=problem))
         return states
 

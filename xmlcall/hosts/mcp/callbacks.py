@@ -1,17 +1,21 @@
 """Connects `ClientFeatures` to the callbacks of the SDK: limits a server's requests, converts and answers them.
 
 Forms, addresses and completions are requested on behalf of a call. So they are answered only while a call runs, in limited
-number, and they end with it: the user is never left with a question from a call that was stopped. While a request is answered,
-the call's time limit is paused.
+number, and they end with it: the user is never left with a question from a call that was stopped.
+
+The time limit of a call restarts with each progress report, and is paused while the user or a model is asked. A server that
+reports progress forever is limited, too: in total a call may take `MOST` times its limit (MCP 2025-11-25, lifecycle: clients
+SHOULD enforce a maximum timeout, regardless of progress).
 """
 
+import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import PurePath
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 from urllib.parse import urlsplit
 
 import anyio
@@ -24,10 +28,22 @@ from ...errors import XmlcallError
 from ...schema.mending import mended
 from ...types.calls import Message
 from .form import problems, unusable, with_defaults
-from .patience import CallPatience
 from .server_requests import ClientFeatures, Elicit, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
-__all__ = ["MAX_ASKED", "MAX_LOGGED", "MAX_SAMPLE_TOKENS", "Callbacks", "Calls", "elicitation_of", "visited"]
+__all__ = [
+    "MAX_ASKED",
+    "MAX_LOGGED",
+    "MAX_SAMPLE_TOKENS",
+    "MOST",
+    "CallPatience",
+    "Callbacks",
+    "Calls",
+    "elicitation_of",
+    "visited",
+]
+
+MOST: Final = 10.0
+"""How many times its limit a call may take in total."""
 
 MAX_ASKED: Final = {"elicit": 20, "sample": 10}
 """How often a server may ask during one call."""
@@ -45,6 +61,76 @@ _REFUSED = -1  # the code of MCP's example for a person who refuses a completion
 _STOP_REASONS = {"stop": "endTurn", "length": "maxTokens"}
 
 T = TypeVar("T")
+
+
+class CallPatience:
+    """Limits one call; `async with` raises TimeoutError past the limit, and may be entered again for another try."""
+
+    def __init__(self, limit: float, *, may_ask: bool = True) -> None:
+        self.limit, self.may_ask = limit, may_ask
+        self._left = limit * MOST  # of the whole, up to `_since`
+        self._since = 0.0
+        self._resting = 0
+        self._timeout = asyncio.timeout(None)
+
+    async def __aenter__(self) -> Self:
+        self._timeout = asyncio.timeout(None)
+        await self._timeout.__aenter__()
+        self._since = _now()
+        self._reset()
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        self._spend()
+        await self._timeout.__aexit__(*raised)
+
+    def renew(self) -> None:
+        """Restart the limit, because the server has reported progress."""
+        self._spend()
+        if not self._resting:
+            self._reset()
+
+    @property
+    def seconds(self) -> float:
+        """The limit that has run out, for a message: the total, or the one between two reports."""
+        return self.limit * MOST if self._left <= 0 else self.limit
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the limit has run out."""
+        return self._timeout.expired()
+
+    @contextlib.contextmanager
+    def rest(self) -> Iterator[None]:
+        """Pause the limit while the user or a model is asked; pauses may overlap."""
+        self._spend()
+        self._resting += 1
+        self._timeout_at(None)
+        try:
+            yield
+        finally:
+            self._since = _now()
+            self._resting -= 1
+            if not self._resting:
+                self._reset()
+
+    def _spend(self) -> None:
+        """Subtract the time since the last check from the total."""
+        now = _now()
+        if not self._resting:
+            self._left -= now - self._since
+        self._since = now
+
+    def _reset(self) -> None:
+        self._timeout_at(_now() + min(self.limit, max(self._left, 0.0)))
+
+    def _timeout_at(self, when: float | None) -> None:
+        with contextlib.suppress(RuntimeError):  # it has run out already, or the call has just ended
+            self._timeout.reschedule(when)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 class Calls:
@@ -114,35 +200,40 @@ class Callbacks:
         self._logged = self._left_out = 0
 
     def for_client(self) -> dict[str, Any]:
-        """Return the arguments of the SDK's Client; each one declares a capability."""
-        given: dict[str, Any] = {}
+        """Return the arguments of the SDK's Client; each callback that is not None declares a capability."""
         features = self._features
-        if features.elicit is not None:
-            given["elicitation_callback"] = self._elicit
-        if features.sample is not None:
-            given["sampling_callback"] = self._sample
-        if features.roots:
-            given["list_roots_callback"] = self._roots
-        if features.log is not None:
-            given |= {"logging_callback": self._log, "log_level": features.log_level}
-        return given
+        return {
+            "elicitation_callback": features.elicit and self._elicit,
+            "sampling_callback": features.sample and self._sample,
+            "list_roots_callback": self._roots if features.roots else None,
+            "logging_callback": features.log and self._log,
+            "log_level": features.log_level if features.log else None,
+        }
 
     def asked(self, method: str) -> None:
         """Note a request by the server; report one that is not supported, because the SDK refuses it silently."""
         if not self._given.get(method, True) and self._features.refused is not None:
             self._features.refused(self._server, method)
 
+    async def _asked(
+        self, kind: Literal["elicit", "sample"], ask: Callable[[], Awaitable[T]], failed: str
+    ) -> T | mcp.ErrorData | None:
+        """Ask the user or the model; None if the calls end first."""
+        if refusal := self._calls.refusal(kind):
+            return _error(mcp.INVALID_REQUEST, refusal)
+        try:
+            return await self._calls.during(ask())
+        except XmlcallError:  # the server does not need the details
+            return _error(mcp.INTERNAL_ERROR, failed)
+
     async def _elicit(self, context: ClientRequestContext, params: mcp.ElicitRequestParams) -> mcp.ElicitResult | mcp.ErrorData:
-        request = elicitation_of(self._server, params)
+        elicit, request = self._features.elicit, elicitation_of(self._server, params)
         if isinstance(request, str):
             return _error(mcp.INVALID_PARAMS, request)
-        if refusal := self._calls.refusal("elicit"):
-            return _error(mcp.INVALID_REQUEST, refusal)
-        assert self._features.elicit is not None
-        try:
-            answer = await self._calls.during(self._features.elicit(request))
-        except XmlcallError:  # the server does not need the details
-            return _error(mcp.INTERNAL_ERROR, "the question could not be asked")
+        assert elicit is not None
+        answer = await self._asked("elicit", lambda: elicit(request), "the question could not be asked")
+        if isinstance(answer, mcp.ErrorData):
+            return answer
         if answer is None:
             return mcp.ElicitResult(action="cancel")
         if answer.action != "accept" or isinstance(request, UrlRequest):
@@ -155,19 +246,19 @@ class Callbacks:
     async def _sample(
         self, context: ClientRequestContext, params: mcp.CreateMessageRequestParams
     ) -> mcp.CreateMessageResult | mcp.ErrorData:
-        request = _completion(self._server, params)
+        sample, request = self._features.sample, _completion(self._server, params)
         if isinstance(request, str):
             return _error(mcp.INVALID_PARAMS, request)
-        if refusal := self._calls.refusal("sample"):
-            return _error(mcp.INVALID_REQUEST, refusal)
-        assert self._features.sample is not None
-        try:
-            reply = await self._calls.during(self._features.sample(request))
-        except XmlcallError:
-            return _error(mcp.INTERNAL_ERROR, "the completion failed")
-        if reply is None:
-            return _error(_REFUSED, "User rejected sampling request")
-        return _sampled(reply)
+        assert sample is not None
+        reply = await self._asked("sample", lambda: sample(request), "the completion failed")
+        if not isinstance(reply, SampleReply):
+            return reply or _error(_REFUSED, "User rejected sampling request")
+        return mcp.CreateMessageResult(
+            role="assistant",
+            content=mcp.TextContent(type="text", text=reply.text),
+            model=reply.model,
+            stop_reason=_STOP_REASONS.get(reply.finish_reason),
+        )
 
     async def _roots(self, context: ClientRequestContext) -> mcp.ListRootsResult:
         roots = [PurePath(root) for root in self._features.roots]
@@ -234,17 +325,9 @@ def _completion(server: str, params: mcp.CreateMessageRequestParams) -> SampleRe
     )
 
 
-def _sampled(reply: SampleReply) -> mcp.CreateMessageResult:
-    content = mcp.TextContent(type="text", text=reply.text)
-    return mcp.CreateMessageResult(
-        role="assistant", content=content, model=reply.model, stop_reason=_STOP_REASONS.get(reply.finish_reason)
-    )
-
-
 # -- addresses that a person has to visit before a call: the error -32042 (MCP 2025-11-25) -----------------------------
 # With this error, a server reports that it has not run the request. Each address is shown to the user as in an elicitation. Once
 # the user has agreed to all of them and is done there, the call is repeated. A second such error is the answer.
-
 
 _MOST: Final = 5  # addresses for one call
 

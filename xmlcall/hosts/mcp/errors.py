@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from ...errors import FailureReason, ToolHostError, ToolHostProtocolError, ToolHostUnavailable
 from ..server import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
-from .limits import HttpTrouble, TooLarge
-from .messages import UnreadableAnswer
+from .messages import HttpTrouble, TooLarge, UnreadableAnswer
 
 __all__ = [
     "Repeatable",

@@ -22,8 +22,7 @@ from pydantic import ValidationError
 
 from ...schema.mending import mended, sentence
 from ...schema.validation import check_schema
-from .limits import Flood
-from .messages import read_refused
+from .messages import Flood, read_refused
 from .plain_text import hidden_value, plain_tool
 from .wire import requires_task
 
@@ -80,7 +79,7 @@ class Filter:
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
     def sent(self, message: Any) -> None:
-        """Note which answers to expect."""
+        """Note which answer to expect."""
         if isinstance(message, JSONRPCRequest):
             self._methods[str(message.id)] = message.method
         elif isinstance(message, JSONRPCNotification) and message.method == "notifications/cancelled":
@@ -209,12 +208,23 @@ def _first_error(error: ValueError) -> str:
     return f"{path}: {first['msg'][:120]}"
 
 
-class _FilteredReader:
-    """A transport's read stream, seen through a filter."""
+class _Stream:
+    """A transport's stream, seen through a filter."""
 
     def __init__(self, inner: Any, filter_: Filter) -> None:
         self._inner, self._filter = inner, filter_
 
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+class _FilteredReader(_Stream):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # `last_context`, which the SDK reads after each item
 
@@ -235,33 +245,13 @@ class _FilteredReader:
 
     async def aclose(self) -> None:
         self._filter.on_close()
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+        await super().aclose()
 
 
-class _Writer:
-    """A transport's write stream, seen through a filter."""
-
-    def __init__(self, inner: Any, filter_: Filter) -> None:
-        self._inner, self._filter = inner, filter_
-
+class _Writer(_Stream):
     async def send(self, item: Any, /) -> None:
         self._filter.sent(item.message)
         await self._inner.send(item)
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
 
 
 @asynccontextmanager

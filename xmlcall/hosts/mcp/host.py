@@ -26,7 +26,7 @@ from ...errors import ToolHostError, ToolHostUnavailable
 from ...types.calls import Tool, ToolResult
 from ..base import OnProgress, OnTask, TaskResult
 from ..server import ServerConfig
-from .callbacks import visited
+from .callbacks import CallPatience, visited
 from .connection import Connection
 from .errors import (
     Repeatable,
@@ -42,7 +42,6 @@ from .errors import (
 from .filter import ORIGINAL
 from .messages import sendable
 from .oauth import SignIn
-from .patience import CallPatience
 from .plain_text import INSTRUCTIONS, plain_text
 from .served import McpServed, pages
 from .server_requests import NO_FEATURES, ClientFeatures

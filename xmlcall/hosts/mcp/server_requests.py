@@ -20,7 +20,6 @@ from ...types.calls import Message
 from ...types.completion import FinishReason
 
 __all__ = [
-    "LOG_LEVELS",
     "NO_FEATURES",
     "ClientFeatures",
     "Elicit",
@@ -37,9 +36,6 @@ __all__ = [
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """The level of a log message (RFC 5424, as in MCP)."""
-
-LOG_LEVELS: Final[tuple[LogLevel, ...]] = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
-"""The levels, the least severe first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,27 +70,18 @@ class UrlRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ElicitAnswer:
-    """The user's answer.
-
-    Args:
-        action: `accept`, `decline` (the user said no) or `cancel` (no answer).
-        content: of an accepted form; missing fields get the defaults of the schema.
-    """
+    """The user's answer: `decline` means that the user said no, `cancel` that there was no answer."""
 
     action: Literal["accept", "decline", "cancel"]
-    content: Mapping[str, Any] = field(default_factory=dict)
+    content: Mapping[str, Any] = field(default_factory=dict)  # of a form; missing fields get the defaults of the schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleRequest:
-    """A server asks for a completion (MCP sampling).
-
-    Args:
-        messages: the conversation to continue, with the server's system prompt first if there is one; text only.
-    """
+    """A server asks for a completion (MCP sampling)."""
 
     server: str
-    messages: tuple[Message, ...]
+    messages: tuple[Message, ...]  # the server's system prompt first if there is one; text only
     max_tokens: int
     temperature: float | None = None
     stop: tuple[str, ...] = ()
@@ -111,17 +98,13 @@ class SampleReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMessage:
-    """A line of a server's log (MCP logging).
-
-    Args:
-        left_out: how many messages before this one exceeded the limit per second.
-    """
+    """A line of a server's log (MCP logging)."""
 
     server: str
     level: LogLevel
     logger: str
     data: Any
-    left_out: int = 0
+    left_out: int = 0  # messages before this one that exceeded the limit per second
 
 
 Elicit = Callable[[FormRequest | UrlRequest], Awaitable[ElicitAnswer]]

@@ -22,8 +22,8 @@ from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from ..base import OnTask
+from .callbacks import MOST, CallPatience
 from .filter import ORIGINAL
-from .patience import MOST, CallPatience
 
 __all__ = ["call_as_task", "result_of_task", "runs_tasks"]
 

@@ -26,8 +26,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from ..server import HttpServer, ServerConfig, StdioServer
-from .limits import MAX_MESSAGE_BYTES, HttpTroubles, lines
-from .messages import whole_escapes
+from .messages import MAX_MESSAGE_BYTES, HttpTroubles, lines, whole_escapes
 from .oauth import SignIn, authorization
 
 __all__ = ["PeerLog", "open_transport"]

@@ -69,8 +69,9 @@ def content_from_mcp(block: Any) -> Content:
     if not isinstance(block, Mapping):
         return OtherContent(raw={"value": block})
     kind = block.get("type")
-    reader = _READERS.get(kind) if isinstance(kind, str) else None
-    content = (reader(block) if reader else None) or OtherContent(raw=dict(block))
+    needed, reader = _READERS.get(kind if isinstance(kind, str) else "", ("", lambda block: None))
+    content = reader(block) if not needed or isinstance(block.get(needed), str) else None
+    content = content or OtherContent(raw=dict(block))
     return replace(content, audience=audience) if (audience := _audience(block)) else content
 
 
@@ -81,27 +82,9 @@ def _audience(block: Mapping[str, Any]) -> Audience:
     return tuple(role for role in ROLES if role in named) if isinstance(named, list) else ()
 
 
-def _text(block: Mapping[str, Any]) -> Content | None:
-    return TextContent(text=block["text"]) if isinstance(block.get("text"), str) else None
-
-
-def _image(block: Mapping[str, Any]) -> Content | None:
-    return ImageContent(data=block["data"], mime_type=_type_in(block)) if isinstance(block.get("data"), str) else None
-
-
-def _audio(block: Mapping[str, Any]) -> Content | None:
-    return AudioContent(data=block["data"], mime_type=_type_in(block)) if isinstance(block.get("data"), str) else None
-
-
-def _resource_link(block: Mapping[str, Any]) -> Content | None:
-    if not isinstance(block.get("uri"), str):
-        return None
-    return ResourceLink(
-        uri=block["uri"],
-        name=string_in(block, "name"),
-        description=string_in(block, "description"),
-        mime_type=_type_in(block),
-    )
+def _resource_link(block: Mapping[str, Any]) -> ResourceLink:
+    name, description = string_in(block, "name"), string_in(block, "description")
+    return ResourceLink(uri=block["uri"], name=name, description=description, mime_type=_type_in(block))
 
 
 def contents_from_mcp(resource: Any) -> EmbeddedResource | None:
@@ -119,12 +102,13 @@ def contents_from_mcp(resource: Any) -> EmbeddedResource | None:
     )
 
 
-_READERS: dict[str, Callable[[Mapping[str, Any]], Content | None]] = {
-    "text": _text,
-    "image": _image,
-    "audio": _audio,
-    "resource_link": _resource_link,
-    "resource": lambda block: contents_from_mcp(block.get("resource")),
+# Type of a block -> the member that must be a string, "" for none, and its reader.
+_READERS: dict[str, tuple[str, Callable[[Mapping[str, Any]], Content | None]]] = {
+    "text": ("text", lambda block: TextContent(text=block["text"])),
+    "image": ("data", lambda block: ImageContent(data=block["data"], mime_type=_type_in(block))),
+    "audio": ("data", lambda block: AudioContent(data=block["data"], mime_type=_type_in(block))),
+    "resource_link": ("uri", _resource_link),
+    "resource": ("", lambda block: contents_from_mcp(block.get("resource"))),
 }
 
 
@@ -140,16 +124,10 @@ def _type_in(block: Mapping[str, Any]) -> str:
 
 def tool_to_mcp(tool: Tool) -> dict[str, Any]:
     """Write a tool as `list` has it; the inverse of `Tool.from_mcp`."""
-    return {"name": tool.name, "inputSchema": tool.input_schema} | _given(
-        title=tool.title,
-        description=tool.description or None,
-        outputSchema=tool.output_schema,
-        annotations=tool.annotations,
-    )
-
-
-def _given(**fields: Any) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value is not None}
+    described = {"title": tool.title, "description": tool.description or None}
+    more = described | {"outputSchema": tool.output_schema, "annotations": tool.annotations}
+    given = {name: value for name, value in more.items() if value is not None}
+    return {"name": tool.name, "inputSchema": tool.input_schema} | given
 
 
 def requires_task(tool: Mapping[str, Any]) -> bool:
@@ -159,11 +137,7 @@ def requires_task(tool: Mapping[str, Any]) -> bool:
 
 
 def cut_result(result: ToolResult, limit: int) -> ToolResult:
-    """Limit a result, so that one answer cannot fill memory or a model's context; a text block in the copy reports a cut.
-
-    Args:
-        limit: characters over all blocks, addresses and names of resources included; the structured value has a limit of its own.
-    """
+    """Limit the characters of a result, for all blocks and for the structured value; a text block in the copy reports a cut."""
     kept = _first_blocks(result.content)
     blocks, total = list[Content](), 0
     for block in kept:
