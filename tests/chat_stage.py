@@ -23,8 +23,7 @@ from xmlcall.turns.recorder import Recorder
 from xmlcall.types.calls import Message
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of
-from xmlcall.ui.chat import ChatRoom, routes
-from xmlcall.ui.chat_turn import PageAudit, SharedBackend
+from xmlcall.ui.chat import ChatRoom, PageAudit, SharedBackend, routes
 from xmlcall.ui.questions import News, OpenQuestions, PageAsker
 
 __all__ = ["SECONDS", "Stage", "call", "staged"]
@@ -146,7 +145,7 @@ async def staged(
             page = page_of(shown, Guard(), routes(room))
             transport = httpx.ASGITransport(app=app_of_page(page))
             async with httpx.AsyncClient(transport=transport, base_url=URL) as browser:
-                await browser.get("/ui/", params={"token": page.token})
+                await browser.get("/ui/", params={"token": page.entry.token})
                 stage = Stage(room=room, browser=browser, backend=model, recorder=recorder)
                 watching = asyncio.create_task(_watch(news, stage.told)) if is_open else None
                 await asyncio.sleep(0)

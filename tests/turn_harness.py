@@ -16,7 +16,7 @@ from xmlcall.turns.record import (
     SpanRecord,
     TurnRecord,
     ValueRecord,
-    turn_to_json,
+    record_to_json,
 )
 from xmlcall.types.completion import CompletionRequest
 
@@ -86,7 +86,7 @@ async def turn(
             builder.note(event)
             builder.record()
     record = builder.record()
-    assert turn_from_json(turn_to_json(record)) == record
+    assert turn_from_json(record_to_json(record)) == record
     for reply in record.replies:
         tiles(reply)
     return record
@@ -97,7 +97,7 @@ def calls_of(record: TurnRecord) -> list[CallRecord]:
 
 
 def turn_from_json(told: Mapping[str, Any]) -> TurnRecord:
-    """Read what `turn_to_json` wrote."""
+    """Read what `record_to_json` wrote."""
     return TurnRecord(**{**told, "tools": tuple(told["tools"]), "replies": tuple(map(_reply, told["replies"]))})
 
 

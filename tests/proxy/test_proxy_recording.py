@@ -29,7 +29,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.recording import client_of
 from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.http.access import serving as serving_one
-from xmlcall.turns.record import TurnRecord, summary_of, turn_to_json
+from xmlcall.turns.record import TurnRecord, record_to_json, summary_of
 from xmlcall.turns.recorder import Recorder
 
 SECONDS = 10.0
@@ -72,7 +72,7 @@ class Proxies:
         turns = [turn.record() for turn in self.recorder.turns()]
         assert len(turns) == count
         for turn in turns:
-            as_json = json.dumps(turn_to_json(turn))
+            as_json = json.dumps(record_to_json(turn))
             assert KEY not in as_json
             assert turn_from_json(json.loads(as_json)) == turn
             assert summary_of(turn)["id"] == turn.id
@@ -467,7 +467,7 @@ def test_pictures_are_not_kept(proxies: Proxies) -> None:
     for tools in ([], [ADD]):
         proxies.ask(CHAT, {"model": "x", "messages": [{"role": "user", "content": said}], "tools": tools})
     for turn in proxies.turns(2):
-        assert "QUJD" not in json.dumps(turn_to_json(turn))
+        assert "QUJD" not in json.dumps(record_to_json(turn))
         assert turn.question == "What is it?"
 
 

@@ -19,10 +19,9 @@ from turn_harness import add, block, call, tiles, turn, turn_from_json
 from xmlcall import Tool
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
-from xmlcall.turns.lines import LineFile, read_lines
-from xmlcall.turns.masking import without_secrets
+from xmlcall.turns.lines import LineFile, read_lines, without_secrets
 from xmlcall.turns.reading import read_reply
-from xmlcall.turns.record import MessageRecord, TurnRecord, turn_to_json
+from xmlcall.turns.record import MessageRecord, TurnRecord, record_to_json
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)
@@ -94,7 +93,7 @@ def test_no_secret_is_written(text: str, tmp_path: Path) -> None:
 
 def test_what_is_no_secret_stays() -> None:
     record = turn_of(block(call("login", user="me", n=1)), question="Log me in, user me")
-    assert without_secrets(record) == turn_to_json(record)
+    assert without_secrets(record) == record_to_json(record)
 
 
 def test_places_move_with_the_masks() -> None:
@@ -211,7 +210,7 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_what_a_later_version_added_is_left_out(tmp_path: Path) -> None:
-    told = turn_to_json(turn_of("Hi.")) | {"colour": "red"}
+    told = record_to_json(turn_of("Hi.")) | {"colour": "red"}
     del told["verdict"]
     [again] = read_lines(written(tmp_path / "x.jsonl", told))
     assert again == turn_of("Hi.")
@@ -224,7 +223,7 @@ VALUES = st.recursive(PLAIN, lambda each: st.lists(each, max_size=3), max_leaves
 @given(VALUES, st.data())
 @settings(max_examples=examples(100), deadline=None)
 def test_any_change_of_a_line_is_a_turn_or_an_error(value: Any, data: st.DataObject) -> None:
-    told = json.loads(json.dumps(turn_to_json(turn_of(block(call("login", user="me", n="+1")), question="I am me"))))
+    told = json.loads(json.dumps(record_to_json(turn_of(block(call("login", user="me", n="+1")), question="I am me"))))
     node: Any = told
     while isinstance(node, dict | list) and node:
         key = data.draw(st.sampled_from(sorted(node) if isinstance(node, dict) else range(len(node))))
@@ -254,7 +253,7 @@ def test_masking_keeps_the_rest_whatever_was_written(case: dict[str, Any]) -> No
 
 
 def test_ten_thousand_turns_are_read_in_seconds(tmp_path: Path) -> None:
-    line = json.dumps(turn_to_json(turn_of(block(call("login", user="me", n=1)), question="I am me")))
+    line = json.dumps(record_to_json(turn_of(block(call("login", user="me", n=1)), question="I am me")))
     path = written(tmp_path / "x.jsonl", *[line] * 10_000)
     begun = time.perf_counter()
     assert sum(1 for _ in read_lines(path)) == 10_000

@@ -14,7 +14,7 @@ from xmlcall.bench.funnel import Verdict, judge_reply, judge_turns
 from xmlcall.bench.store import RecordedRun, create_or_resume, read_run
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import UsageError
-from xmlcall.turns.record import TurnRecord, turn_to_json
+from xmlcall.turns.record import TurnRecord, record_to_json
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "runs"
 ADD = Tool.from_function(add)
@@ -22,7 +22,7 @@ WRONG, RIGHT = block(call("add", a="one", b=2)), block(call("add", a="+1", b=2))
 
 
 def checked(turn: TurnRecord) -> TurnRecord:
-    assert turn_from_json(turn_to_json(turn)) == turn
+    assert turn_from_json(record_to_json(turn)) == turn
     for reply in turn.replies:
         tiles(reply)
         for each in reply.calls:

@@ -42,7 +42,7 @@ class Asked:
             self.backend,
             httpx.AsyncClient(transport=httpx.ASGITransport(app=app_of_page(self.page)), base_url=URL) as client,
         ):
-            await client.get("/ui/", params={"token": self.page.token})
+            await client.get("/ui/", params={"token": self.page.entry.token})
             yield client
 
     async def ask(self, *ways: Any, turn: str = "") -> tuple[int, list[dict[str, Any]]]:

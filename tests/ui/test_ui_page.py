@@ -51,7 +51,7 @@ async def client(page: UiPage) -> AsyncIterator[httpx.AsyncClient]:
     """A browser that was given the address."""
     transport = httpx.ASGITransport(app=app_of_page(page))
     async with httpx.AsyncClient(transport=transport, base_url=URL) as browser:
-        await browser.get("/ui/", params={"token": page.token})
+        await browser.get("/ui/", params={"token": page.entry.token})
         yield browser
 
 
@@ -64,7 +64,7 @@ def stranger(page: UiPage, **options: Any) -> httpx.AsyncClient:
 
 async def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_has(page: UiPage) -> None:
     async with stranger(page) as browser:
-        answer = await browser.get("/ui/", params={"token": page.token})
+        answer = await browser.get("/ui/", params={"token": page.entry.token})
         assert (answer.status_code, answer.headers["location"]) == (303, "/ui/")
         cookie = answer.headers["set-cookie"]
         assert "HttpOnly" in cookie
@@ -76,10 +76,10 @@ async def test_the_token_becomes_a_cookie_that_no_script_and_no_other_site_has(p
 @pytest.mark.parametrize("path", ["", "index.html", "static/app.js", "api/about", "api/turns", "api/events", "nothing"])
 async def test_without_the_token_nothing_is_shown(page: UiPage, path: str) -> None:
     async with stranger(page) as browser:
-        for given in ({}, {"token": "wrong"}, {"token": ""}, {"token": page.token[:-1]}, {"token": "\udcff"}):
+        for given in ({}, {"token": "wrong"}, {"token": ""}, {"token": page.entry.token[:-1]}, {"token": "\udcff"}):
             answer = await browser.get(f"/ui/{path}", params={k: v.encode("utf-8", "replace") for k, v in given.items()})
             assert answer.status_code == 403
-            assert page.token not in answer.text
+            assert page.entry.token not in answer.text
             assert "set-cookie" not in answer.headers
 
 
@@ -189,11 +189,11 @@ def kept_page(recorder: Recorder, url: str = URL) -> UiPage:
 async def test_neither_address_nor_cookie_holds_the_secret_and_the_cookie_not_the_token(recorder: Recorder) -> None:
     page = kept_page(recorder)
     async with stranger(page) as browser:
-        answer = await browser.get("/ui/", params={"token": page.token})
+        answer = await browser.get("/ui/", params={"token": page.entry.token})
         cookie = answer.headers["set-cookie"]
         assert f"Max-Age={SESSION_SECONDS};" in cookie
         assert "Path=/ui;" in cookie
-        assert page.token not in cookie
+        assert page.entry.token not in cookie
         for said in (page.address(URL), page.address_for_once(URL), cookie):
             assert SECRET not in said
         for wrong in (SECRET, browser.cookies["xmlcall_page_8486"]):
@@ -205,7 +205,7 @@ async def test_a_session_is_found_by_the_next_program_on_its_port_and_by_no_othe
     headers = session_of(page)
     async with stranger(kept_page(recorder)) as again:
         assert (await again.get("/ui/api/about", headers=headers)).status_code == 200
-        assert (await again.get("/ui/", params={"token": page.token})).status_code == 403
+        assert (await again.get("/ui/", params={"token": page.entry.token})).status_code == 403
     there = kept_page(recorder, "http://127.0.0.1:9000")
     async with stranger(there) as elsewhere:
         for port in (8486, 9000):
@@ -231,7 +231,7 @@ def test_a_session_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_the_address_of_a_browser_opens_the_page_once(page: UiPage) -> None:
     address = page.address_for_once(URL)
-    assert page.token not in address
+    assert page.entry.token not in address
     async with stranger(page) as browser:
         assert (await browser.get(address)).status_code == 303
         assert (await browser.get("/ui/")).status_code == 200

@@ -39,7 +39,7 @@ async def client(line_file: Path, tmp_path: Path) -> AsyncIterator[httpx.AsyncCl
     shown = ShownPage(recorder=Recorder(), about=dict, url=URL, instance="one", recorded=partial(turn_at, recorded))
     page = page_of(shown, Guard(), routes(recorded))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app_of_page(page)), base_url=URL) as browser:
-        await browser.get("/ui/", params={"token": page.token})
+        await browser.get("/ui/", params={"token": page.entry.token})
         yield browser
 
 

@@ -37,9 +37,6 @@ class FittedBackend(Around, KeptOpen):
         lang: language of the notes that replace what was cut, `en` or `zh`.
         on_text: receives each piece of text before it is passed on.
         measure: measures the rate of the scale; called before sending a prompt that nearly fills the context.
-
-    Attributes:
-        more: name of the tool that reads the rest of a result that was cut; "" for none.
     """
 
     def __init__(
@@ -54,9 +51,9 @@ class FittedBackend(Around, KeptOpen):
         measure: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         super().__init__(backend)
-        self._measure = measure
-        self._scale, self._lang, self._on_cut, self._on_sent, self._on_text = scale, lang, on_cut, on_sent, on_text
-        self.more = ""
+        self._scale, self._lang, self._measure = scale, lang, measure
+        self.on_cut, self.on_sent, self.on_text = on_cut, on_sent, on_text
+        self.more = ""  # name of the tool that reads the rest of a result that was cut; "" for none
 
     @property
     def context_length(self) -> int | None:
@@ -65,24 +62,14 @@ class FittedBackend(Around, KeptOpen):
 
     def tries(self, request: CompletionRequest) -> Tries:
         """Return the attempts to make a request; they fail with a `ContextOverflow` if it cannot be cut enough."""
-        return _Fitting(self, request)
-
-    def send(self, request: CompletionRequest) -> Tries:
-        """Return the attempts to make a request that fits."""
-        self._on_sent(request.messages)
-        return tries_of(self._backend, request)
+        return _Fitting(self, self._backend, request)
 
     def hear(self, chunk: Chunk, size: float) -> None:
         """Process a piece of a reply to a prompt of this size."""
         if chunk.usage and chunk.usage.prompt_tokens:
             self._scale.learn(chunk.usage.prompt_tokens, size)
-        if self._on_text is not None and chunk.text:
-            self._on_text(chunk.text)
-
-    def tell(self, fitted: Fitted) -> None:
-        """Report what was cut from a prompt, once its reply has begun."""
-        if fitted.cuts or fitted.left_out:
-            self._on_cut(fitted)
+        if self.on_text is not None and chunk.text:
+            self.on_text(chunk.text)
 
     async def first_cut(self, request: CompletionRequest) -> tuple[Fitted, CompletionRequest]:
         """Cut a request by the current estimate; measure the rate first if the prompt nearly fills the context."""
@@ -141,8 +128,8 @@ class FittedBackend(Around, KeptOpen):
 class _Fitting(Tries):
     """A request that is cut until it fits."""
 
-    def __init__(self, model: FittedBackend, request: CompletionRequest) -> None:
-        super().__init__(model, request)
+    def __init__(self, model: FittedBackend, backend: Backend, request: CompletionRequest) -> None:
+        super().__init__(backend, request)
         self._model, self._tries = model, Tries(model, request)
         self._fitted = Fitted(messages=request.messages)
         self._sent: CompletionRequest | None = None
@@ -160,12 +147,14 @@ class _Fitting(Tries):
 
     def _send(self, fitted: Fitted, sent: CompletionRequest) -> None:
         self._fitted, self._sent, self._size, self._has_begun = fitted, sent, _size(sent), False
-        self._tries = self._model.send(sent)
+        self._model.on_sent(sent.messages)
+        self._tries = tries_of(self._backend, sent)
 
     def _hear(self, chunk: Chunk) -> None:
         if not self._has_begun:
             self._has_begun = True
-            self._model.tell(self._fitted)
+            if self._fitted.cuts or self._fitted.left_out:
+                self._model.on_cut(self._fitted)
         self._model.hear(chunk, self._size)
 
     def ended(self) -> None:

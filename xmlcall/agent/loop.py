@@ -221,7 +221,7 @@ class ToolLoop:
         self,
         messages: Sequence[Message | Mapping[str, Any]],
         *,
-        on_stop: Callable[[tuple[Message, ...]], None] | None = None,
+        on_stop: Callable[[tuple[Message, ...]], object] | None = None,
     ) -> AsyncGenerator[LoopEvent]:
         """Continue a conversation until the model answers without a call.
 

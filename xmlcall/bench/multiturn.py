@@ -109,7 +109,7 @@ class StateHost(LocalHost):
 
     async def tools(self) -> tuple[Tool, ...]:
         """List the tools that are not withheld."""
-        self._changed.clear()
+        self.changed.clear()
         return tuple(tool for name, tool in self._known.items() if name not in self._withheld)
 
     def release(self, names: Iterable[str]) -> bool:
@@ -117,7 +117,7 @@ class StateHost(LocalHost):
         released = self._withheld & set(names)
         self._withheld -= released
         if released:
-            self._changed.set()
+            self.changed.set()
         return bool(released)
 
     async def call(
@@ -125,7 +125,7 @@ class StateHost(LocalHost):
     ) -> ToolResult:
         """Run a tool that is offered."""
         if name not in self._known or name in self._withheld:
-            raise ToolHostProtocolError(f"{self._name}: no tool is named {name!r}", host=self._name)
+            raise ToolHostProtocolError(f"{self.name}: no tool is named {name!r}", host=self.name)
         return self.run(name, arguments)
 
     def run(self, name: str, arguments: Mapping[str, Any]) -> ToolResult:

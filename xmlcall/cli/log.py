@@ -27,7 +27,7 @@ from ..records.store import ConversationSummary, KeptEvent, Store
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder
 from ..turns.kept import turns_of
-from ..turns.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, turn_to_json
+from ..turns.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
 from ..types.calls import InvalidCall, Tool, ToolCall
 from .exits import FAILED, OK
 from .plain import json_text, plain, shortened, visible
@@ -117,7 +117,7 @@ def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
     events = store.events(found.id)
     tools = {event.body["tools"]: store.tools(event.body["tools"]) for event in events if event.kind == "asked"}
     messages = [message_to_json(message) for message in store.messages(found.id)]
-    turns = [turn_to_json(turn) for turn in turns_of(store, found.id)]
+    turns = [record_to_json(turn) for turn in turns_of(store, found.id)]
     return asdict(found) | {"messages": messages, "turns": turns, "events": [asdict(event) for event in events], "tools": tools}
 
 

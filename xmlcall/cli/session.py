@@ -28,8 +28,7 @@ from ..records.folder import audit_path, store_path
 from ..records.store import Store
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished
-from ..turns.conversation import checked_text
-from ..turns.keeping import Keeper, TaskMoment, keep_question, recovered
+from ..turns.keeping import Keeper, TaskMoment, checked_text, keep_question, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog

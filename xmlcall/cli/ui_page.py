@@ -23,9 +23,8 @@ from ..ui.access import kept_secret
 from ..ui.api import ShownPage
 from ..ui.app import UiPage, app_of_page, facts_of_room, page_of
 from ..ui.asking import routes as asking_routes
-from ..ui.chat import ChatRoom
+from ..ui.chat import ChatRoom, PageAudit, SharedBackend
 from ..ui.chat import routes as chat_routes
-from ..ui.chat_turn import PageAudit, SharedBackend
 from ..ui.questions import News, OpenQuestions, PageAsker, PageElicitation, PageSampling, PageSignIn
 from ..ui.recorded import Recorded, named_paths, turn_at
 from ..ui.recorded import routes as recorded_routes

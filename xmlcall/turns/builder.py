@@ -186,22 +186,14 @@ class _Fact:
 
 
 class TurnBuilder:
-    """A turn, running or ended; `record` returns its record.
-
-    Args:
-        tools: The offered tools.
-        conversation: The messages so far, without the text that this program adds to a prompt.
-        facts: Fields of the record that are known when the turn begins.
-
-    Attributes:
-        version: Increases with each change.
-        is_over: Whether the turn has ended.
-    """
+    """A turn, running or ended; `record` returns its record, of which the `facts` are known when the turn begins."""
 
     def __init__(self, *, tools: Catalog | Iterable[Tool] = (), conversation: Sequence[Message] = (), **facts: Any) -> None:
-        self.version, self.is_over = 0, False
+        self.version, self.is_over = 0, False  # the version increases with each change
         self._known = TurnRecord(**{"began": datetime.now(UTC).isoformat(timespec="milliseconds")} | facts)
-        self._tools, self._conversation = tools, tuple(conversation)
+        self.id = self._known.id
+        self.conversation = tuple(conversation)  # the messages so far, without the text that this program adds to a prompt
+        self._tools = tools
         self._catalog: Catalog | None = None
         self._tools_shown: tuple[Mapping[str, Any], ...] | None = None
         self._replies: list[ReplyUnderWay] = []
@@ -212,21 +204,11 @@ class TurnBuilder:
         self._first_at: float | None = None
         self._ended_at: float | None = None
 
-    @property
-    def id(self) -> str:
-        """The id of the turn."""
-        return self._known.id
-
-    @property
-    def conversation(self) -> tuple[Message, ...]:
-        """The messages so far, without the text that this program adds to a prompt."""
-        return self._conversation
-
     def know(self, **facts: Any) -> None:
         """Record facts as for the constructor; `first_token_seconds` and `seconds` replace the clock's times."""
         if "tools" in facts:
             self._tools, self._catalog, self._tools_shown = facts.pop("tools"), None, None
-        self._conversation = tuple(facts.pop("conversation", self._conversation))
+        self.conversation = tuple(facts.pop("conversation", self.conversation))
         self._known = replace(self._known, **facts)
         self._changed_all()
 
@@ -256,7 +238,8 @@ class TurnBuilder:
             reply = self._reply or self._begin(len(self._replies) + 1)
             parsed: Any = event  # its type was looked up
             if reply.first_at is None:
-                self._note_first(reply, parsed)
+                reply.note_first(parsed, time.monotonic())
+                self._first_at = reply.first_at if self._first_at is None else self._first_at
             reply.record = None
             if kind in _RUNS and reply.has_raw and reply.merges(parsed):
                 return
@@ -287,11 +270,13 @@ class TurnBuilder:
 
     def record(self) -> TurnRecord:
         """Return the record of the turn so far."""
+        if self._tools_shown is None:
+            self._tools_shown = tools_told(self._tools)
         known, replies = self._known, tuple(map(self._reply_record, self._replies))
         first, seconds = _between(self._begun_at, self._first_at), _between(self._begun_at, self._ended_at)
         first = first if known.first_token_seconds is None else known.first_token_seconds
         seconds = seconds if known.seconds is None else known.seconds
-        return replace(known, tools=self._offered(), replies=replies, first_token_seconds=first, seconds=seconds)
+        return replace(known, tools=self._tools_shown, replies=replies, first_token_seconds=first, seconds=seconds)
 
     # -- taking in -----------------------------------------------------------------------------------------------------------
 
@@ -300,15 +285,10 @@ class TurnBuilder:
         if self._replies and not self._replies[-1].has_arrived and self._replies[-1].counting is None:
             self._replies.pop()  # an attempt that produced nothing
         self._replies.append(reply)
-        self._reply, reply.prompt, reply.conversation, self._prompt = reply, self._prompt, self._conversation, ()
+        self._reply, reply.prompt, reply.conversation, self._prompt = reply, self._prompt, self.conversation, ()
         if reply.prompt and reply.prompt[-1].role == "assistant":
             reply.begun = reply.prompt[-1].content
         return reply
-
-    def _note_first(self, reply: ReplyUnderWay, event: Event) -> None:
-        reply.note_first(event, time.monotonic())
-        if self._first_at is None:
-            self._first_at = reply.first_at
 
     def _started(self, event: ReplyStarted) -> None:
         self._begin(event.number)
@@ -321,16 +301,15 @@ class TurnBuilder:
 
     def _step_ended(self, event: StepEnded) -> None:
         """Record the conversation so far, without the reminder after the person's words."""
-        known = self._conversation
-        self._conversation = tuple(
+        known = self.conversation
+        self.conversation = tuple(
             known[place] if place < len(known) and says(message, known[place].content, known[place].role) else message
             for place, message in enumerate(event.messages)
         )
 
     def _call_started(self, event: CallStarted) -> None:
-        fact = self._tell(
-            event.call.id, outcome="running", server=event.host, tool=event.host_tool, by=event.by, reason=event.reason
-        )
+        facts = {"server": event.host, "tool": event.host_tool, "by": event.by, "reason": event.reason}
+        fact = self._tell(event.call.id, outcome="running", **facts)
         fact.began, fact.call = time.monotonic(), event.call
 
     def _call_finished(self, event: CallFinished) -> None:
@@ -380,11 +359,6 @@ class TurnBuilder:
             reply.record = None
 
     # -- showing -------------------------------------------------------------------------------------------------------------
-
-    def _offered(self) -> tuple[Mapping[str, Any], ...]:
-        if self._tools_shown is None:
-            self._tools_shown = tools_told(self._tools)
-        return self._tools_shown
 
     def _said_before(self, reply: ReplyUnderWay) -> SaidBefore:
         if reply.said is None:

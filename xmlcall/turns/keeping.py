@@ -2,12 +2,16 @@
 
 A conversation has no record before its first question, so a chat without a question leaves nothing in the store. If the program
 was killed, the conversation continues from its last event.
+
+A chat's conversation can always be sent to a model: two user messages never follow each other, and every call has a result. The
+part of a stopped turn that arrived is kept, because the user has seen it and a tool may have run; a note in place of the model's
+answer ends it. A turn in which nothing arrived counts as not asked.
 """
 
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from ..agent.loop import ToolLoop
@@ -32,12 +36,14 @@ from ..turn.events import (
 from ..types.calls import InvalidCall, Message, TextContent, Tool, ToolCall, ToolResult
 
 __all__ = [
+    "Conversation",
     "InFlight",
     "Keeper",
     "KeptTask",
     "OnTask",
     "TaskMoment",
     "branched",
+    "checked_text",
     "in_flight",
     "keep_question",
     "recovered",
@@ -45,16 +51,11 @@ __all__ = [
 
 
 class Keeper:
-    """Saves a conversation as it happens; without a store it keeps nothing.
-
-    Attributes:
-        id: The id of the conversation.
-        is_resumed: Whether the conversation existed before.
-    """
+    """Saves a conversation as it happens; without a store it keeps nothing."""
 
     def __init__(self, store: Store | None, audit: AuditFile | None) -> None:
         self.store, self.audit = store, audit
-        self.is_resumed = self._is_held = False
+        self.is_resumed = self._is_held = False  # resumed: the conversation existed before
         self.id = ""
         self.new()
 
@@ -149,6 +150,79 @@ def _ended(call: ToolCall | InvalidCall, outcome: str, text: str) -> dict[str, A
     return {"id": call.id, "name": call.name, "outcome": outcome, "text": text}
 
 
+# -- the conversation of a chat, question by question -----------------------------------------------------------------
+
+
+class Conversation:
+    """The messages of a chat, and where each question begins; `note` replaces the model's answer if a turn ended without one."""
+
+    def __init__(self, start: Sequence[Message], note: str) -> None:
+        self.messages = list(start)
+        self.question = ""  # the last one, whatever its outcome
+        self._start, self._note = tuple(start), note
+        self._begun: list[tuple[str, int]] = []  # each kept question, and its index
+        self._is_kept = False  # whether the last question was kept
+
+    def go_on(self, messages: Sequence[Message]) -> None:
+        """Continue earlier messages. They are fixed: none of their questions can be dropped."""
+        self.messages = list(messages)
+
+    def as_said(self) -> list[Message]:
+        """Return the messages with the user's own words only, without the reminder of the tools after them."""
+        said = list(self.messages)
+        for question, at in self._begun:
+            said[at] = replace(said[at], content=question)
+        return said
+
+    def ask(self, question: str) -> list[Message]:
+        """Record a question; return the messages to send."""
+        self.question, self._is_kept = question, False
+        return [*self.messages, Message(role="user", content=question)]
+
+    def end(self, messages: Sequence[Message]) -> bool:
+        """End the turn of the last question with the messages of its run; return whether the question is kept."""
+        at = len(self.messages)
+        if len(messages) <= at + 1:
+            return False
+        self.messages = [*messages]
+        if messages[-1].role != "assistant":
+            self.messages.append(Message(role="assistant", content=self._note))
+        self._begun.append((self.question, at))
+        self._is_kept = True
+        return True
+
+    def drop_last(self) -> str:
+        """Drop the last question and everything after it; return it, or "" if there is none."""
+        if not self._begun:
+            return ""
+        question, at = self._begun.pop()
+        del self.messages[at:]
+        self.question, self._is_kept = (self._begun[-1][0], True) if self._begun else ("", False)
+        return question
+
+    def take_back(self) -> str:
+        """Undo the last question, so that it or another can be asked in its place; return it."""
+        question = self.question
+        if self._is_kept:
+            self.drop_last()
+            self.question = question
+        return question
+
+    def clear(self) -> None:
+        """Start a new conversation."""
+        self.messages, self.question = list(self._start), ""
+        self._begun, self._is_kept = [], False
+
+
+def checked_text(text: str, what: str) -> str:
+    """Check that a text can be sent to a model, and return it."""
+    if not text.strip():
+        raise UsageError(f"expected {what}, got an empty text")
+    if any("\ud800" <= char <= "\udfff" for char in text):  # how Python marks bytes of an argument that are not UTF-8
+        raise UsageError(f"expected {what} in UTF-8, got bytes that are not")
+    return text
+
+
 # -- what a person asks: kept, and put in the place of another question ------------------------------------------------
 
 
@@ -195,7 +269,6 @@ def _places(asked: Sequence[dict[str, Any]], messages: Sequence[Message]) -> lis
 
 # -- what a killed program had begun, and how it continues--------------------------------------------------------------------
 
-
 _WHOLE: Final = frozenset({"answer", "kept", "recovered"})  # the turn has ended
 _MARKS: Final = _WHOLE | {"asked", "step"}  # after these the stored messages are complete
 
@@ -211,20 +284,13 @@ class KeptTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """A step that was cut off.
+    """A step that was cut off."""
 
-    Args:
-        reply: as the conversation keeps it; None if it was not complete, or not kept.
-        calls: of that reply, also those that could not be read: without arguments.
-        ended: id of a call -> its result; None for one that had started and has none.
-        tasks: id of such a call -> the task that its server has made of it.
-    """
-
-    reply: Message | None = None
-    calls: tuple[ToolCall, ...] = ()
-    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)
+    reply: Message | None = None  # as the conversation keeps it; None if it was not complete, or not kept
+    calls: tuple[ToolCall, ...] = ()  # of that reply, also those that could not be read: without arguments
+    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # by call; None for one that had started and has none
     unknown: tuple[str, ...] = ()
-    tasks: Mapping[str, KeptTask] = field(default_factory=dict)
+    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # by call; which its server has made of it
 
 
 def in_flight(events: Sequence[KeptEvent], conversation: str = "") -> InFlight | None:

@@ -32,7 +32,6 @@ from .record import CallRecord, MarkRecord, ReplyRecord, TurnRecord
 __all__ = ["turns_of"]
 
 _OUTCOMES: Final = frozenset({"ok", "error", "failed", "denied", "rejected", "held"})
-_NEXT_REPLY: Final = ("reply", "answer")
 
 
 def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
@@ -119,7 +118,9 @@ class _KeptTurn:
         answer = next((event for event in self._events if event.kind == "answer"), None)
         last = self._events[self._places()[-1]].body if replies else {}
         error = next((_text(event.body, "error") for event in self._events if event.kind == "kept"), "")
-        outcome = _text(answer.body, "stop_reason") if answer is not None else "left" if self._was_left() else ""
+        # Without an answer, these events show that the turn has ended; otherwise it may still be running.
+        left = "left" if any(event.kind in ("kept", "recovered") for event in self._events) else ""
+        outcome = _text(answer.body, "stop_reason") if answer is not None else left
         return TurnRecord(
             id=id,
             source="conversation",
@@ -140,10 +141,6 @@ class _KeptTurn:
 
     def _places(self) -> list[int]:
         return [place for place, event in enumerate(self._events) if event.kind == "reply"]
-
-    def _was_left(self) -> bool:
-        """Whether an event shows that the turn ended without an answer; otherwise it may still be running."""
-        return any(event.kind in ("kept", "recovered") for event in self._events)
 
     def _reply(self, number: int, place: int) -> ReplyRecord:
         event, body = self._events[place], self._events[place].body
@@ -171,12 +168,8 @@ class _KeptTurn:
             is_kept=is_kept,
             refusal=read.refusal,
             **tokens,
-            seconds=_between(self._before(place), event),
+            seconds=_between(self._events[place - 1] if place else self._asked, event),
         )
-
-    def _before(self, place: int) -> KeptEvent:
-        """Return the event before the request for a reply."""
-        return self._events[place - 1] if place else self._asked
 
     def _is_empty_attempt(self, place: int) -> bool:
         """Whether a reply was empty and the model was asked again."""
@@ -196,8 +189,9 @@ class _KeptTurn:
             finish_reason=_text(body, "finish_reason") or "stop",
             unsaid=unsaid,
         )
-        if self._mode != "xml" and not any(_is_in(call, raw) for call in calls):
-            read = ReadText(reading=_as_text(raw), reply=read.reply, refusal="")
+        if self._mode != "xml" and not any((text := _raw(call).text) and text in raw for call in calls):
+            read = ReadText(reading=Reading(), reply=read.reply, refusal="")
+            read.reading.take([TextDelta(text=raw, span=(0, len(raw)))])
         _settle(read.reading, calls, self._catalog, self._held_of(body))
         return read
 
@@ -205,7 +199,7 @@ class _KeptTurn:
         """Return the end of the call that waits; it is not among the calls kept with its reply."""
         place = next(place for place, event in enumerate(self._events) if event.body is body)
         for event in self._events[place + 1 :]:
-            if event.kind in _NEXT_REPLY:
+            if event.kind in ("reply", "answer"):
                 break
             if event.kind == "ended" and event.body.get("outcome") == "held":
                 return event.body
@@ -312,19 +306,6 @@ def _raw(kept: Mapping[str, Any]) -> RawCall:
     except (KeyError, TypeError, AttributeError):
         text = _text(raw, "text")
         return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(raw, "dialect"))
-
-
-def _is_in(call: Mapping[str, Any], raw: str) -> bool:
-    text = _raw(call).text
-    return bool(text) and text in raw
-
-
-def _as_text(raw: str) -> Reading:
-    """Return the reading of a reply as plain text only."""
-    reading = Reading()
-    if raw:
-        reading.take([TextDelta(text=raw, span=(0, len(raw)))])
-    return reading
 
 
 def _begins(whole: Sequence[Message], part: Sequence[Message]) -> bool:

@@ -1,6 +1,10 @@
 """Writes turns to files, one JSON object per line, as they end, and reads them again. Also reads replies of any origin as turns.
 
-Secrets are masked before writing (`masking`). Each line is one write under a lock, so several programs can append to one file. If
+Secrets are masked before writing. Names of parameters identify them, as in the audit; the same values are masked everywhere. A
+mask and the secret it replaces differ in length, so the places in the text of a reply are moved accordingly. If a reply contains
+the name of a secret but its value cannot be identified, the whole text of the reply is left out.
+
+Each line is one write under a lock, so several programs can append to one file. If
 a line was cut off, for example by a full disk, the next turn starts a new line.
 
 The input may be hostile, so every value is checked against the fields of the records, and every place against its text, before a
@@ -9,26 +13,29 @@ turn is built. Reading stops at the first line that is not a turn, with an error
 
 import dataclasses
 import fcntl
-import functools
 import json
 import logging
 import os
 import queue
 import threading
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache, partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import UsageError
 from ..records.folder import FILE_MODE, append_line
+from ..records.secrets import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
 from ..tools.catalog import Catalog
+from ..types.calls import Span
 from .builder import TurnBuilder
-from .masking import without_secrets
 from .reading import as_messages, read_reply, tools_told
-from .record import ReplyRecord, TurnRecord
+from .record import ReplyRecord, TurnRecord, record_to_json
 
-__all__ = ["LineFile", "LineThread", "read_lines"]
+__all__ = ["LineFile", "LineThread", "read_lines", "without_secrets"]
 
 _LONGEST: Final = 64 * 1024 * 1024  # bytes of a line
 _TEXTS: Final = ("raw", "text", "reply")
@@ -36,11 +43,7 @@ _SHOWN: Final = 100  # characters of a value in an error
 
 
 class LineFile:
-    """A file to which turns are appended.
-
-    Args:
-        path: Path of the file. The first turn creates it, readable only by its owner.
-    """
+    """A file to which turns are appended; the first one creates it, readable only by its owner."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
@@ -57,15 +60,11 @@ class LineFile:
 
 
 def read_lines(path: Path | str) -> Iterator[TurnRecord]:
-    """Read a file of turns, or of replies.
+    """Read a file of turns, or of replies; a `UsageError` says which line is neither.
 
-    Args:
-        path: Path of the file. A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as
-            `raw`, `text` or `reply`, and optionally `tools`, `question`, `messages`, `dialect`, `reasoning_open`,
-            `finish_reason`, `model` and `id`. Empty lines are ignored, and so is a last line that is still being written.
-
-    Raises:
-        UsageError: the file cannot be read, or a line is neither a turn nor a reply.
+    A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as `raw`, `text` or `reply`,
+    and optionally `tools`, `question`, `messages`, `dialect`, `reasoning_open`, `finish_reason`, `model` and `id`. Empty lines
+    are ignored, and so is a last line that is still being written.
     """
     try:
         with open(path, "rb") as file:
@@ -161,15 +160,12 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
 
 # -- records from JSON, held against their fields ------------------------------------------------------------------------------
 
-_Check = Callable[[Any], Any]
-"""Converts a JSON value to the type of a field, or raises."""
-
 
 class _Misplaced(Exception):
     """A value does not fit the type of its field."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
+    def __init__(self, expected: str, got: Any) -> None:
+        super().__init__(f"to {expected}, got {_short(got)}")
         self.path: list[str] = []  # from the inside out
 
 
@@ -183,84 +179,59 @@ def _read_turn(row: Any) -> TurnRecord:
     return turn
 
 
-@functools.cache
-def _check_of(kind: Any) -> _Check:
-    """Return the check for a type; cached, because a file may have thousands of lines."""
+@cache
+def _check_of(kind: Any) -> Callable[[Any], Any]:
+    """Return what converts a JSON value to a type, or raises; cached, because a file may have thousands of lines."""
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
         return lambda value: value
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        return _record_check(kind)
-    if origin is Literal:
-        return _literal_check(frozenset(parts), ", ".join(map(str, parts)))
+        checks = {name: _check_of(each) for name, each in get_type_hints(kind).items()}
+        none = dataclasses.MISSING
+        required = [each.name for each in dataclasses.fields(kind) if each.default is none and each.default_factory is none]
+        return partial(_record, kind, checks, required)
     if origin in (Union, types.UnionType):
         inner = _check_of(next(part for part in parts if part is not type(None)))
         return lambda value: None if value is None else inner(value)
     if origin is tuple:
-        return _list_check(_check_of(parts[0]))
-    wanted: Any = dict if origin is not None else (int, float) if kind is float else kind
-    return _plain_check(wanted, kind is bool, "an object" if origin is not None else kind.__name__)
+        return partial(_items, _check_of(parts[0]))
+    if origin is Literal:
+        return partial(_plain, f"be one of {', '.join(map(str, parts))}", lambda value: isinstance(value, str) and value in parts)
+    if origin is not None:
+        return partial(_plain, "be an object", lambda value: isinstance(value, dict))
+    wanted: Any = (int, float) if kind is float else kind
+    return partial(
+        _plain, f"be {kind.__name__}", lambda value: isinstance(value, wanted) and (kind is bool or not isinstance(value, bool))
+    )
 
 
-def _record_check(record: type[Any]) -> _Check:
-    """Check an object, and ignore fields that a later version added."""
-    checks = {name: _check_of(kind) for name, kind in get_type_hints(record).items()}
-    required = [
-        each.name
-        for each in dataclasses.fields(record)
-        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-    ]
-
-    def check(row: Any) -> Any:
-        if not isinstance(row, dict):
-            raise _Misplaced(f"to be an object, got {_short(row)}")
-        if missing := [name for name in required if name not in row]:
-            raise _Misplaced(f"to have {' and '.join(missing)}, got {_short(row)}")
-        named, name = {}, ""
-        try:
-            for name, value in row.items():
-                if name in checks:
-                    named[name] = checks[name](value)
-        except _Misplaced as error:
-            error.path.append(f".{name}")
-            raise
-        return record(**named)
-
-    return check
+def _record(kind: type[Any], checks: Mapping[str, Callable[[Any], Any]], required: Iterable[str], row: Any) -> Any:
+    """Read an object, and ignore fields that a later version added."""
+    if not isinstance(row, dict):
+        raise _Misplaced("be an object", row)
+    if missing := [name for name in required if name not in row]:
+        raise _Misplaced(f"have {' and '.join(missing)}", row)
+    return kind(**{name: _inside(f".{name}", checks[name], value) for name, value in row.items() if name in checks})
 
 
-def _list_check(inner: _Check) -> _Check:
-    def check(value: Any) -> Any:
-        if not isinstance(value, list):
-            raise _Misplaced(f"to be a list, got {_short(value)}")
-        checked: list[Any] = []
-        try:
-            for each in value:
-                checked.append(inner(each))
-        except _Misplaced as error:
-            error.path.append(f"[{len(checked)}]")
-            raise
-        return tuple(checked)
-
-    return check
+def _items(check: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
+    if not isinstance(value, list):
+        raise _Misplaced("be a list", value)
+    return tuple(_inside(f"[{place}]", check, each) for place, each in enumerate(value))
 
 
-def _literal_check(values: frozenset[Any], named: str) -> _Check:
-    def check(value: Any) -> Any:
-        if not isinstance(value, str) or value not in values:
-            raise _Misplaced(f"to be one of {named}, got {_short(value)}")
-        return value
-
-    return check
+def _plain(expected: str, fits: Callable[[Any], bool], value: Any) -> Any:
+    if not fits(value):
+        raise _Misplaced(expected, value)
+    return value
 
 
-def _plain_check(wanted: Any, takes_bool: bool, named: str) -> _Check:
-    def check(value: Any) -> Any:
-        if not isinstance(value, wanted) or (isinstance(value, bool) and not takes_bool):
-            raise _Misplaced(f"to be {named}, got {_short(value)}")
-        return value
-
-    return check
+def _inside(step: str, check: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return check(value)
+    except _Misplaced as error:
+        error.path.append(step)
+        raise
 
 
 def _check_places(reply: ReplyRecord) -> None:
@@ -340,3 +311,175 @@ class LineThread:
         if not self._is_said:
             self._is_said = True
             self._say(f"turns are not written to {self.path}: {why}; it is tried again with each that ends")
+
+
+# -- secrets -------------------------------------------------------------------------------------------------------------
+
+_PLACED = ("start", "end")
+_KEPT = 65_536  # characters of a prompt that is kept to know it again
+
+
+def without_secrets(turn: TurnRecord) -> dict[str, Any]:
+    """Return a turn as a JSON object, with a mask in place of each secret."""
+    data = record_to_json(turn)
+    known = frozenset(_known(data))
+    if known or _has_any(data):
+        for reply in data["replies"]:
+            _mask_reply(reply, known)
+        for name in ("question", "answer", "error"):
+            data[name] = _text(data[name], known)
+    return data
+
+
+def _known(turn: dict[str, Any]) -> Iterator[str]:
+    """Yield the secrets of a turn's calls."""
+    for reply in turn["replies"]:
+        for span in reply["spans"]:
+            if span["kind"] == "value" and is_secret(span["about"]):
+                yield reply["raw"][span["start"] : span["end"]].strip()
+        for call in reply["calls"]:
+            yield from secrets_in(call["arguments"] or {})
+            yield from secrets_in(call["ran_with"] or {})
+
+
+def _has_any(turn: dict[str, Any]) -> bool:
+    prompts = (message["content"] for reply in turn["replies"] for message in reply["prompt"])
+    return any(map(_shows_any, _texts(turn))) or any(map(_prompt_shows_any, prompts))
+
+
+def _shows_any(text: str) -> bool:
+    return bool(secret_places(text)) or shows_secret(text)
+
+
+def _prompt_shows_any(text: str) -> bool:
+    """Do the same for a message of a prompt; cached, because the description of the tools is the same in every turn."""
+    return _shows_any_again(text) if len(text) <= _KEPT else _shows_any(text)
+
+
+_shows_any_again = lru_cache(maxsize=32)(_shows_any)
+
+
+def _texts(turn: dict[str, Any]) -> Iterator[str]:
+    yield from (turn[name] for name in ("question", "answer", "error"))
+    for reply in turn["replies"]:
+        yield from (reply["raw"], reply["reasoning"])
+        for call in reply["calls"]:
+            yield from (call["text"], call["result"] or "", call["reason"], call["failure"])
+
+
+def _text(text: str, known: frozenset[str]) -> str:
+    return _Moved(text, secret_places(text, known)).text
+
+
+class _Moved:
+    """A masked text (`text`), and the new positions of its places."""
+
+    def __init__(self, text: str, places: Sequence[Span]) -> None:
+        ends = [0, *(end for _, end in places)]
+        kept = [text[end:start] for end, (start, _) in zip(ends, places, strict=False)]
+        self.text = "".join(piece + MASK for piece in kept) + text[ends[-1] :]
+        self._starts = [start for start, _ in places]
+        self._places = places
+        self._shifts = [0, *accumulate(len(MASK) - (end - start) for start, end in places)]
+
+    def of(self, place: int) -> int:
+        """Return the new position of a place; a place inside a secret moves to the start of its mask."""
+        count = bisect_right(self._starts, place - 1)
+        if count and place < self._places[count - 1][1]:
+            return self._places[count - 1][0] + self._shifts[count - 1]
+        return place + self._shifts[count]
+
+
+def _mask_reply(reply: dict[str, Any], known: frozenset[str]) -> None:
+    spans = [(span["start"], span["end"]) for span in reply["spans"] if span["kind"] == "value" and is_secret(span["about"])]
+    moved = _Moved(reply["raw"], _apart([*secret_places(reply["raw"], known), *spans]))
+    if shows_secret(moved.text):
+        reply["raw"], reply["spans"] = "", []
+    else:
+        reply["raw"] = moved.text
+        reply["spans"] = [span for span in map(dict, reply["spans"]) if _move(span, moved) and span["start"] < span["end"]]
+    prompts = [_Moved(message["content"], secret_places(message["content"], known)) for message in reply["prompt"]]
+    for message, there in zip(reply["prompt"], prompts, strict=True):
+        message["content"] = there.text
+    reply["reasoning"] = _text(reply["reasoning"], known)
+    for place in (reply, *reply["calls"]):
+        for mark in (*place["repairs"], *place.get("issues", ())):
+            _mask_mark(mark, known)
+    for placed in _placed(reply):
+        _move(placed, moved)
+        if not reply["raw"]:
+            placed["start"] = placed["end"] = None
+    for call in reply["calls"]:
+        _mask_call(call, known, prompts)
+
+
+def _apart(places: Sequence[Span]) -> list[Span]:
+    joined: list[Span] = []
+    for start, end in sorted(place for place in places if place[0] < place[1]):
+        if joined and start < joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return joined
+
+
+def _placed(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield everything that has a place in the text of a reply, except its spans."""
+    yield from reply["repairs"]
+    for call in reply["calls"]:
+        yield call
+        yield from (*call["repairs"], *call["issues"], *call["values"])
+
+
+def _move(placed: dict[str, Any], moved: _Moved) -> bool:
+    for name in _PLACED:
+        placed[name] = None if placed[name] is None else moved.of(placed[name])
+    return True
+
+
+def _leads_to_secret(path: str) -> bool:
+    return any(is_secret(part) for part in path.removeprefix("$.").replace("[", ".").split("."))
+
+
+def _mask_mark(mark: dict[str, Any], known: frozenset[str]) -> None:
+    hides = _leads_to_secret(mark["path"])
+    for name in ("why", "expected", "got"):
+        mark[name] = _text(mark[name], known)
+    mark["got"] = MASK if hides and mark["got"] else mark["got"]
+    mark["readings"] = [MASK if hides else _text(each, known) for each in mark["readings"]]
+
+
+def _mask_call(call: dict[str, Any], known: frozenset[str], prompts: Sequence[_Moved]) -> None:
+    text = _text(call["text"], known)
+    call["text"] = "" if shows_secret(text) else text
+    for name in ("arguments", "ran_with"):
+        call[name] = None if call[name] is None else _value(masked(call[name]), known)
+    for value in call["values"]:
+        value["value"] = MASK if _leads_to_secret(value["path"]) else _value(value["value"], known)
+        source = value["source"]
+        if source and source["message"] is not None and source["message"] < len(prompts):
+            _move(source, prompts[source["message"]])
+    for name in ("reason", "failure"):
+        call[name] = _text(call[name], known)
+    call["result"] = None if call["result"] is None else _result(call["result"], known)
+
+
+def _value(value: Any, known: frozenset[str]) -> Any:
+    """Mask known secrets in a JSON value, whatever its name is."""
+    if isinstance(value, dict):
+        return {key: _value(part, known) for key, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(part, known) for part in value]
+    return _text(value, known) if isinstance(value, str) else value
+
+
+def _result(result: str, known: frozenset[str]) -> str:
+    """Mask a result; if it is JSON, by the names in it."""
+    if result.lstrip()[:1] in ("{", "["):
+        try:
+            value = json.loads(result)
+        except (ValueError, RecursionError):
+            return _text(result, known)
+        if any(True for _ in secrets_in(value)):
+            return _text(json.dumps(masked(value), ensure_ascii=False), known)
+    return _text(result, known)

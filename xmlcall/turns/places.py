@@ -38,11 +38,7 @@ class _Words:
 
 
 class SaidBefore:
-    """The conversation before a reply, read on demand.
-
-    Args:
-        conversation: the messages as the caller sent them, without additions of this program; empty if unknown.
-    """
+    """What was said before a reply, read on demand; `conversation` is without additions of this program, empty if unknown."""
 
     def __init__(self, prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> None:
         self._prompt, self._conversation, self._catalog = prompt, conversation, catalog
@@ -52,10 +48,11 @@ class SaidBefore:
 
     def sources(self, call: ToolCall) -> dict[str, SourceRecord]:
         """Return the source of each value of a call."""
-        index = self._index or self._read()
-        tool = self._catalog.get(call.name)
-        values = values_in(call.arguments)
-        return {path: self._record(index.source_of(_beginning(value), tool, name), value) for path, name, value in values}
+        index, tool, found = self._index or self._read(), self._catalog.get(call.name), dict[str, SourceRecord]()
+        for path, name, value in values_in(call.arguments):
+            beginning = value[:_BEGINNING] if isinstance(value, str) else value
+            found[path] = self._record(index.source_of(beginning, tool, name), value)
+        return found
 
     def _read(self) -> SaidIndex:
         self._words = list(_said_in(self._prompt, self._conversation, self._catalog))
@@ -115,16 +112,13 @@ def values_of(call: ToolCall, text: str, said: SaidBefore | None) -> tuple[Value
     )
 
 
-def _beginning(value: Any) -> Any:
-    return value[:_BEGINNING] if isinstance(value, str) else value
-
-
 class _Places:
     """The places of a call's values in a reply."""
 
     def __init__(self, call: ToolCall, text: str) -> None:
         self._text = text
-        self._whole = _whole(call.raw, text)
+        (start, end), is_native = call.raw.span, call.raw.dialect == "native"
+        self._whole = call.raw.span if start < end <= len(text) and not is_native else None
         self._arguments: dict[str, RawArgument] = {}
         meant = {repair.span: repair.path[2:] for repair in call.repairs if repair.code == "parameter-name"}
         for each in call.raw.arguments:
@@ -143,11 +137,6 @@ class _Places:
             if not within.lstrip().startswith("{") or (isinstance(value, str) and value == argument.text == within):
                 return span
         return _only_place(value, self._text, span) or span
-
-
-def _whole(raw: RawCall, text: str) -> Span | None:
-    start, end = raw.span
-    return raw.span if start < end <= len(text) and raw.dialect != "native" else None
 
 
 def _only_place(value: Any, text: str, span: Span) -> Span | None:
@@ -188,7 +177,6 @@ def _found(value: Any, text: str) -> Span | None:
 # A code of `errors.REPAIRS` or `errors.ISSUES` becomes a `MarkRecord` with its sentence and its place. A conversion of binding
 # has the path of a value: it made that value, and every value inside it.
 
-
 LOST_CALL: Final = "call-in-reasoning"
 """Code of the mark for a call in reasoning that never ended."""
 
@@ -218,26 +206,16 @@ def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRec
     if isinstance(call, ToolCall):
         return ()
     spans = {f"$.{each.name}": each.span for each in call.raw.arguments} if place is not None else {}
-    return tuple(_issue(issue, _place(issue.path, spans) or place) for issue in call.issues)
+    placed = {parameter: span for parameter, span in spans.items() if span[0] < span[1]}
+    return tuple(_issue(issue, placed, place) for issue in call.issues)
 
 
-def _issue(issue: Issue, place: Span | None) -> MarkRecord:
-    start, end = place or (None, None)
-    return MarkRecord(
-        code=issue.code,
-        why=issue.message or ISSUES.get(issue.code, ""),
-        start=start,
-        end=end,
-        path=issue.path,
-        expected=issue.expected,
-        got=issue.got,
-        readings=tuple(issue.readings),
-    )
-
-
-def _place(path: str, spans: Mapping[str, Span]) -> Span | None:
-    """Return the place of the parameter that contains a path."""
-    return next((span for parameter, span in spans.items() if span[0] < span[1] and _is_in(path, parameter)), None)
+def _issue(issue: Issue, spans: Mapping[str, Span], whole: Span | None) -> MarkRecord:
+    """Return the mark of an issue, at the place of the parameter that contains its path, or of the whole call."""
+    start, end = next((span for parameter, span in spans.items() if _is_in(issue.path, parameter)), whole) or (None, None)
+    why, readings = issue.message or ISSUES.get(issue.code, ""), tuple(issue.readings)
+    about = {"path": issue.path, "expected": issue.expected, "got": issue.got}
+    return MarkRecord(code=issue.code, why=why, start=start, end=end, readings=readings, **about)
 
 
 def _is_in(path: str, outer: str) -> bool:

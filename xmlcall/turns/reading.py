@@ -76,20 +76,14 @@ class ReadCall:
 
 
 class Reading:
-    """The spans, calls and repairs of a reply, from its events.
-
-    Attributes:
-        end: offset until which the reply is covered.
-        lost: calls in reasoning that never ended.
-        reasoning: pieces that the server sent apart from the text.
-    """
+    """The spans, calls and repairs of a reply, from its events."""
 
     def __init__(self) -> None:
         self.calls: list[ReadCall] = []
-        self.end = 0
+        self.end = 0  # offset until which the reply is covered
         self.repairs: list[Repair] = []
-        self.lost: list[CallInReasoning] = []
-        self.reasoning: list[str] = []
+        self.lost: list[CallInReasoning] = []  # that never ended
+        self.reasoning: list[str] = []  # pieces that the server sent apart from the text
         self._spans: list[SpanRecord] = []
         self._last: tuple[str, str, int | None] | None = None  # what the span is that may still grow
         self._last_start = 0
@@ -237,7 +231,7 @@ def read_text(
     finish_reason: str = "stop",
     unsaid: str = "",
 ) -> ReadText:
-    """Read a reply as the loop would (see `read_reply`)."""
+    """Read a reply as the loop would; `unsaid` is the word that stands for "not given", where the prompt asked for one."""
     known(dialect)  # before the parser, which opens the file of a row: texts come with names from pages and files
     server = Capabilities(server="", reasoning_open=reasoning_open)
     request, binder = CompletionRequest(messages=tuple(messages)), Binder(catalog=catalog, unsaid=unsaid)
@@ -292,21 +286,10 @@ def read_reply(
     finish_reason: str = "stop",
     number: int = 1,
     conversation: Iterable[Message | MessageRecord | Mapping[str, Any]] = (),
-    unsaid: str = "",
 ) -> ReplyRecord:
-    """Read a reply as the loop would.
-
-    Args:
-        dialect: name of the wire format to read, or `auto` for all; never a file.
-        unsaid: the word that stands for "not given", where the prompt asked for one.
-
-    Raises:
-        UsageError: unknown dialect, or `tools` are not tools; never because of the text.
-    """
+    """Read a reply as the loop would; a `UsageError` is about the dialect, which is never a file, or the tools, not the text."""
     catalog, messages = Catalog.of(tools), as_messages(conversation)
-    read = read_text(
-        text, catalog, messages, dialect=dialect, reasoning_open=reasoning_open, finish_reason=finish_reason, unsaid=unsaid
-    )
+    read = read_text(text, catalog, messages, dialect=dialect, reasoning_open=reasoning_open, finish_reason=finish_reason)
     said = SaidBefore(messages, messages, catalog)
     return ReplyRecord(
         number=number,

@@ -1,7 +1,7 @@
 """The records of a turn: what the model was sent, what it wrote, how that was parsed, and the outcome of each call.
 
 A turn leads from a user's message to an answer, reply by reply, as in `turn.turn`. The terminal, the page and JSON output show
-only these records, so they cannot disagree. All records are plain data: `turn_to_json` writes them under the names of their
+only these records, so they cannot disagree. All records are plain data: `record_to_json` writes them under the names of their
 fields. Offsets count characters of the reply (Unicode code points), and the end is exclusive.
 """
 
@@ -22,7 +22,6 @@ __all__ = [
     "ValueRecord",
     "record_to_json",
     "summary_of",
-    "turn_to_json",
 ]
 
 TurnSource = Literal["proxy", "chat", "conversation", "run", "file"]
@@ -151,38 +150,26 @@ class ReplyRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
-    """A turn: a question or request, the replies to it, and how it ended.
-
-    Args:
-        way: `xml`, `native`, `plain` (no tools) or `relayed` (its bytes were passed on).
-        dialect: the wire format that the model was asked to write calls in.
-        outcome: why it ended, as `Answer.stop_reason`, or `tool_calls`, `error`, `left` (the caller did); "" while it runs.
-        verdict: what was wrong, in a measured run; "" if right or not judged.
-    """
+    """A turn: a question or request, the replies to it, and how it ended."""
 
     id: str
     source: TurnSource
     began: str = ""
     client: str = ""
     model: str = ""
-    way: str = ""
-    dialect: str = ""
+    way: str = ""  # `xml`, `native`, `plain` (no tools) or `relayed` (its bytes were passed on)
+    dialect: str = ""  # in which the model was asked to write calls
     lang: str = "en"
     family: str = ""
     question: str = ""
     tools: tuple[Mapping[str, Any], ...] = field(default=(), compare=False)
     replies: tuple[ReplyRecord, ...] = ()
-    outcome: str = ""
+    outcome: str = ""  # why it ended, as `Answer.stop_reason`, or `tool_calls`, `error`, `left`; "" while it runs
     answer: str = ""
     error: str = ""
     first_token_seconds: float | None = None
     seconds: float | None = None
-    verdict: str = ""
-
-
-def turn_to_json(turn: TurnRecord) -> dict[str, Any]:
-    """Return a turn as a JSON object; JSON values in it (arguments, tools) are those of the turn, not copies."""
-    return record_to_json(turn)
+    verdict: str = ""  # what was wrong, in a measured run; "" if right or not judged
 
 
 def record_to_json(record: TurnRecord | ReplyRecord | SpanRecord) -> dict[str, Any]:

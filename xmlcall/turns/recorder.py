@@ -54,9 +54,6 @@ class Recorder:
     Args:
         keep: receives each finished turn, to write it; it must not block.
         hidden: keys that must not be in any record.
-
-    Attributes:
-        watchers: while there are none, `changed` need not be called.
     """
 
     def __init__(
@@ -74,8 +71,9 @@ class Recorder:
         self._turns: dict[str, _Kept] = {}  # in the order of their beginnings
         self._finished: dict[str, None] = {}  # in the order of their ends
         self._text = 0
-        self.watchers: list[_Watcher] = []
+        self.watchers: list[_Watcher] = []  # while there are none, `changed` need not be called
         self._is_closed = False
+        self.room = most_text // SHARE  # characters that one turn may have
 
     def begin(self, **facts: Any) -> TurnBuilder:
         """Begin a turn with facts for its `TurnBuilder`; id and source have defaults."""
@@ -107,12 +105,7 @@ class Recorder:
         kept.text += text
         self._text += text
         self._make_room()
-        return min(self._most_text // SHARE - kept.text, self._most_text - self._text)
-
-    @property
-    def room(self) -> int:
-        """Characters that one turn may have."""
-        return self._most_text // SHARE
+        return min(self.room - kept.text, self._most_text - self._text)
 
     def done(self, builder: TurnBuilder) -> None:
         """Note that a turn has finished, and have it written."""

@@ -73,11 +73,7 @@ _NAME: Final = "page-secret"
 
 
 def kept_secret(folder: Path) -> str:
-    """Return the secret that signs the sessions of a user's pages; create it the first time.
-
-    Args:
-        folder: the user's folder of records; if its file `page-secret` is deleted, the next program makes a new secret.
-    """
+    """Return the secret that signs the sessions of a user's pages; create it if the folder of records has none."""
     path = folder / _NAME
     try:
         with suppress(FileExistsError), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w") as file:
@@ -137,11 +133,7 @@ def _is_same(ours: str, given: str) -> bool:
 
 
 class Door:
-    """An ASGI app in front of the page's app: checks access, and adds the policy to every answer.
-
-    Args:
-        guard: the server's guard; only its host names are used, not its keys and origins.
-    """
+    """An ASGI app in front of the page's app: checks access, by the guard's host names, and adds the policy to every answer."""
 
     def __init__(self, app: ASGIApp, *, guard: Guard, entry: Entry) -> None:
         self._app, self._guard, self._entry = app, guard, entry
@@ -166,9 +158,8 @@ class Door:
             replace(self._guard, keys=(), origins=(origin,)).check(headers)
         except ApiError as refusal:
             return _refused(refusal.status, refusal.message)
-        if headers.get("origin", origin) != origin:  # the guard lets the origins of desktop programs pass
-            return _refused(403, "expected a request of this page's own")
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        is_foreign = headers.get("origin", origin) != origin  # the guard lets the origins of desktop programs pass
+        if is_foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return _refused(403, "expected a request of this page's own")
         is_read = scope["method"] in _READING
         if is_read and (given := parse_qs(scope.get("query_string", b"").decode("latin-1")).get("token")):

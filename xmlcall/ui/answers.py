@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from starlette.responses import Response, StreamingResponse
 
-from ..turns.record import ReplyRecord, SpanRecord, TurnRecord, record_to_json, turn_to_json
+from ..turns.record import ReplyRecord, SpanRecord, TurnRecord, record_to_json
 from ..turns.recorder import Recorder
 
 __all__ = ["Told", "change", "event_stream", "json_answer", "merged", "turn_events"]
@@ -88,11 +88,7 @@ async def merged(*sources: AsyncIterator[Told], every: float = PING_SECONDS) -> 
 
 
 async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
-    """Follow one turn until it is over.
-
-    Yields:
-        `turn` with all of it, `delta` with the addition to a reply, `end`.
-    """
+    """Follow one turn until it is over: yield `turn` with all of it, `delta` with the addition to a reply, `end`."""
     watched = recorder.watch()
     first = asyncio.ensure_future(anext(watched))
     before: TurnRecord | None = None
@@ -119,20 +115,18 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
 
 
 def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
-    """Return the event for what is new in a turn.
+    """Return the event for what is new in a turn: `delta` if only the last reply has grown, otherwise `turn`; None for nothing.
 
-    Returns:
-        `delta` if only the last reply has grown: `reply` is its number, `raw` the text after the offset `from`, `spans` replaces
-        all spans that begin at `from_span` or later, and `rest` has all other fields of the reply except its prompt. Otherwise
-        `turn`. None if nothing is new.
+    Of a `delta`, `reply` is the reply's number, `raw` the text after the offset `from`, `spans` replaces all spans that begin at
+    `from_span` or later, and `rest` has all other fields of the reply except its prompt.
     """
     if before is None or not before.replies or len(before.replies) != len(now.replies):
-        return None if before == now else ("turn", turn_to_json(now))
+        return None if before == now else ("turn", record_to_json(now))
     old, new = before.replies[-1], now.replies[-1]
     if replace(before, replies=now.replies) != now or before.replies[:-1] != now.replies[:-1]:
-        return "turn", turn_to_json(now)
+        return "turn", record_to_json(now)
     if old.prompt != new.prompt or not new.raw.startswith(old.raw):
-        return "turn", turn_to_json(now)
+        return "turn", record_to_json(now)
     return None if old == new else ("delta", _delta(old, new))
 
 

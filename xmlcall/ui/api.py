@@ -23,7 +23,7 @@ from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl
 from ..turns.places import whys
 from ..turns.reading import read_reply
-from ..turns.record import TurnRecord, record_to_json, summary_of, turn_to_json
+from ..turns.record import TurnRecord, record_to_json, summary_of
 from ..turns.recorder import Recorder
 from .answers import Told, event_stream, json_answer, merged, turn_events
 
@@ -39,30 +39,20 @@ Summary = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class ShownPage:
-    """What a page shows.
-
-    Args:
-        news: returns a chat's events for its pages, once for each stream; None without a chat.
-        find: returns a turn that the recorder does not have, by its id; None if there is no such turn.
-        recorded: returns a turn that is kept elsewhere, by its address on the page; None if there is no such turn. It runs in
-            another thread, because it may read a file.
-    """
+    """What a page shows."""
 
     recorder: Recorder
     about: Callable[[], Mapping[str, Any]]
     url: str
     instance: str
-    news: Callable[[], AsyncIterator[Told]] | None = None
-    find: Callable[[str], TurnRecord | None] = lambda id: None
+    news: Callable[[], AsyncIterator[Told]] | None = None  # returns a chat's events, once for each stream
+    find: Callable[[str], TurnRecord | None] = lambda id: None  # returns a turn that the recorder does not have
+    # Returns a turn that is kept elsewhere; runs in another thread, because it may read a file.
     recorded: Callable[[str], TurnRecord | None] = lambda address: None
     summaries: dict[str, tuple[int, Summary]] = field(default_factory=dict)
 
     async def turn(self, id: str) -> TurnRecord:
-        """Return a turn of the running program, or a recorded one.
-
-        Args:
-            id: the turn's id, or the address of a recorded turn (see `recorded.turn_at`).
-        """
+        """Return a turn of the running program by its id, or a recorded one by its address (see `recorded.turn_at`)."""
         builder = self.recorder.find(id)
         found = builder.record() if builder else self.find(id) or await asyncio.to_thread(self.recorded, id)
         if found is None:
@@ -197,14 +187,14 @@ async def _turns(shown: ShownPage, request: Request) -> Response:
 
 
 async def _turn(shown: ShownPage, request: Request) -> Response:
-    return json_answer(turn_to_json(await shown.turn(request.path_params["id"])))
+    return json_answer(record_to_json(await shown.turn(request.path_params["id"])))
 
 
 async def _turn_events(shown: ShownPage, request: Request) -> Response:
     id = request.path_params["id"]
     if shown.recorder.find(id) is not None:
         return event_stream(merged(turn_events(shown.recorder, id)))
-    data = turn_to_json(await shown.turn(id))
+    data = record_to_json(await shown.turn(id))
 
     async def kept() -> AsyncGenerator[Told]:
         yield "turn", data
@@ -218,12 +208,11 @@ async def _copy(shown: ShownPage, request: Request) -> Response:
     if not 1 <= number <= len(turn.replies):
         raise ApiError(f"the turn has {len(turn.replies)} replies, and no number {number}", status=404)
     wanted = request.query_params.get("as", "")
-    if wanted == "curl":
-        return PlainTextResponse(as_curl(turn, number, shown.url))
-    written = {"corpus": as_corpus_case, "bench": as_bench_case}.get(wanted)
-    if written is None:
+    curl = partial(as_curl, base_url=shown.url)
+    ways: dict[str, Callable[[TurnRecord, int], str]] = {"corpus": as_corpus_case, "curl": curl, "bench": as_bench_case}
+    if wanted not in ways:
         raise ApiError(f"as: expected corpus, curl or bench, got {wanted[:40]!r}")
-    return PlainTextResponse(written(turn, number))
+    return PlainTextResponse(ways[wanted](turn, number))
 
 
 async def _read(shown: ShownPage, request: Request) -> Response:

@@ -47,14 +47,9 @@ class UiPage:
     entry: Entry
     routes: Sequence[BaseRoute]
 
-    @property
-    def token(self) -> str:
-        """The token that the page's address must contain."""
-        return self.entry.token
-
     def address(self, url: str) -> str:
         """Return the address that opens the page."""
-        return f"{url}/ui/?token={self.token}"
+        return f"{url}/ui/?token={self.entry.token}"
 
     def address_for_once(self, url: str) -> str:
         """Return an address that opens the page once, within minutes; for program arguments, which other users can see."""
@@ -62,11 +57,7 @@ class UiPage:
 
 
 def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, secret: str = "") -> UiPage:
-    """Make the page.
-
-    Args:
-        more: further routes under `/api/`; they need no access control of their own.
-    """
+    """Make the page; the routes `more`, under `/api/`, need no access control of their own."""
     entry = Entry(port_of(shown.url), secret)
     static = _static()
     inside = Router([*more, *api.routes(shown), Route("/static/{path:path}", static), Route("/", static)], default=_nothing)
@@ -107,11 +98,7 @@ def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:
 
 def _facts(model: str = "", way: str = "", form: PromptFormat | None = None) -> dict[str, Any]:
     """Return what a page shows of how the model is asked, without what the program can do besides."""
-    asked = (
-        {"dialect": form.dialect, "lang": form.lang, "family": form.family}
-        if form
-        else {"dialect": "", "lang": "en", "family": ""}
-    )
+    asked = {"dialect": form.dialect if form else "", "lang": form.lang if form else "en", "family": form.family if form else ""}
     can = {"recorded": False, "can_chat": False, "can_ask": False, "servers": []}
     return {"version": version("xmlcall"), "model": model, "way": way, **asked, **can}
 

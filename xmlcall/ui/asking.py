@@ -8,8 +8,7 @@ model. When the page is closed, generation ends.
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
-from types import TracebackType
+from dataclasses import replace
 from typing import Any, Final, Self
 
 from starlette.requests import Request
@@ -25,7 +24,7 @@ from ..hosts.base import OnProgress
 from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
-from ..turn.asking import Mode
+from ..turn.asking import AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import LoopEvent, ReplyEnded
 from ..turns.builder import TurnBuilder
@@ -37,22 +36,12 @@ from ..types.calls import Message, Tool, ToolResult
 from .answers import Told, event_stream, merged
 from .api import ShownPage, body_of, guarded
 
-__all__ = ["AskingWay", "routes"]
+__all__ = ["routes"]
 
 MOST_WAYS: Final = 8
 MOST_TOKENS: Final = 1024  # of a reply
 TELL_SECONDS: Final = 0.2  # between two words on a reply that is being written
 _MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AskingWay:
-    """How a question is asked."""
-
-    mode: Mode
-    dialect: str = "function_calls"
-    family: str = "list"
-    call_threshold: Any = None
 
 
 def routes(shown: ShownPage, backend: Callable[[], Backend]) -> list[Route]:
@@ -78,14 +67,14 @@ def _ways(body: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return ways
 
 
-def _way(given: Mapping[str, Any]) -> AskingWay:
+def _way(given: Mapping[str, Any]) -> AskingFields:
     mode, threshold = _MODES.get(str(given.get("mode"))), given.get("call_threshold")
     dialect, family = given.get("dialect") or "function_calls", given.get("family") or "list"
     if mode is None or dialect not in DIALECTS or family not in FAMILIES:
         raise ApiError(f"expected a way with a mode of {', '.join(_MODES)}, a known format and family, got {str(given)[:200]}")
     if not (threshold in (None, "auto") or isinstance(threshold, int | float)):
         raise ApiError(f"call_threshold: expected a number, 'auto' or null, got {str(threshold)[:40]!r}")
-    return AskingWay(mode=mode, dialect=dialect, family=family, call_threshold=threshold)
+    return {"mode": mode, "dialect": dialect, "family": family, "call_threshold": threshold}
 
 
 def _messages(turn: TurnRecord) -> tuple[Message, ...]:
@@ -107,7 +96,7 @@ def _to_question(messages: Sequence[Message], question: str) -> tuple[Message, .
 
 
 async def _answers(
-    asking: asyncio.Lock, backend: Backend, turn: TurnRecord, messages: Sequence[Message], ways: Sequence[AskingWay]
+    asking: asyncio.Lock, backend: Backend, turn: TurnRecord, messages: Sequence[Message], ways: Sequence[AskingFields]
 ) -> AsyncGenerator[Told]:
     async with asking:
         for place, way in enumerate(ways):
@@ -118,25 +107,17 @@ async def _answers(
 
 
 async def _answer(
-    backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: AskingWay
+    backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: AskingFields
 ) -> AsyncGenerator[dict[str, Any]]:
     """Ask in one way; report the reply a few times a second."""
     tools = [Tool.from_mcp(tool) for tool in turn.tools]
-    builder = TurnBuilder(id="asked", source="chat", way=way.mode, dialect=way.dialect, tools=tools, conversation=messages)
+    shown = {"way": way["mode"], "dialect": way["dialect"]}
+    builder = TurnBuilder(id="asked", source="chat", tools=tools, conversation=messages, **shown)
+    asked: AskingFields = {**way, "lang": turn.lang if turn.lang in ("en", "zh") else "en", "max_tokens": MOST_TOKENS}
     clock = asyncio.get_running_loop().time
     reported, error = clock(), ""
     try:
-        loop = ToolLoop(
-            RecordingBackend(backend, builder),
-            [_Offered(tools)],
-            mode=way.mode,
-            dialect=way.dialect,
-            family=way.family,
-            call_threshold=way.call_threshold,
-            lang=turn.lang if turn.lang in ("en", "zh") else "en",
-            max_tokens=MOST_TOKENS,
-            repair=RepairPolicy(max_replies=1),
-        )
+        loop = ToolLoop(RecordingBackend(backend, builder), [_Offered(tools)], repair=RepairPolicy(max_replies=1), **asked)
         async with loop, aclosing(loop.run(list(messages))) as events:
             async for event in _until_reply(events):
                 builder.note(event)
@@ -173,9 +154,7 @@ class _Offered:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     async def tools(self) -> tuple[Tool, ...]:
         """List the tools."""

@@ -69,14 +69,10 @@ Given = Mapping[str, Any]
 
 
 class News:
-    """Sends events to the pages that are open.
-
-    Attributes:
-        opening: gives the events that a page gets first.
-    """
+    """Sends events to the pages that are open."""
 
     def __init__(self) -> None:
-        self.opening: Callable[[], Sequence[Told]] = tuple
+        self.opening: Callable[[], Sequence[Told]] = tuple  # gives the events that a page gets first
         self._pages: set[asyncio.Queue[Told | None]] = set()
         self._notices: list[str] = []
         self._last_left = time.monotonic()
@@ -211,15 +207,9 @@ class PageAsker:
         if turn is not None:
             turn.waiting(proposal.call.id)
             self._changed(turn)
-        body = {
-            "turn": turn.id if turn else "",
-            "kind": "call",
-            **_shown(question, _call(turn, proposal)),
-            **(await _changes(question)),
-        }
-        answer: PersonAnswer = await self._questions.ask(
-            "question", body, lambda given: _read(given, proposal), PersonAnswer(choice="late")
-        )
+        head, late = {"turn": turn.id if turn else "", "kind": "call"}, PersonAnswer(choice="late")
+        body = head | _shown(question, _call(turn, proposal)) | await _changes(question)
+        answer: PersonAnswer = await self._questions.ask("question", body, lambda given: _read(given, proposal), late)
         return answer
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
@@ -276,11 +266,7 @@ def _read(given: Given, proposal: Proposal) -> PersonAnswer:
 
 
 class PageElicitation:
-    """Asks the person to fill in a form, or to visit an address.
-
-    Args:
-        turn_on: gives the id of the turn that has a call running on a server; "" if that is not known.
-    """
+    """Asks the person to fill in a form, or to visit an address; `turn_on` gives the id of the turn that uses a server, or ""."""
 
     def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
         self._questions, self._turn_on = questions, turn_on
@@ -318,11 +304,7 @@ class PageSignIn:
 
 
 class PageSampling:
-    """Lets servers ask the model.
-
-    Args:
-        max_tokens: of one completion, at most; None for what the server asks for.
-    """
+    """Lets servers ask the model, for at most `max_tokens`; None for what the server asks for."""
 
     def __init__(
         self,

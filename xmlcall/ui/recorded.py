@@ -28,7 +28,7 @@ from ..proxy.formats.contract import ApiError
 from ..records.store import Store
 from ..turns.kept import turns_of
 from ..turns.lines import read_lines
-from ..turns.record import TurnRecord, summary_of, turn_to_json
+from ..turns.record import TurnRecord, record_to_json, summary_of
 from ..types.calls import InvalidCall
 from .answers import json_answer
 from .api import guarded, matching, number_of
@@ -124,7 +124,7 @@ def _listed(recorded: Recorded) -> list[dict[str, Any]]:
 
 async def _conversation(live: Callable[[str], TurnRecord | None], recorded: Recorded, request: Request) -> Response:
     about, turns = await asyncio.to_thread(_turns_of_conversation, recorded, request.path_params["id"])
-    return json_answer({"conversation": about, "turns": [turn_to_json(live(turn.id) or turn) for turn in turns]})
+    return json_answer({"conversation": about, "turns": [record_to_json(live(turn.id) or turn) for turn in turns]})
 
 
 def _turns_of_conversation(recorded: Recorded, id: str) -> tuple[dict[str, Any], list[TurnRecord]]:
