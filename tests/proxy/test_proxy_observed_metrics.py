@@ -22,7 +22,7 @@ from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.http.access import Guard, key_of, serving
 from xmlcall.proxy.observed import metrics
-from xmlcall.proxy.observed.metrics import METRICS, Bounded, Metrics
+from xmlcall.proxy.observed.metrics import METRICS, Metrics
 from xmlcall.proxy.observed.observer import Observer
 from xmlcall.types.completion import Chunk, Usage
 
@@ -263,14 +263,10 @@ async def test_formats(accept: str, media_type: str, end: str) -> None:
 # -- labels ------------------------------------------------------------------------------------------------------------
 
 
-def test_labels_have_a_bound() -> None:
-    bounded = Bounded(most=2)
-    assert [bounded.of(value) for value in ("a", "b", "c", "a")] == ["a", "b", "other", "a"]
-
-
-def test_series_have_a_bound() -> None:
-    found = Metrics(most_values=3)
-    for number in range(1000):
+def test_series_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metrics, "MOST_VALUES", 3)
+    found = Metrics()
+    for number in (*range(1000), 0):
         found.add(metrics.REFUSALS, f"model-{number}", "code")
     told = [labels["model"] for name, labels, _ in samples(found) if name == "xmlcall_refusals_total"]
     assert sorted(told) == ["model-0", "model-1", "model-2", "other"]

@@ -54,17 +54,13 @@ class ApiError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """Whether the model must call a tool.
-
-    Args:
-        name: the tool that it must call, in mode `required`; "" for any.
-        allowed: names of the only tools that it may call; None for all on offer. The others stay in the prompt, so that it stays
-            cached.
-    """
+    """Whether the model must call a tool."""
 
     mode: Literal["auto", "none", "required"] = "auto"
-    name: str = ""
-    allowed: frozenset[str] | None = None
+    name: str = ""  # the tool that it must call, in mode `required`; "" for any
+    allowed: frozenset[str] | None = (
+        None  # the only tools that it may call; the others stay in the prompt, so that it stays cached
+    )
 
     def allows(self, name: str) -> bool:
         """Return whether a tool may be called."""
@@ -73,21 +69,15 @@ class ToolChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How to generate, independent of any format; None leaves a value to the model server.
-
-    Args:
-        options: further numbers by their common names: `top_p`, `top_k`, `min_p`, `presence_penalty`, `frequency_penalty`,
-            `repeat_penalty`.
-        extra: fields specific to the caller's wire format; sent on if the model server uses that format.
-    """
+    """How to generate, independent of any format; None leaves a value to the model server."""
 
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)  # further numbers by their common names, such as `top_p`
+    extra: Mapping[str, Any] = field(default_factory=dict)  # of the caller's format; sent on if the model server uses that format
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,15 +148,13 @@ class CallClosed:
 class ResponseEnded:
     """The last event of an answer.
 
-    Args:
-        usage: the tokens of the last prompt, and all generated tokens. Clients treat the prompt as the size of the conversation,
-            and compact the conversation when it grows too large.
-        all_usage: the sum over all requests to the model for this answer, if there was more than one.
+    The usage has the tokens of the last prompt, and all generated tokens: clients treat the prompt as the size of the
+    conversation, and compact the conversation when it grows too large.
     """
 
     finish_reason: str
     usage: Usage
-    all_usage: Usage | None = None
+    all_usage: Usage | None = None  # the sum over all requests to the model for this answer, if there was more than one
 
 
 ResponseEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallClosed | ResponseEnded

@@ -382,10 +382,6 @@ def _custom_call(item: CustomToolCallItem, path: str, known: Mapping[str, Offere
     return _said(item.call_id, offered_name(known, item.name, item.namespace or ""), {CUSTOM_INPUT: item.input})
 
 
-def _shell_call(item: LocalShellCallItem, path: str, known: Mapping[str, Offered]) -> Message:
-    return _said(item.call_id, "local_shell", {"command": item.action.get("command")})
-
-
 def _said(identity: str, name: str, arguments: Mapping[str, Any]) -> Message:
     return Message(role="assistant", content="", tool_calls=(call_of(identity, name, arguments, 0),))
 
@@ -404,7 +400,10 @@ _ITEMS: Final[dict[str, tuple[type[JsonBody], Callable[[Any, str, Mapping[str, O
     "function_call_output": (FunctionCallOutputItem, _output),
     "custom_tool_call": (CustomToolCallItem, _custom_call),
     "custom_tool_call_output": (CustomToolCallOutputItem, _output),
-    "local_shell_call": (LocalShellCallItem, _shell_call),
+    "local_shell_call": (
+        LocalShellCallItem,
+        lambda item, path, known: _said(item.call_id, "local_shell", {"command": item.action.get("command")}),
+    ),
     "local_shell_call_output": (LocalShellCallOutputItem, _output),
     "reasoning": (ReasoningItem, lambda item, path, known: None),
     "additional_tools": (AdditionalToolsItem, lambda item, path, known: None),  # `_listed_tools` has read them
@@ -466,18 +465,13 @@ REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """A kind of output item.
-
-    Args:
-        events: the name of the events by which it grows, without `.delta` and `.done`.
-        part: its one content part, without the text; None for an item without content.
-    """
+    """A kind of output item."""
 
     prefix: str
-    events: str
+    events: str  # the name of the events by which it grows, without `.delta` and `.done`
     whole: str
     fields: Mapping[str, Any]
-    part: dict[str, Any] | None
+    part: dict[str, Any] | None  # its one content part, without the text; None for an item without content
     beside: Mapping[str, Any]
 
 

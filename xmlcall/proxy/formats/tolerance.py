@@ -1,8 +1,9 @@
 """Correct harmless deviations from a wire format before a body is read, unless `--strict` is given.
 
-A repair is a row of the table below: the wire formats whose clients need it, and a function that changes a body and notes what it
-changed. All deviations were reported for real clients (2026-11-22). Everything else is read strictly, so that mistakes are
-reported instead of guessed at. The original body is not changed, because each repaired part is copied first.
+A repair is a row of `_MENDS`: the wire formats whose clients need it, a function that changes a body and notes what it changed,
+and, if the function is for the objects in lists of the body, the names of these. All deviations were reported for real clients
+(2026-11-22). Everything else is read strictly, so that mistakes are reported instead of guessed at. The original body is not
+changed, because each repaired part is copied first.
 
 *Files, audio and video*: text is read, and a note replaces anything else. A client sends its attachments again with every
 question, so a refusal would block the conversation permanently.
@@ -68,21 +69,24 @@ _HOSTED: Final = (
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
     """Return a copy of a body with its deviations repaired, and notes on what was done, for the log."""
     body, found = dict(data), list[str]()
-    for mend in (mend for wires, mend in _MENDS if wire in wires):
+    for mend, lists in ((mend, lists) for wires, mend, lists in _MENDS if wire in wires):
         notes = set[str]()
-        mend(body, notes)
+        if not lists:
+            mend(body, notes)
+        for name in lists:
+            over(body, name, mend, notes)
         found += ["; ".join(sorted(notes))] if notes else []
     return body, found
 
 
-def over(body: Body, field: str, change: Callable[[Body], None]) -> None:
+def over(body: Body, field: str, change: Callable[..., None], *more: Any) -> None:
     """Replace the objects in a list with copies, and change the copies."""
     if not isinstance(items := body.get(field), list):
         return
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
     for item in copies:
         if isinstance(item, dict):
-            change(item)
+            change(item, *more)
 
 
 def kind_of(value: Any) -> str:
@@ -229,25 +233,15 @@ def _without_hosted_tools(body: Body, notes: set[str]) -> None:
     notes.add(f"tools: left out, as nobody here runs them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}")
 
 
-def _without_null_types(body: Body, notes: set[str]) -> None:
-    """Treat a tool whose type is null as a tool without a type."""
-
-    def tool(given: Body) -> None:
-        if "type" in given and given["type"] is None:
-            del given["type"]
-            notes.add("tools: left out a type that was null")
-
-    over(body, "tools", tool)
+def _without_null_type(tool: Body, notes: set[str]) -> None:
+    if "type" in tool and tool["type"] is None:
+        del tool["type"]
+        notes.add("tools: left out a type that was null")
 
 
-def _without_hosted_items(body: Body, notes: set[str]) -> None:
-    """Leave out hosted tools that are listed among the items of Responses."""
-
-    def item(given: Body) -> None:
-        if kind_of(given) == "additional_tools":
-            _without_hosted_tools(given, notes)
-
-    over(body, "input", item)
+def _without_hosted_items(item: Body, notes: set[str]) -> None:
+    if kind_of(item) == "additional_tools":
+        _without_hosted_tools(item, notes)
 
 
 def _without_twins(body: Body, notes: set[str]) -> None:
@@ -269,18 +263,13 @@ _TEXTS: Final = ("text/", "application/json", "application/xml", "application/ya
 _READ_SOURCES: Final = {"document": ("text",), "image": ("base64", "url")}
 
 
-def _files(body: Body, notes: set[str]) -> None:
+def _files(given: Body, notes: set[str], *, is_result: bool = False) -> None:
     """Replace each file among the parts of messages, items and results with its text or a note."""
-
-    def holder(given: Body, *, is_result: bool = False) -> None:
-        for field in ("content", "output"):
-            if not is_result:
-                over(given, field, lambda part: holder(part, is_result=True) if kind_of(part) == "tool_result" else None)
-            if isinstance(parts := given.get(field), list):
-                given[field] = [each for part in parts for each in _replaced(part, notes)]
-
-    over(body, "messages", holder)
-    over(body, "input", holder)
+    for field in ("content", "output"):
+        if not is_result:
+            over(given, field, lambda part: _files(part, notes, is_result=True) if kind_of(part) == "tool_result" else None)
+        if isinstance(parts := given.get(field), list):
+            given[field] = [each for part in parts for each in _replaced(part, notes)]
 
 
 def _replaced(part: Any, notes: set[str]) -> list[Any]:
@@ -342,17 +331,13 @@ def _note(part: Any, what: str, kind: str = "") -> Body:
     return text_part(f"[{kind or kind_of(part) or 'part'}{called}{of} left out: only text and pictures are read here]")
 
 
-def _noted(part: Body) -> list[Any]:
-    return [_note(part, "")]
-
-
 _READERS: Final[dict[str, Callable[[Body], list[Any] | None]]] = {
     "document": _with_source,
     "image": _with_source,
     "search_result": _found,
     "file": _attached,
     "input_file": _attached,
-    **dict.fromkeys(("audio", "audio_url", "input_audio", "input_video", "video", "video_url"), _noted),
+    **dict.fromkeys(("audio", "audio_url", "input_audio", "input_video", "video", "video_url"), lambda part: [_note(part, "")]),
 }
 
 
@@ -368,36 +353,26 @@ _THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})
 _RESULTS: Final = ("tool", "function")
 
 
-def _null_contents(body: Body, notes: set[str]) -> None:
+def _null_content(message: Body, notes: set[str]) -> None:
     """Read null as an empty content, as OpenAI's Chat Completions do."""
-
-    def message(given: Body) -> None:
-        if "role" in given and "content" in given and given["content"] is None:
-            given["content"] = ""
-            notes.add("content: read null as no text")
-
-    over(body, "messages", message)
-    over(body, "input", message)
+    if "role" in message and "content" in message and message["content"] is None:
+        message["content"] = ""
+        notes.add("content: read null as no text")
 
 
-def _bare_texts(body: Body, notes: set[str]) -> None:
+def _bare_texts(message: Body, notes: set[str]) -> None:
     """Read a bare text among the parts of a content as a part; Ollama's contents have no parts, so `_developer` joins them."""
-
-    def message(given: Body) -> None:
-        content = given.get("content")
-        if not isinstance(content, list) or not any(isinstance(part, str) for part in content):
-            return
-        given["content"] = [text_part(part) if isinstance(part, str) else part for part in content]
-        notes.add("content: read a text as a part")
-
-    over(body, "messages", message)
-    over(body, "input", message)
+    content = message.get("content")
+    if not isinstance(content, list) or not any(isinstance(part, str) for part in content):
+        return
+    message["content"] = [text_part(part) if isinstance(part, str) else part for part in content]
+    notes.add("content: read a text as a part")
 
 
 # -- OpenAI's chats ----------------------------------------------------------------------------------------------------
 
 
-def _calls(body: Body, notes: set[str]) -> None:
+def _calls(message: Body, notes: set[str]) -> None:
     """Give the calls in a chat's history their proper form, so that the conversation does not get stuck."""
 
     def call(given: Body) -> None:
@@ -408,7 +383,7 @@ def _calls(body: Body, notes: set[str]) -> None:
             given["function"] = dict(function)
             _write_arguments(given["function"], notes)
 
-    over(body, "messages", lambda message: over(message, "tool_calls", call))
+    over(message, "tool_calls", call)
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
@@ -437,20 +412,24 @@ def _parsed(text: str) -> Any:
         return None
 
 
-def _contents(body: Body, notes: set[str]) -> None:
+def _contents(message: Body, notes: set[str]) -> None:
     """Leave reasoning out of a chat's history, and write any tool result as text."""
+    content, is_result = message.get("content"), message.get("role") in _RESULTS
+    if isinstance(content, list):
+        said = [each for each in content if kind_of(each) not in _THOUGHTS]
+        notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
+        message["content"] = _shown(said, notes) if is_result else said
+    elif is_result:
+        _write_result(message, notes)
 
-    def message(given: Body) -> None:
-        content, is_result = given.get("content"), given.get("role") in _RESULTS
-        if isinstance(content, list):
-            said = [each for each in content if kind_of(each) not in _THOUGHTS]
-            notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
-            given["content"] = _shown(said, notes) if is_result else said
-        elif is_result and content is not None and not isinstance(content, str):
-            notes.add("content: wrote a value as text")
-            given["content"] = json.dumps(content, ensure_ascii=False)
 
-    over(body, "messages", message)
+def _write_result(result: Body, notes: set[str]) -> None:
+    content = result.get("content")
+    if isinstance(content, list):
+        result["content"] = _shown(content, notes)
+    elif content is not None and not isinstance(content, str):
+        result["content"] = json.dumps(content, ensure_ascii=False)
+        notes.add("content: wrote a value as text")
 
 
 def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
@@ -492,30 +471,27 @@ def _items(body: Body, notes: set[str]) -> None:
 # -- Anthropic's messages ----------------------------------------------------------------------------------------------
 
 
-def _blocks(body: Body, notes: set[str]) -> None:
+def _blocks(given: Body, notes: set[str]) -> None:
     """Leave out blocks of Anthropic's own servers; write inputs as objects, and results and references as text."""
+    if isinstance(content := given.get("content"), list):
+        foreign = [kind_of(each) for each in content if _is_foreign(kind_of(each), given.get("role"))]
+        notes.update(f"content: left out {kind[:60]}" for kind in foreign)
+        given["content"] = [_summary(each) for each in content if kind_of(each) not in foreign or _summary(each) is not each]
+    over(given, "content", _block, notes)
 
-    def holder(given: Body) -> None:
-        if isinstance(content := given.get("content"), list):
-            foreign = [kind_of(each) for each in content if _is_foreign(kind_of(each), given.get("role"))]
-            notes.update(f"content: left out {kind[:60]}" for kind in foreign)
-            given["content"] = [_summary(each) for each in content if kind_of(each) not in foreign or _summary(each) is not each]
-        over(given, "content", block)
 
-    def block(given: Body) -> None:
-        match kind_of(given):
-            case "tool_reference":
-                notes.add("content: wrote tool_reference as text")
-                name = given.get("tool_name", "")
-                given.clear()
-                given.update(text_part(f"Tool: {name}"))
-            case "tool_use":
-                _write_input(given, notes)
-            case "tool_result":
-                holder(given)
-                _write_result(given, notes)
-
-    over(body, "messages", holder)
+def _block(given: Body, notes: set[str]) -> None:
+    match kind_of(given):
+        case "tool_reference":
+            notes.add("content: wrote tool_reference as text")
+            name = given.get("tool_name", "")
+            given.clear()
+            given.update(text_part(f"Tool: {name}"))
+        case "tool_use":
+            _write_input(given, notes)
+        case "tool_result":
+            _blocks(given, notes)
+            _write_result(given, notes)
 
 
 def _is_foreign(kind: str, role: Any) -> bool:
@@ -539,54 +515,42 @@ def _write_input(call: Body, notes: set[str]) -> None:
         notes.add("input of a call in the history: made an object of it")
 
 
-def _write_result(result: Body, notes: set[str]) -> None:
-    content = result.get("content")
-    if isinstance(content, list):
-        result["content"] = _shown(content, notes)
-    elif content is not None and not isinstance(content, str):
-        result["content"] = json.dumps(content, ensure_ascii=False)
-        notes.add("content: wrote a value as text")
-
-
 # -- Ollama ------------------------------------------------------------------------------------------------------------
 
 
-def _developer(body: Body, notes: set[str]) -> None:
+def _developer(message: Body, notes: set[str]) -> None:
     """Accept OpenAI's role `developer` and OpenAI's contents made of text parts in Ollama's messages."""
-
-    def message(given: Body) -> None:
-        if given.get("role") == "developer":
-            given["role"] = "system"
-            notes.add("role: read developer as system")
-        content = given.get("content")
-        if isinstance(content, list) and all(kind_of(part) == "text" and isinstance(part.get("text"), str) for part in content):
-            given["content"] = "\n".join(part["text"] for part in content)
-            notes.add("content: joined parts")
-
-    over(body, "messages", message)
+    if message.get("role") == "developer":
+        message["role"] = "system"
+        notes.add("role: read developer as system")
+    content = message.get("content")
+    if isinstance(content, list) and all(kind_of(part) == "text" and isinstance(part.get("text"), str) for part in content):
+        message["content"] = "\n".join(part["text"] for part in content)
+        notes.add("content: joined parts")
 
 
 _ALL: Final = frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA})
-_MENDS: Final[tuple[tuple[frozenset[str], Mend], ...]] = (
-    (_ALL - {OLLAMA}, _without_model),
-    (_ALL, _scalars),
-    (frozenset({OLLAMA}), _options),
-    (_ALL - {OLLAMA}, _limits),
-    (_ALL, _temperature),
-    (_ALL - {OLLAMA}, _stops),
-    (_ALL, _no_choice),
-    (_ALL - {MESSAGES}, _choice),
-    (frozenset({MESSAGES}), _anthropic_choice),
-    (_ALL, _without_null_types),
-    (_ALL, _without_hosted_tools),
-    (frozenset({RESPONSES}), _without_hosted_items),
-    (_ALL, _without_twins),
-    (frozenset({MESSAGES, RESPONSES}), _null_contents),
-    (_ALL, _bare_texts),
-    (_ALL, _files),
-    (frozenset({CHAT}), _calls),
-    (frozenset({CHAT}), _contents),
-    (frozenset({RESPONSES}), _items),
-    (frozenset({MESSAGES}), _blocks),
-    (frozenset({OLLAMA}), _developer),
+_MESSAGES: Final = ("messages", "input")
+_MENDS: Final[tuple[tuple[frozenset[str], Mend, tuple[str, ...]], ...]] = (
+    (_ALL - {OLLAMA}, _without_model, ()),
+    (_ALL, _scalars, ()),
+    (frozenset({OLLAMA}), _options, ()),
+    (_ALL - {OLLAMA}, _limits, ()),
+    (_ALL, _temperature, ()),
+    (_ALL - {OLLAMA}, _stops, ()),
+    (_ALL, _no_choice, ()),
+    (_ALL - {MESSAGES}, _choice, ()),
+    (frozenset({MESSAGES}), _anthropic_choice, ()),
+    (_ALL, _without_null_type, ("tools",)),
+    (_ALL, _without_hosted_tools, ()),
+    (frozenset({RESPONSES}), _without_hosted_items, ("input",)),
+    (_ALL, _without_twins, ()),
+    (frozenset({MESSAGES, RESPONSES}), _null_content, _MESSAGES),
+    (_ALL, _bare_texts, _MESSAGES),
+    (_ALL, _files, _MESSAGES),
+    (frozenset({CHAT}), _calls, ("messages",)),
+    (frozenset({CHAT}), _contents, ("messages",)),
+    (frozenset({RESPONSES}), _items, ()),
+    (frozenset({MESSAGES}), _blocks, ("messages",)),
+    (frozenset({OLLAMA}), _developer, ("messages",)),
 )

@@ -72,16 +72,11 @@ HEADER_LIMIT: Final = 32_768  # bytes of all headers together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The access rules.
+    """The access rules."""
 
-    Args:
-        keys: every request must carry one of these keys; if empty, no key is needed.
-        hosts: names and addresses, besides this machine's own, under which the proxy may be called; `*` for all.
-    """
-
-    keys: tuple[Key, ...] = ()
+    keys: tuple[Key, ...] = ()  # every request must carry one of these; if empty, no key is needed
     origins: tuple[str, ...] = ()
-    hosts: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()  # besides this machine's own names and addresses; `*` for all
 
     def check(self, headers: Headers, *, is_preflight: bool = False) -> Key | None:
         """Check a request and return its key, if keys are required; a CORS preflight carries none (Fetch standard, 4.8)."""

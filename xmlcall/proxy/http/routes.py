@@ -355,10 +355,6 @@ _SHAPES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 
 
-def _tags(caller: Caller) -> dict[str, Any]:
-    return ollama.tags([model.name for model in caller.models])
-
-
 def _running(caller: Caller) -> dict[str, Any]:
     return ollama.running({model.name: model.engine.backend.capabilities.context_length for model in caller.models})
 
@@ -396,10 +392,9 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     asked = {} if caller.served.takes_any_name else data_of(content)
     model = caller.model(asked.get("model") or asked.get("name"))
     engine = model.engine
-    shown = ollama.show(model.name, engine.backend.capabilities.context_length)
     answer = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
-    shown = shown if answer is None else ollama.with_tools(answer)
-    await exchange.json(shown)
+    length = engine.backend.capabilities.context_length
+    await exchange.json(ollama.show(model.name, length) if answer is None else ollama.with_tools(answer))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -416,7 +411,11 @@ ENDPOINTS: Final = (
     Endpoint(path="/v1/messages/count_tokens", method="POST", answer=_count),
     Endpoint(path="/v1/models", method="GET", answer=_models),
     Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
-    Endpoint(path="/api/tags", method="GET", answer=_ollama("/api/tags", _tags)),
+    Endpoint(
+        path="/api/tags",
+        method="GET",
+        answer=_ollama("/api/tags", lambda caller: ollama.tags(each.name for each in caller.models)),
+    ),
     Endpoint(path="/api/show", method="POST", answer=_show),
     Endpoint(path="/api/pull", method="POST", answer=_pull),
     *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama.REFUSED),

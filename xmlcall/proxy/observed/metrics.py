@@ -7,7 +7,7 @@ the files of all. The apps of one process then share their values, because these
 
 Each label value makes a new series, and series cost memory in every program that reads them. So no label contains text from a
 caller: endpoints are route templates, models and key names come from the configuration, and codes come from our own tables.
-`Bounded` limits the number of values even if this rule is broken one day.
+The number of values is limited even if this rule is broken one day.
 """
 
 import os
@@ -24,7 +24,7 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-__all__ = ["METRICS", "Bounded", "Metrics", "Row", "metrics_of_process", "shared_folder"]
+__all__ = ["METRICS", "Metrics", "Row", "metrics_of_process", "shared_folder"]
 
 OTHER: Final = "other"
 MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
@@ -98,31 +98,14 @@ MODEL_REQUESTS: Final = _counter(
 METRICS: Final = tuple(each for each in tuple(globals().values()) if isinstance(each, Row))  # all of the above
 
 
-class Bounded:
-    """The values of one label, limited in number."""
-
-    def __init__(self, most: int = MOST_VALUES) -> None:
-        self._known: set[str] = set()
-        self._most = most
-
-    def of(self, value: str) -> str:
-        """Return the value, or `other` if there are too many values already."""
-        if value not in self._known:
-            if len(self._known) >= self._most:
-                return OTHER
-            self._known.add(value)
-        return value
-
-
 class Metrics:
     """The metrics of an app."""
 
-    def __init__(self, most_values: int = MOST_VALUES) -> None:
+    def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._made: dict[Row, Any] = {row: _made(row, self._registry) for row in METRICS}
         self._series: dict[tuple[Row, tuple[str, ...]], Any] = {}
-        names = {label for row in METRICS for label in row.labels}
-        self._bounded = {name: Bounded(most_values) for name in names}
+        self._values: dict[str, set[str]] = {label: set() for row in METRICS for label in row.labels}
 
     def add(self, row: Row, *values: str, amount: float = 1) -> None:
         """Add to a counter or a gauge."""
@@ -136,11 +119,19 @@ class Metrics:
         key = (row, values)
         found = self._series.get(key)
         if found is None:
-            bounded = [self._bounded[label].of(value) for label, value in zip(row.labels, values, strict=True)]
+            bounded = [self._bounded(label, value) for label, value in zip(row.labels, values, strict=True)]
             found = self._made[row].labels(*bounded) if bounded else self._made[row]
             if bounded == list(values):  # otherwise hostile values would fill this table
                 self._series[key] = found
         return found
+
+    def _bounded(self, label: str, value: str) -> str:
+        """Return the value of a label, or `other` if there are too many values already."""
+        known = self._values[label]
+        if value not in known and len(known) >= MOST_VALUES:
+            return OTHER
+        known.add(value)
+        return value
 
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Write all metrics; those of all processes, if they share a folder."""

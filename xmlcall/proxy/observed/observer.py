@@ -60,7 +60,6 @@ _OPERATIONS: Final = {
     "/v1/rerank": "retrieval",
 }
 
-
 LEFT: Final = "left"
 """The failure of a request whose caller disconnected before the end; it does not count as the proxy's error."""
 
@@ -77,18 +76,13 @@ def trace_id_in(headers: Mapping[str, str]) -> str:
 
 
 class Observing:
-    """The observation of one request.
-
-    Attributes:
-        key: name of the caller's key; "" if there is no key, or it has no name.
-        model: the model that is asked; "" until it is chosen.
-        usage: the sum over all requests to the model.
-    """
+    """The observation of one request."""
 
     def __init__(
         self, metrics: Metrics, *, endpoint: str, method: str, trace_id: str = "", spans: "RequestSpans | None" = None
     ) -> None:
-        self.key, self.model, self.usage = "", "", Usage()
+        self.key, self.model = "", ""  # the name of the caller's key, if it has one; the model, once it is chosen
+        self.usage = Usage()  # the sum over all requests to the model
         self._metrics, self._spans, self._endpoint, self._method = metrics, spans, endpoint, method
         self._trace_id = trace_id
         self._operation = _OPERATIONS.get(endpoint, "chat")
@@ -136,8 +130,7 @@ class Observing:
 
     def note(self, event: LoopEvent) -> None:
         """Note an event of the turn."""
-        heard = _HEARD.get(type(event))
-        if heard is not None:
+        if (heard := _HEARD.get(type(event))) is not None:
             heard(self, event)
 
     def _turn_ended(self, event: ReplyEnded) -> None:
