@@ -151,7 +151,6 @@ def is_place(name: str) -> bool:
 
 
 def _spelled(name: str) -> str:
-    """Return the name of a parameter in snake case."""
     return _HUMP.sub("_", name[:200]).lower()
 
 

@@ -141,8 +141,6 @@ async def _next(machine: Machine[Any], events: Iterator[Any]) -> Any:
 
 
 class _Reply:
-    """A reply that is asked for, in as many attempts as it takes."""
-
     def __init__(self, machine: Machine[Any], tries: Tries) -> None:
         self.is_due = True  # whether another attempt has to be made
         self.following: Iterator[Any] = iter(())  # from the end of the reply, or from its failure

@@ -91,7 +91,6 @@ class FittedBackend(Around, KeptOpen):
         return *self._cut(request, is_refused=True), False
 
     def _room(self, request: CompletionRequest, length: int) -> int:
-        """Return the tokens reserved for the reply."""
         wanted = request.max_tokens or REPLY_TOKENS
         return min(REPLY_TOKENS if wanted < PROBE_TOKENS else wanted, length // 4)
 
@@ -126,8 +125,6 @@ class FittedBackend(Around, KeptOpen):
 
 
 class _Fitting(Tries):
-    """A request that is cut until it fits."""
-
     def __init__(self, model: FittedBackend, backend: Backend, request: CompletionRequest) -> None:
         super().__init__(backend, request)
         self._model, self._tries = model, Tries(model, request)

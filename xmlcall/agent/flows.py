@@ -166,12 +166,11 @@ def _heard(proposal: Proposal, *, only_reads: bool) -> _Heard:
         described=tuple((server, text.lower()) for server, text in proposal.described() if server != proposal.host),
         has_results=any(server and tool != proposal.call.name for tool, server in servers.items()),
         hides=any(result.hides for result in messages.results),
-        posts=any(_is_address(name, value) for _, name, value in values_in(proposal.call.arguments)),
+        posts=any(
+            isinstance(value, str) and not is_text(name) and any(True for _ in addresses_in(even(value)))
+            for _, name, value in values_in(proposal.call.arguments)
+        ),
     )
-
-
-def _is_address(name: str, value: Any) -> bool:
-    return isinstance(value, str) and not is_text(name) and any(True for _ in addresses_in(even(value)))
 
 
 def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: bool) -> str | None:

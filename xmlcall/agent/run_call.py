@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..binding.echo import words_of
-from ..binding.provenance import ValueSource, provenance
+from ..binding.provenance import provenance
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress, OnTask
 from ..hosts.router import Router
@@ -418,7 +418,9 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
     if isinstance(call, InvalidCall):
         return CallNote(moment="rejected", **named)
     found_in = provenance(call, conversation, [tool] if tool else [])
-    named["sources"] = {path: _fields(source) for path, source in found_in.items()}
+    named["sources"] = {
+        path: {name: part for name, part in asdict(source).items() if part not in (None, "")} for path, source in found_in.items()
+    }
     match event:
         case CallStarted(by=by, reason=reason):
             return CallNote(moment="starts", by=by, reason=reason, **named)
@@ -426,10 +428,6 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
             return CallNote(moment="denied", by=by, reason=reason, **named)
     assert isinstance(event, CallFinished)
     return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it had not started
-
-
-def _fields(source: ValueSource) -> dict[str, Any]:
-    return {name: part for name, part in asdict(source).items() if part not in (None, "")}
 
 
 # -- data of results, in files -----------------------------------------------------------------------------------------------
@@ -441,31 +439,23 @@ def kept(result: ToolResult, folder: Path | None) -> ToolResult:
         return result
     left, blocks = MOST_FILES, list[Content]()
     for block in result.content:
-        path = _written(block, folder) if left and _data_of(block) is not None else ""
-        left -= bool(path)
-        blocks.append(_at(block, path) if path else block)
+        if isinstance(block, ImageContent | AudioContent | EmbeddedResource) and left:
+            path = _written(block, folder)
+            left, block = left - bool(path), replace(block, path=path) if path else block
+        blocks.append(block)
     return replace(result, content=tuple(blocks))
 
 
-def _at(block: Content, path: str) -> Content:
-    return replace(block, path=path) if isinstance(block, ImageContent | AudioContent | EmbeddedResource) else block
-
-
-def _data_of(block: Content) -> str | None:
-    match block:
-        case ImageContent(data=data) | AudioContent(data=data):
-            return data
-        case EmbeddedResource(text=None, blob=blob):
-            return blob
-    return None
-
-
-def _written(block: Content, folder: Path) -> str:
-    """Write a block's data to a file; return the path, "" if that fails."""
-    data = decoded(_data_of(block) or "", LARGEST_FILE)
+def _written(block: ImageContent | AudioContent | EmbeddedResource, folder: Path) -> str:
+    """Write a block's data to a file; return the path, "" if there is no data or that fails."""
+    packed = (block.blob if block.text is None else None) if isinstance(block, EmbeddedResource) else block.data
+    data = None if packed is None else decoded(packed, LARGEST_FILE)
     if data is None:
         return ""
-    path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{_ending(getattr(block, 'mime_type', ''), data)}"
+    begin, ending = _ENDINGS.get(block.mime_type, (b"", ".bin"))
+    if not begins(data, begin):
+        ending = ".bin"  # which no program opens by itself
+    path = folder / f"{hashlib.sha256(data).hexdigest()[:16]}{ending}"
     try:
         make_private(folder)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0), 0o600)
@@ -476,9 +466,3 @@ def _written(block: Content, folder: Path) -> str:
     except OSError:  # for example a full disk, or another user's folder
         return ""
     return str(path)
-
-
-def _ending(mime_type: str, data: bytes) -> str:
-    """Return the extension of a type if the data matches it; else `.bin`, which no program opens by itself."""
-    begin, ending = _ENDINGS.get(mime_type, (b"", ".bin"))
-    return ending if begins(data, begin) else ".bin"

@@ -154,7 +154,8 @@ class EntryReader:
             raise UsageError(f"{source}: a server has an empty name")
         if not isinstance(entry, dict):
             raise self._wrong("", "an object", entry)
-        given = {str(key): value for key, value in _flat(entry).items() if not _is_nothing(str(key), value)}
+        flat = {str(key): value for key, value in _flat(entry).items() if value is not None}
+        given = {key: value for key, value in flat.items() if value not in _EMPTY.get(_KNOWN.get(key, key), ())}
         if given.get("command") == "" and any(_KNOWN.get(key) == "url" for key in given):
             del given["command"]
         self._keys: dict[str, str] = {}  # our name -> as written, for messages
@@ -171,13 +172,14 @@ class EntryReader:
 
     def server(self) -> ServerConfig:
         """Return the server."""
-        transport = self._transport()
+        transport, approved = self._transport(), self._entry.get("auto_approve")
         common: dict[str, Any] = {
             "name": self.name,
             "timeout": self._timeout(),
             "include_tools": self._tools("include_tools", default=("*",)),
             "exclude_tools": self._tools("exclude_tools"),
-            "auto_approve": self._auto_approve(),
+            # It has no effect here, so nothing in it is a reason to refuse the server.
+            "auto_approve": tuple(each for each in approved if isinstance(each, str)) if isinstance(approved, list) else (),
             "roots": tuple(self._variables.folder(self._expand(path, "roots")) for path in self._strings("roots")),
             "trust": self._flag("trust", default=False),
             "extra": self._extra,
@@ -197,12 +199,10 @@ class EntryReader:
         args = tuple(self._expand(value, "args", may_be_bare=not _SPACE.search(value)) for value in self._args())
         cwd = self._path("cwd") if "cwd" in self._entry else None
         command = self._path("command")
-        return StdioServer(command=command, args=args, shown=self._shown(), env=self._env(), cwd=cwd, **common)
-
-    def _shown(self) -> tuple[str, ...]:
-        """Return the command line without values from the environment."""
-        command, *args = (self._variables.shown(text, self._source) for text in (self._entry["command"], *self._args()))
-        return (self._variables.path(command), *args)
+        # Without values from the environment.
+        name, *rest = (self._variables.shown(text, self._source) for text in (self._entry["command"], *self._args()))
+        shown = (self._variables.path(name), *rest)
+        return StdioServer(command=command, args=args, shown=shown, env=self._env(), cwd=cwd, **common)
 
     def _args(self) -> tuple[str, ...]:
         value = self._entry.get("args", [])
@@ -302,11 +302,6 @@ class EntryReader:
             return (value,)
         return self._strings(key, default)
 
-    def _auto_approve(self) -> tuple[str, ...]:
-        """Read a field that has no effect here, so nothing in it is a reason to refuse the server."""
-        value = self._entry.get("auto_approve")
-        return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
     def _strings(self, key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
         return self._texts(key, self._entry.get(key, list(default)))
 
@@ -354,10 +349,6 @@ def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
     if isinstance(options, dict) and "headers" not in found:
         found["headers"] = options.get("headers")
     return found
-
-
-def _is_nothing(key: str, value: Any) -> bool:
-    return value is None or value in _EMPTY.get(_KNOWN.get(key, key), ())
 
 
 def _scalar(value: Any) -> Any:

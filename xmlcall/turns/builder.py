@@ -290,9 +290,6 @@ class TurnBuilder:
             reply.begun = reply.prompt[-1].content
         return reply
 
-    def _started(self, event: ReplyStarted) -> None:
-        self._begin(event.number)
-
     def _turn_ended(self, event: ReplyEnded) -> None:
         reply = self._reply or self._begin(event.number)
         reply.ended_at = time.monotonic()
@@ -319,11 +316,9 @@ class TurnBuilder:
         if fact.began is not None:
             fact.shown["seconds"] = time.monotonic() - fact.began
 
-    def _call_rejected(self, event: CallRejected) -> None:
-        self._tell(event.call.id, outcome="rejected").call = event.call
-
-    def _call_denied(self, event: CallDenied) -> None:
-        self._tell(event.call.id, outcome="denied", by=event.by, reason=event.reason).call = event.call
+    def _call_refused(self, event: CallRejected | CallDenied) -> None:
+        facts = {"outcome": "denied", "by": event.by, "reason": event.reason} if isinstance(event, CallDenied) else {}
+        self._tell(event.call.id, **{"outcome": "rejected"} | facts).call = event.call
 
     def _call_held(self, event: CallHeld) -> None:
         """Record a call that waits; its end is not among the events of its reply."""
@@ -332,13 +327,10 @@ class TurnBuilder:
         if any(call.call is None for call in reading.calls):
             reading.take([ToolCallEnd(raw=raw, span=(min(reading.end, raw.span[1]), raw.span[1]), call=event.call)])
 
-    def _retry_asked(self, event: RetryAsked) -> None:
+    def _asked_again(self, event: RetryAsked | AskedAgain) -> None:
         if self._replies:
-            self._replies[-1].know(refusal=event.refusal)
-
-    def _asked_again(self, event: AskedAgain) -> None:
-        if self._replies:
-            self._replies[-1].know(is_kept=False)
+            facts = {"refusal": event.refusal} if isinstance(event, RetryAsked) else {"is_kept": False}
+            self._replies[-1].know(**facts)
 
     def _answered(self, event: Answer) -> None:
         if event.stop_reason in _REFUSALS and self._replies:
@@ -417,16 +409,16 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return one is not other and repr(one) != repr(other)
 
 
-_TAKES: Final[dict[type, Callable[[TurnBuilder, Any], None]]] = {
-    ReplyStarted: TurnBuilder._started,
+_TAKES: Final[dict[type, Callable[[TurnBuilder, Any], object]]] = {
+    ReplyStarted: lambda turn, event: turn._begin(event.number),
     ReplyEnded: TurnBuilder._turn_ended,
     StepEnded: TurnBuilder._step_ended,
     CallStarted: TurnBuilder._call_started,
     CallFinished: TurnBuilder._call_finished,
-    CallRejected: TurnBuilder._call_rejected,
-    CallDenied: TurnBuilder._call_denied,
+    CallRejected: TurnBuilder._call_refused,
+    CallDenied: TurnBuilder._call_refused,
     CallHeld: TurnBuilder._call_held,
-    RetryAsked: TurnBuilder._retry_asked,
+    RetryAsked: TurnBuilder._asked_again,
     AskedAgain: TurnBuilder._asked_again,
     Answer: TurnBuilder._answered,
 }

@@ -16,7 +16,8 @@ from ..dialects.replies import says
 from ..errors import UsageError
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
-from ..types.calls import InvalidCall, Message, Tool, ToolCall
+from ..types.calls import InvalidCall, ToolCall
+from ..wire.openai import tool_dict
 from .places import is_tool_prompt
 from .reading import as_messages, readable_tools
 from .record import ReplyRecord, TurnRecord
@@ -24,6 +25,7 @@ from .record import ReplyRecord, TurnRecord
 __all__ = ["as_bench_case", "as_corpus_case", "as_curl"]
 
 _LONGEST_NAME: Final = 60  # characters of a case's name
+_TOOL_FIELDS: Final = ("name", "description", "input_schema", "title", "output_schema", "annotations")
 _BARE_KEY: Final = re.compile("[A-Za-z0-9_-]+")
 _UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
@@ -32,11 +34,12 @@ _HALF: Final = re.compile(r"[\ud800-\udfff]")
 def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
     """Write a reply as a case of `tests/corpus`, with its tools as a comment for `tools.toml` there."""
     reply, catalog = _reply(turn, reply_number), readable_tools(turn.tools)
-    finish_reason, reasoning_open = reply.finish_reason or "stop", _reasoning_open(reply)
+    finish_reason, reasoning_open = reply.finish_reason or "stop", bool(reply.spans) and reply.spans[0].kind == "reasoning"
     raw = _HALF.sub("\ufffd", reply.raw)  # TOML has no half characters
     found = parse(raw, catalog, finish_reason=finish_reason, reasoning_open=reasoning_open)
-    name = _set_name(turn)
-    case: dict[str, Any] = {"name": _case_name(turn, reply_number)}
+    name = "recorded_" + re.sub(r"[^A-Za-z0-9]", "_", turn.id)[:_LONGEST_NAME]
+    first = (turn.question.strip().splitlines() or ["a reply"])[0][:_LONGEST_NAME]
+    case: dict[str, Any] = {"name": f"{first} ({turn.id}, reply {reply_number})"}
     case |= {"tools": name} if len(catalog) else {}
     case |= {"input": raw}
     case |= {"finish_reason": finish_reason} if finish_reason != "stop" else {}
@@ -57,7 +60,7 @@ def as_curl(turn: TurnRecord, reply_number: int, base_url: str) -> str:
     reply, catalog = _reply(turn, reply_number), readable_tools(turn.tools)
     body: dict[str, Any] = {"model": turn.model, "messages": _messages(turn, reply, catalog)}
     if len(catalog):
-        body["tools"] = [{"type": "function", "function": _function(tool)} for tool in catalog]
+        body["tools"] = [tool_dict(tool) for tool in catalog]
     url = shlex.quote(f"{base_url.rstrip('/')}/v1/chat/completions")
     head = f"curl -sS {url} -H 'Content-Type: application/json' --data-binary @- <<'JSON'"
     return f"{head}\n{json.dumps(body)}\nJSON\n"
@@ -71,7 +74,7 @@ def as_bench_case(turn: TurnRecord, reply_number: int) -> str:
         "id": f"{turn.id}-{reply_number}",
         "category": "recorded",
         "messages": _messages(turn, reply, catalog),
-        "tools": [_fields(tool) for tool in catalog],
+        "tools": [{name: getattr(tool, name) for name in _TOOL_FIELDS} for tool in catalog],
         "expects": "calls" if calls else "no_call",
         "answers": [],
         "exact": [[call.name, call.arguments if call.ran_with is None else call.ran_with] for call in calls],
@@ -86,38 +89,19 @@ def _reply(turn: TurnRecord, number: int) -> ReplyRecord:
     return turn.replies[number - 1]
 
 
-def _reasoning_open(reply: ReplyRecord) -> bool:
-    return bool(reply.spans) and reply.spans[0].kind == "reasoning"
-
-
 def _messages(turn: TurnRecord, reply: ReplyRecord, catalog: Catalog) -> list[dict[str, str]]:
     """Return the conversation that a reply answers, without what this program adds to it."""
-    messages = [message for message in as_messages(reply.prompt) if not _is_ours(message, catalog)]
+    prompt = as_messages(reply.prompt)
+    messages = [each for each in prompt if not (each.role == "system" and is_tool_prompt(each.content, catalog))]
     if not messages:
         return [{"role": "user", "content": turn.question}]
     asked = next(
         (place for place in reversed(range(len(messages))) if turn.question and says(messages[place], turn.question)), None
     )
-    contents = (turn.question if place == asked else message.content for place, message in enumerate(messages))
-    return [_openai(message, content) for message, content in zip(messages, contents, strict=True)]
-
-
-def _openai(message: Message, content: str) -> dict[str, str]:
-    """Return a message as any API accepts it: a result whose call is unknown becomes a user message."""
-    return {"role": "user" if message.role == "tool" else message.role, "content": content}
-
-
-def _is_ours(message: Message, catalog: Catalog) -> bool:
-    return message.role == "system" and is_tool_prompt(message.content, catalog)
-
-
-def _function(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.input_schema)}
-
-
-def _fields(tool: Tool) -> dict[str, Any]:
-    named = {"name": tool.name, "description": tool.description, "input_schema": dict(tool.input_schema)}
-    return named | {"title": tool.title, "output_schema": tool.output_schema, "annotations": tool.annotations}
+    contents = [turn.question if place == asked else message.content for place, message in enumerate(messages)]
+    # As any API accepts them: a result whose call is unknown becomes a user message.
+    roles = ["user" if message.role == "tool" else message.role for message in messages]
+    return [{"role": role, "content": content} for role, content in zip(roles, contents, strict=True)]
 
 
 def _written(call: ToolCall | InvalidCall) -> dict[str, Any]:
@@ -127,15 +111,6 @@ def _written(call: ToolCall | InvalidCall) -> dict[str, Any]:
 
 
 # -- TOML --------------------------------------------------------------------------------------------------------------------
-
-
-def _case_name(turn: TurnRecord, number: int) -> str:
-    first = (turn.question.strip().splitlines() or ["a reply"])[0][:_LONGEST_NAME]
-    return f"{first} ({turn.id}, reply {number})"
-
-
-def _set_name(turn: TurnRecord) -> str:
-    return "recorded_" + re.sub(r"[^A-Za-z0-9]", "_", turn.id)[:_LONGEST_NAME]
 
 
 def _tool_set(name: str, catalog: Catalog) -> Iterator[str]:

@@ -73,7 +73,8 @@ class _Messages:
 
     def said(self, prompt: Sequence[Message]) -> tuple[Message, ...]:
         """Return the messages of a prompt without additions after the user's words, such as a reminder."""
-        if not _begins(self._all, prompt):
+        known = self._all[: len(prompt)]
+        if len(known) < len(prompt) or any(one is not other for one, other in zip(known, prompt, strict=True)):
             return tuple(prompt)
         words = (self._questions.get(place, message.content) for place, message in enumerate(prompt))
         return tuple(replace(message, content=content) for message, content in zip(prompt, words, strict=True))
@@ -306,10 +307,6 @@ def _raw(kept: Mapping[str, Any]) -> RawCall:
     except (KeyError, TypeError, AttributeError):
         text = _text(raw, "text")
         return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(raw, "dialect"))
-
-
-def _begins(whole: Sequence[Message], part: Sequence[Message]) -> bool:
-    return len(part) <= len(whole) and all(one is other for one, other in zip(whole, part, strict=False))
 
 
 # -- what may be missing -----------------------------------------------------------------------------------------------------

@@ -219,7 +219,6 @@ def _issue(issue: Issue, spans: Mapping[str, Span], whole: Span | None) -> MarkR
 
 
 def _is_in(path: str, outer: str) -> bool:
-    """Say whether a JSON path is another, or inside what that names."""
     return path == outer or path.startswith((f"{outer}.", f"{outer}["))
 
 

@@ -195,8 +195,6 @@ class RecordingBackend(Around, KeptOpen):
 
 
 class _Heard(Tries):
-    """A request with a listener."""
-
     def __init__(self, backend: Backend, request: CompletionRequest, listener: TurnBuilder) -> None:
         super().__init__(backend, request)
         self._listener = listener

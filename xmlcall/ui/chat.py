@@ -82,7 +82,6 @@ class SharedBackend(KeptOpen):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close the model."""
         await self._backend.__aexit__(kind, error, trace)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
@@ -228,7 +227,6 @@ class ChatRoom:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Stop all turns, and end what pages watch."""
         tasks = [turn.task for turn in self._turns.values() if turn and turn.task]
         for task in tasks:
             task.cancel()
@@ -328,7 +326,6 @@ class ChatRoom:
         return branched(self.store, self._known(parent), int(number))
 
     def _known(self, conversation: str) -> str:
-        """Return the id of a conversation that is kept."""
         try:
             found = self.store.find(conversation).id
         except UsageError:

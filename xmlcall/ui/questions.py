@@ -252,7 +252,6 @@ def _call(turn: TurnBuilder | None, proposal: Proposal) -> CallRecord:
 
 
 def _read(given: Given, proposal: Proposal) -> PersonAnswer:
-    """Read an answer about a call."""
     answer, reason = given.get("answer"), given.get("reason") or ""
     choice = next((each for each in _CHOICES if each == answer), None)
     if choice is None or not isinstance(reason, str):

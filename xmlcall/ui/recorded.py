@@ -113,13 +113,12 @@ def routes(recorded: Recorded, live: Callable[[str], TurnRecord | None] = lambda
 
 
 async def _recorded(recorded: Recorded, request: Request) -> Response:
+    def listed() -> list[dict[str, Any]]:
+        with Store(recorded.store) as store:
+            return [asdict(each) for each in store.listed(LIMIT)]
+
     runs, files = [{"name": name} for name in recorded.runs], [{"name": name} for name in recorded.files]
-    return json_answer({"conversations": await asyncio.to_thread(_listed, recorded), "runs": runs, "files": files})
-
-
-def _listed(recorded: Recorded) -> list[dict[str, Any]]:
-    with Store(recorded.store) as store:
-        return [asdict(each) for each in store.listed(LIMIT)]
+    return json_answer({"conversations": await asyncio.to_thread(listed), "runs": runs, "files": files})
 
 
 async def _conversation(live: Callable[[str], TurnRecord | None], recorded: Recorded, request: Request) -> Response:
@@ -138,8 +137,6 @@ def _turns_of_conversation(recorded: Recorded, id: str) -> tuple[dict[str, Any],
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Judged:
-    """A run that was read."""
-
     run: RecordedRun
     verdicts: Mapping[tuple[str, str], Verdict]
     rows: Sequence[Row]
@@ -157,7 +154,10 @@ def _row(run: RecordedRun, way: str, verdict: Verdict) -> Row:
     """Return what a list shows of a reply; its calls as they are judged."""
     usages = [kept.get("usage") or {} for kept in verdict.row.get("rounds", ())]
     last = usages[-1] if usages else {}
-    calls = [{"name": call.name, "outcome": _outcome(call)} for call in verdict.reply.calls]
+    calls = [
+        {"name": call.name, "outcome": "rejected" if isinstance(call, InvalidCall) else "not started"}
+        for call in verdict.reply.calls
+    ]
     issues = {issue.code for call in verdict.reply.calls if isinstance(call, InvalidCall) for issue in call.issues}
     row = dict.fromkeys(("began", "client", "dialect", "error"), "") | {"seconds": None, "first_token_seconds": None}
     return row | {
@@ -177,12 +177,7 @@ def _row(run: RecordedRun, way: str, verdict: Verdict) -> Row:
     }
 
 
-def _outcome(call: Any) -> str:
-    return "rejected" if isinstance(call, InvalidCall) else "not started"
-
-
 def _values(row: Row) -> dict[str, set[str]]:
-    """Return what a row has of each filter."""
     tools = {call["name"] for call in row["calls"]}
     return {"way": {row["way"]}, "failure": {row["verdict"] or "none"}, "repair": set(row["repairs"]), "tool": tools}
 
@@ -202,7 +197,6 @@ async def _run(recorded: Recorded, request: Request) -> Response:
 
 
 def _turn_of_run(recorded: Recorded, name: str, case: str, way: str) -> TurnRecord:
-    """Return a turn of a run, with its verdict."""
     found: _Judged = recorded.once("runs", name, _judged)
     verdict = found.verdicts.get((case, way))
     if verdict is None:

@@ -12,6 +12,7 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -71,19 +72,16 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _response_format(schema: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    return None if schema is None else {"type": "json_schema", "json_schema": {"name": "reply", "schema": dict(schema)}}
-
-
 def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
     """Write the body of `POST /v1/chat/completions`, always streaming; `extra` overrides other fields."""
+    schema = None if request.json_schema is None else {"name": "reply", "schema": dict(request.json_schema)}
     optional = {
         "tools": [tool_dict(tool) for tool in request.tools],
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "seed": request.seed,
         "stop": list(request.stop),
-        "response_format": _response_format(request.json_schema),
+        "response_format": schema and {"type": "json_schema", "json_schema": schema},
         "logprobs": True if request.top_logprobs else None,
         "top_logprobs": request.top_logprobs or None,
     }
@@ -220,8 +218,9 @@ class ServerError:
 def read_error(body: Any) -> ServerError:
     """Read an error in any form: `{"error": {"message", "type", "code"}}`, `{"error": text}`, `{"detail"}`, plain text."""
     if isinstance(body, str):
-        body = _json_or_text(body)
-    inner = _inner_error(body)
+        with suppress(ValueError, RecursionError):
+            body = json.loads(body)
+    inner = next((mapping(body)[key] for key in ("error", "detail") if mapping(body).get(key)), body)
     fields = mapping(inner)
     message = " ".join(text_of(text_of(fields.get("message")) or json_text(inner)).split())[:MESSAGE_LIMIT]
     overflow = bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
@@ -232,18 +231,6 @@ def read_error(body: Any) -> ServerError:
         prompt_tokens=_number_in(message, _PROMPT) if overflow and prompt is None else prompt,
         context_length=_number_in(message, _CONTEXT) if overflow and context is None else context,
     )
-
-
-def _json_or_text(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
-
-
-def _inner_error(body: Any) -> Any:
-    fields = mapping(body)
-    return next((fields[key] for key in ("error", "detail") if fields.get(key)), body)
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -262,8 +249,6 @@ def read_json(payload: str) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _CallParts:
-    """A native call while its fragments arrive."""
-
     id: str = ""
     name: str = ""
     arguments: list[str] = field(default_factory=list)
@@ -430,6 +415,5 @@ _CONTEXT: Final = _patterns(
 
 
 def _number_in(message: str, patterns: tuple[re.Pattern[str], ...]) -> int | None:
-    """Return the number that the first matching pattern finds in the message of an overflow."""
     match = next((found for pattern in patterns if (found := pattern.search(message))), None)
     return int(match[match.lastindex or 0].replace(",", "")) if match else None

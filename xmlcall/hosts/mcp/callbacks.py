@@ -115,7 +115,6 @@ class CallPatience:
                 self._reset()
 
     def _spend(self) -> None:
-        """Subtract the time since the last check from the total."""
         now = _now()
         if not self._resting:
             self._left -= now - self._since

@@ -57,7 +57,8 @@ class Connection:
         self.calls = Calls()
         self._server, self._changed, self._features = server, changed, features
         self._sign_in = self._while_a_call_runs(sign_in)
-        self._answers = Callbacks(server.name, _with_roots_of(server, features), self.calls)
+        roots = tuple(dict.fromkeys((*features.roots, *server.roots)))
+        self._answers = Callbacks(server.name, replace(features, roots=roots), self.calls)
         trouble_of = self.log.troubles.take
         self._stop = asyncio.Event()
         self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._stop.set, self._answers.asked, trouble_of)
@@ -181,11 +182,6 @@ class Connection:
                 self._changed.set()  # changes in between are not reported again
             await asyncio.sleep(_LISTEN_PAUSES[min(lost, len(_LISTEN_PAUSES) - 1)])
             lost += 1
-
-
-def _with_roots_of(server: ServerConfig, features: ClientFeatures) -> ClientFeatures:
-    """Add the folders that the configuration names for this server."""
-    return replace(features, roots=tuple(dict.fromkeys((*features.roots, *server.roots))))
 
 
 def _first(error: BaseException) -> BaseException:

@@ -209,8 +209,6 @@ def _first_error(error: ValueError) -> str:
 
 
 class _Stream:
-    """A transport's stream, seen through a filter."""
-
     def __init__(self, inner: Any, filter_: Filter) -> None:
         self._inner, self._filter = inner, filter_
 

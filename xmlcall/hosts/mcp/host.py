@@ -119,7 +119,10 @@ class McpHost:
         self._notices = tuple(dict.fromkeys(listing.notices))
         self._as_tasks = frozenset(listing.as_tasks)
         if self.server.trust:  # hints of a server that is not trusted mean nothing (MCP 2025-11-25, tools: MUST)
-            self._repeatable = frozenset(tool.name for tool in listing.tools.values() if _may_run_twice(tool))
+            hints = {name: tool.annotations or {} for name, tool in listing.tools.items()}
+            self._repeatable = frozenset(
+                name for name, said in hints.items() if any(said.get(each) is True for each in _HARMLESS)
+            )
         return tuple(listing.tools.values())
 
     async def call(
@@ -331,10 +334,6 @@ class _Listing:
                 schema = tool.get("outputSchema")
                 self.tools[name] = Tool.from_mcp(tool | {"outputSchema": schema if isinstance(schema, dict) else None})
                 self.as_tasks |= {name} if requires_task(tool) else set()
-
-
-def _may_run_twice(tool: Tool) -> bool:
-    return any((tool.annotations or {}).get(hint) is True for hint in _HARMLESS)
 
 
 # -- when a server that has died is restarted ----------------------------------------------------------------------------

@@ -75,7 +75,6 @@ class Loopback:
             await writer.drain()
 
     def _read(self, line: str) -> tuple[str, str]:
-        """Read the line of a request; return the status and the text of the answer."""
         method, _, rest = line.partition(" ")
         target = urlsplit(rest.rpartition(" ")[0])
         if method != "GET" or target.path != PATH:

@@ -265,7 +265,6 @@ def _is_event_stream(response: httpx2.Response) -> bool:
 
 
 def _request_id(request: httpx2.Request) -> str | None:
-    """Return the id of the JSON-RPC request that an HTTP request carries."""
     try:
         message = json.loads(request.content)
     except (ValueError, RecursionError, httpx2.RequestNotRead):  # a sign-in, or a request without body

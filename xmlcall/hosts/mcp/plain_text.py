@@ -88,14 +88,12 @@ def _without_hidden(text: str) -> tuple[str, int]:
 
 def _pieces(text: str) -> Iterator[tuple[str, bool]]:
     """Cut a text into pieces, each with whether its odd characters may stay."""
-    if _runs_leftwards(text):
-        yield from ((piece, stays or piece in _DIRECTION) for each, stays in _sequences(text) for piece in _around(each, stays))
-    else:
-        yield from _sequences(text)
-
-
-def _around(text: str, stays: bool) -> list[str]:
-    return [text] if stays else [piece for piece in re.split("([\u200e\u200f\u061c])", text) if piece]
+    is_leftwards = any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char not in _DIRECTION)
+    for sequence, stays in _sequences(text):
+        if stays or not is_leftwards:
+            yield sequence, stays
+        else:
+            yield from ((piece, piece in _DIRECTION) for piece in re.split("([\u200e\u200f\u061c])", sequence) if piece)
 
 
 def _sequences(text: str) -> Iterator[tuple[str, bool]]:
@@ -105,10 +103,6 @@ def _sequences(text: str) -> Iterator[tuple[str, bool]]:
         yield match[0], True
         start = match.end()
     yield text[start:], False
-
-
-def _runs_leftwards(text: str) -> bool:
-    return any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char not in _DIRECTION)
 
 
 def _is_odd(char: str) -> bool:

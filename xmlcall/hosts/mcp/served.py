@@ -167,22 +167,14 @@ def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
     """Read an entry of `prompts/list`; None if it has no name."""
     if not (name := string_in(entry, "name")):
         return None
-    arguments = entry.get("arguments")
-    return Prompt(
-        name=name,
-        title=string_in(entry, "title"),
-        description=string_in(entry, "description"),
-        arguments=tuple(map(_argument, filter(_is_named, arguments))) if isinstance(arguments, list) else (),
+    listed = entry.get("arguments")
+    arguments = (
+        PromptArgument(name=named, description=string_in(each, "description"), required=each.get("required") is True)
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, Mapping) and (named := string_in(each, "name"))
     )
-
-
-def _is_named(argument: Any) -> bool:
-    return isinstance(argument, Mapping) and bool(string_in(argument, "name"))
-
-
-def _argument(argument: Mapping[str, Any]) -> PromptArgument:
-    description = string_in(argument, "description")
-    return PromptArgument(name=argument["name"], description=description, required=argument.get("required") is True)
+    described = {key: string_in(entry, key) for key in ("title", "description")}
+    return Prompt(name=name, arguments=tuple(arguments), **described)
 
 
 def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:

@@ -141,8 +141,6 @@ def key_of(server: HttpServer) -> str:
 
 
 class _Entry(BaseModel):
-    """A server's sign-in between two runs."""
-
     tokens: OAuthToken | None = None
     expires_at: float | None = None
     client: OAuthClientInformationFull | None = None

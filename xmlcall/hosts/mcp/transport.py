@@ -251,7 +251,6 @@ async def _write(process: Process, outbox: Outbox, inbox: Inbox, written: anyio.
 
 
 async def _end(process: Process) -> None:
-    """End a process and all that it has started."""
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(*_GONE):

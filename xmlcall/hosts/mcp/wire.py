@@ -185,7 +185,6 @@ def _shown_size(block: Content) -> int:
 
 
 def _cut_block(block: Content, room: int) -> Content | None:
-    """Return the part of a block that fits; None if nothing does."""
     match block:
         case TextContent(text=text) if room > 0:
             return replace(block, text=text[:room])

@@ -237,7 +237,6 @@ def _result(block: _ToolResult) -> Message:
 
 
 def _shown(blocks: Iterable[_Block], joint: str = "\n") -> tuple[str, tuple[str, ...]]:
-    """Return the text of blocks and the URLs of their images."""
     texts, images = [], []
     for block in blocks:
         match block:
@@ -308,7 +307,6 @@ class _BlockWriter:
         return b""
 
     def _switch(self, kind: str, **fields: Any) -> bytes:
-        """Open a block, unless one of its kind is open."""
         if self._kind == kind:
             return b""
         closed = self._close()

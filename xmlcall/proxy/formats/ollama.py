@@ -266,7 +266,6 @@ def _call(index: int, call: ToolCall) -> dict[str, Any]:
 
 
 def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    """Write part of an answer, or all of it; the caller adds whether it is done."""
     head = {"model": asked.model, "created_at": now()}
     shown = {"thinking": thinking} if thinking else {}
     if asked.shape["generate"]:

@@ -244,8 +244,6 @@ def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
 
 
 class _ChunkWriter:
-    """Writes chat completion chunks."""
-
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         head = _head("chat.completion.chunk", asked)

@@ -465,8 +465,6 @@ REASONS: Final = {"length": "max_output_tokens", "content_filter": "content_filt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kind:
-    """A kind of output item."""
-
     prefix: str
     events: str  # the name of the events by which it grows, without `.delta` and `.done`
     whole: str
@@ -580,8 +578,6 @@ def _usage_dict(usage: Usage) -> dict[str, Any]:
 
 @dataclass(slots=True)
 class _Growing:
-    """An output item, while it grows and afterwards."""
-
     place: int
     item: dict[str, Any]
     pieces: list[str] = field(default_factory=list)
@@ -639,7 +635,6 @@ class EventWriter:
         return opening + self._grow(growing, text)
 
     def _prose_of(self, kind: str) -> tuple[_Growing, bytes]:
-        """Return the open item if it is of this kind, or open a new one."""
         if self._prose is not None and self._prose.item["type"] == kind:
             return self._prose, b""
         silence = self._silence("completed")
@@ -647,7 +642,6 @@ class EventWriter:
         return self._prose, silence + opening
 
     def _silence(self, status: Status) -> bytes:
-        """Close the open message or reasoning."""
         if self._prose is None:
             return b""
         growing, self._prose = self._prose, None

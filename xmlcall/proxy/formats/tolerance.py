@@ -178,7 +178,6 @@ def _stops(body: Body, notes: set[str]) -> None:
 
 
 def _options(body: Body, notes: set[str]) -> None:
-    """Apply `_scalars` and `_stops` to Ollama's options."""
     if not isinstance(body.get("options"), dict):
         return
     body["options"] = options = dict(body["options"])

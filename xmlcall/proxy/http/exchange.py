@@ -153,7 +153,6 @@ def api_error(error: Exception) -> ApiError:
 
 
 def _failure(form: Format, error: ApiError) -> bytes:
-    """Write an error as an event in the model server's stream."""
     text = json.dumps(form.error(error)).encode()
     return text + b"\n" if form.media_type == _LINES else b"data: " + text + b"\n\n"
 
@@ -164,12 +163,10 @@ def _inert(media_type: str) -> str:
 
 
 def _for_log(error: ApiError) -> str:
-    """Return the text by which the log describes an error."""
     return error.message if error.code in _LOGGED else error.code or error.kind
 
 
 def _headers(error: ApiError) -> Headers:
-    """Return the headers of an error."""
     wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
     return (*wait, *((_NO_RETRY,) if error.code in _FINAL else ()))
 

@@ -220,7 +220,6 @@ def _in_our_words(
 async def _unless_refused(
     opened: AbstractAsyncContextManager[Relayed], refusals: Container[int], error: Callable[[str], ApiError]
 ) -> AsyncIterator[Relayed]:
-    """Pass on an answer, unless it is a refusal."""
     async with opened as relayed:
         if relayed.status in refusals:
             said = b""

@@ -154,9 +154,6 @@ class Observing:
         if self._spans:
             self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
 
-    def _tool_denied(self, event: CallDenied) -> None:
-        self._metrics.add(counted.TOOL_RUNS, self.model, "denied")
-
     # -- how it ends -----------------------------------------------------------------------------------------------------
 
     def over(self, *, status: int, error: "ApiError | None", has_left: bool) -> dict[str, Any]:
@@ -205,7 +202,7 @@ _HEARD: Final[Mapping[type, Any]] = {
     ReplyEnded: Observing._turn_ended,
     CallStarted: Observing._tool_began,
     CallFinished: Observing._tool_over,
-    CallDenied: Observing._tool_denied,
+    CallDenied: lambda request, event: request._metrics.add(counted.TOOL_RUNS, request.model, "denied"),
 }
 
 
@@ -258,7 +255,6 @@ _RESULTS: Final[tuple[tuple[type[BaseException], str], ...]] = (
 
 
 def _result_of(error: BaseException) -> str:
-    """Return how a request failed, as a word for a label."""
     return next((word for kind, word in _RESULTS if isinstance(error, kind)), "failed")
 
 
@@ -306,8 +302,6 @@ class ModelRequest:
 
 
 class _ObservedBackend(Around, KeptOpen):
-    """A backend whose requests are observed."""
-
     def __init__(self, backend: Backend, observing: Observing) -> None:
         super().__init__(backend)
         self._observing = observing
