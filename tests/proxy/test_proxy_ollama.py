@@ -29,13 +29,13 @@ from xmlcall.proxy.formats.contract import (
 from xmlcall.proxy.formats.ollama import (
     OLLAMA_CHAT,
     OLLAMA_GENERATE,
+    VERSION,
     OllamaChatBody,
     OllamaGenerateBody,
     loaded,
     running,
     show,
     tags,
-    version,
     with_tools,
 )
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
@@ -693,7 +693,7 @@ def test_the_client_is_shown_a_model_with_tools() -> None:
 
 
 def test_clients_find_a_version() -> None:
-    assert re.fullmatch(r"\d+\.\d+\.\d+", version()["version"])
+    assert re.fullmatch(r"\d+\.\d+\.\d+", VERSION)
 
 
 @pytest.mark.parametrize(

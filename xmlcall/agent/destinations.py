@@ -33,8 +33,7 @@ __all__ = [
     "tokens",
 ]
 
-MOST_PARTS: Final = 200
-"""The most parts of an address, and addresses in a value, that are checked."""
+MOST_PARTS: Final = 200  # the most parts of an address, and addresses in a value, that are checked
 
 # Names of parameters for texts, commands, addresses and receivers; file extensions, some of which are also top-level domains.
 _OF_TEXTS: Final = (

@@ -54,8 +54,7 @@ from .policy import Proposal
 
 __all__ = ["NOBODY", "flows"]
 
-NOBODY: Final = ""
-"""The server name of a value that appears nowhere in the conversation."""
+NOBODY: Final = ""  # the server name of a value that appears nowhere in the conversation
 
 _MAIL, _PHONE, _ACCOUNT, _DATE = (exact for exact, _ in WRITTEN.values())
 _HOST: Final = r"(?<=://)[^\s/?#\"'<>]{1,253}"  # of an address

@@ -30,9 +30,7 @@ from .destinations import even, is_text, tokens
 
 __all__ = ["TURNS", "ToldResult", "entries_of", "told_in"]
 
-TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")
-"""Letters and digits that alternate, as in keys."""
-
+TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")  # letters and digits that alternate, as in keys
 _KEPT: Final = 4  # conversations, in this process
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")
 _ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|[bfnrt/\"\\])")  # of JSON

@@ -26,14 +26,10 @@ from ..types.calls import Tool, ToolResult
 
 __all__ = ["OwnTool", "resource_tools"]
 
-PATIENCE: Final = 3.0
-"""Seconds within which a server has to say whether it has resources."""
+PATIENCE: Final = 3.0  # seconds within which a server has to say whether it has resources
+SHOWN: Final = 500  # the most resources that are listed for a model; if the list is still too long, it is sent in part
 
-SHOWN: Final = 500
-"""The most resources that are listed for a model; if the list is still too long, it is sent in part."""
-
-Answer = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]
-"""Answers a call from its arguments; fails with a `ToolHostError`."""
+Answer = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]  # answers a call from its arguments; fails with a `ToolHostError`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

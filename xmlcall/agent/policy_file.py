@@ -88,12 +88,11 @@ class _WrongKey(ValueError):
 def _rules(data: Mapping[str, Any], file: Path) -> Iterator[Rule]:
     data = {name: value for name, value in data.items() if is_rule(name, value)}
     _known(data, RULE_KEYS, "")
-    usual = {"repaired": _flag(data, ""), "may_flow": _flow(data, "")}
+    usual = _extended(data, "")
     for effect in _EFFECTS:
         if effect in data:
-            yield Rule(
-                effect=effect, tools=_texts(data[effect], effect), source=file.name, **(usual if effect == "allow" else {})
-            )
+            more = usual if effect == "allow" else {}
+            yield Rule(effect=effect, tools=_texts(data[effect], effect), source=file.name, **more)
     tables = data.get("rule", [])
     if not isinstance(tables, list) or len(tables) > _MOST_RULES:
         raise _WrongKey("rule", f"at most {_MOST_RULES} tables [[rule]]", tables)
@@ -108,17 +107,15 @@ def _rule(table: Any, key: str, usual: Mapping[str, bool], file: Path) -> Rule:
     effects = [effect for effect in _EFFECTS if effect in table]
     if len(effects) != 1:
         raise _WrongKey(key, "one of the keys allow, ask and deny", ", ".join(effects) or "none of them")
-    effect = effects[0]
-    more = {"repaired": _flag(table, f"{key}, "), "may_flow": _flow(table, f"{key}, ")}
-    if effect != "allow" and (given := [name for name in ("repaired", "flow") if name in table]):
-        raise _WrongKey(f"{key}, {given[0]}", "this key only beside allow", effect)
-    chosen = {name: usual[name] if value is None else value for name, value in more.items()} if effect == "allow" else {}
+    effect, more = effects[0], _extended(table, f"{key}, ")
+    if effect != "allow" and more:
+        raise _WrongKey(f"{key}, {'repaired' if 'repaired' in more else 'flow'}", "this key only beside allow", effect)
     return Rule(
         effect=effect,
         tools=_texts(table[effect], f"{key}, {effect}"),
         where=_where(table.get("where", {}), f"{key}, where", file.parent),
         source=f"{file.name}, {key}",
-        **{name: bool(value) for name, value in chosen.items()},
+        **({**usual, **more} if effect == "allow" else {}),
     )
 
 
@@ -134,16 +131,15 @@ def _texts(value: Any, key: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _flag(table: Mapping[str, Any], before: str) -> Any:
-    if not isinstance(table.get("repaired", False), bool):
-        raise _WrongKey(f"{before}repaired", "true or false", table["repaired"])
-    return table.get("repaired")
-
-
-def _flow(table: Mapping[str, Any], before: str) -> Any:
-    if table.get("flow", "ask") not in ("ask", "allow"):
-        raise _WrongKey(f"{before}flow", '"ask" or "allow"', table["flow"])
-    return table["flow"] == "allow" if "flow" in table else None
+def _extended(table: Mapping[str, Any], before: str) -> dict[str, Any]:
+    """Read what extends `allow` to more calls, as far as it is given."""
+    repaired, flow = table.get("repaired", False), table.get("flow", "ask")
+    if not isinstance(repaired, bool):
+        raise _WrongKey(f"{before}repaired", "true or false", repaired)
+    if flow not in ("ask", "allow"):
+        raise _WrongKey(f"{before}flow", '"ask" or "allow"', flow)
+    given = {"repaired": repaired} if "repaired" in table else {}
+    return given | ({"may_flow": flow == "allow"} if "flow" in table else {})
 
 
 def _where(table: Any, key: str, folder: Path) -> dict[str, tuple[Condition, ...]]:

@@ -73,8 +73,7 @@ _OF_MARKS: Final = """
 """
 ONLY_MARKS: Final = frozenset(_OF_MARKS.split())
 
-Condition = Callable[[Any], bool | None]
-"""Says whether a value (not a list) fits; None if that is unknown."""
+Condition = Callable[[Any], bool | None]  # says whether a value (not a list) fits; None if that is unknown
 
 
 def parted(glob: str) -> tuple[str, str] | None:

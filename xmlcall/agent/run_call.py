@@ -61,24 +61,16 @@ from .policy import Decision, Policy, Proposal
 
 __all__ = ["Audit", "Calling", "audited", "checked", "kept", "misfit", "note_of", "taken_up"]
 
-UNKNOWN: Final = "(unknown)"
-"""The server name if it may be one of several."""
-
-CALLER: Final = "(the caller)"
-"""The server name for a tool that the caller ran."""
-
+UNKNOWN: Final = "(unknown)"  # the server name if it may be one of several
+CALLER: Final = "(the caller)"  # the server name for a tool that the caller ran
 NOTHING: Final = Catalog(())
 
 _TO_SHOW: Final = "to show a person what another call would change"  # the reason for a call that no model made
 _MOST_CHANGES: Final = 3  # changes of a tool's definition while the policy decides about a call
 _TAKEN_UP: Final = "a task, after a restart"
 _MOST_ISSUES: Final = 3  # reported; one wrong value often violates several rules
-
-LARGEST_FILE: Final = 20_000_000
-"""Bytes of a file."""
-
-MOST_FILES: Final = 20
-"""Files of one result."""
+LARGEST_FILE: Final = 20_000_000  # bytes of a file
+MOST_FILES: Final = 20  # files of one result
 
 # Type -> how its data begins, and the file extension. "\0" matches any byte.
 _ENDINGS: Final = {
@@ -92,8 +84,7 @@ _ENDINGS: Final = {
 }
 
 _Noted = CallStarted | CallFinished | CallDenied | CallRejected
-Audit = Callable[[CallNote], None]
-"""Records a note, and raises if it cannot; a call that has not started yet then does not run."""
+Audit = Callable[[CallNote], None]  # records a note, and raises if it cannot; a call that has not started yet then does not run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

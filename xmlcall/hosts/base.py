@@ -13,11 +13,9 @@ __all__ = ["NO_ARGUMENTS", "Host", "OnProgress", "OnTask", "Served", "ServingHos
 OnProgress = Callable[[float, float | None, str], None]
 """Receives the progress of a tool: how much is done, the total if known, and the tool's own words; untrusted input."""
 
-OnTask = Callable[[str], None]
-"""Receives the id of the task if the server runs a call as one."""
+OnTask = Callable[[str], None]  # receives the id of the task if the server runs a call as one
 
-TaskResult = ToolResult | Literal["cancelled", "unknown"]
-"""The outcome of a task; `unknown` if the server no longer knows it."""
+TaskResult = ToolResult | Literal["cancelled", "unknown"]  # the outcome of a task; `unknown` if the server no longer knows it
 
 
 class Host(Protocol):

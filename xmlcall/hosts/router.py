@@ -35,8 +35,7 @@ __all__ = ["HostState", "Router"]
 #
 # Every step is bounded by the host's own limits of time. `close` leaves the host, not the task.
 
-PAUSES: Final = (5.0, 15.0, 60.0)
-"""Seconds before a host that failed is tried again; the last one repeats."""
+PAUSES: Final = (5.0, 15.0, 60.0)  # seconds before a host that failed is tried again; the last one repeats
 
 
 class Member:
@@ -134,9 +133,7 @@ class Member:
 
 # -- many hosts ----------------------------------------------------------------------------------------------------------
 
-PATIENCE: Final = 3.0
-"""Seconds that hosts which have answered wait for the others."""
-
+PATIENCE: Final = 3.0  # seconds that hosts which have answered wait for the others
 _UNSPELLABLE = regex.compile(r"[^\w.-]")  # letters of any script, with their marks, can be written
 
 T = TypeVar("T")

@@ -8,8 +8,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["DEFAULT_TIMEOUT", "HttpServer", "OAuth", "ServerConfig", "StdioServer"]
 
-DEFAULT_TIMEOUT = 60.0
-"""Seconds for one request to a server, if its configuration sets no timeout."""
+DEFAULT_TIMEOUT = 60.0  # seconds for one request to a server, if its configuration sets no timeout
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

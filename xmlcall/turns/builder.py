@@ -52,9 +52,7 @@ from .record import CallRecord, ReplyRecord, TurnRecord
 
 __all__ = ["MOST_RESULT", "TurnBuilder"]
 
-MOST_RESULT: Final = 200_000
-"""Maximum characters of a result in a record."""
-
+MOST_RESULT: Final = 200_000  # maximum characters of a result in a record
 _FOLD: Final = 4096  # events of a running reply that are kept before they are folded
 _REFUSALS: Final = frozenset({"invented_results", "own_words"})
 _PARSED: Final = frozenset(

@@ -262,8 +262,7 @@ def _short(value: Any) -> str:
 # logged once, and again only after a turn has been written in between. Nothing here ends the program.
 
 
-MOST_WAITING: Final = 2000
-"""Turns in the queue; each holds its text."""
+MOST_WAITING: Final = 2000  # turns in the queue; each holds its text
 CLOSE_SECONDS: Final = 5.0  # for turns that wait when the program ends
 
 log = logging.getLogger("xmlcall.turns")

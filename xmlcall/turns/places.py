@@ -10,7 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
@@ -29,12 +29,7 @@ _LONGEST: Final = 2000  # characters of a value of which the place is looked for
 _CASES: Final = 200  # characters of a value that is looked for in other cases as well
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
-    """A message of a prompt reduced to its author's words, and where these begin in it."""
-
-    message: Message
-    start: int = 0
+_Words = tuple[Message, int]  # a message of a prompt reduced to its author's words, and where these begin in it
 
 
 class SaidBefore:
@@ -57,7 +52,7 @@ class SaidBefore:
     def _read(self) -> SaidIndex:
         self._words = list(_said_in(self._prompt, self._conversation, self._catalog))
         self._index = SaidIndex()
-        messages = [replace(words.message, content=words.message.content[:_READ]) for words in self._words]
+        messages = [replace(message, content=message.content[:_READ]) for message, _ in self._words]
         self._index.add_messages(messages)
         replies = (reply for message in messages for reply in replies_of(message))
         self._results = {number: (reply.start, reply.end) for number, reply in enumerate(replies, start=1)}
@@ -66,10 +61,10 @@ class SaidBefore:
     def _record(self, source: ValueSource, value: Any) -> SourceRecord:
         place = None
         if source.message is not None:
-            words = self._words[source.message]
-            within = self._results.get(source.call or 0) or (0, len(words.message.content))
-            found = _found(value, words.message.content[slice(*within)])
-            place = found and (found[0] + within[0] + words.start, found[1] + within[0] + words.start)
+            message, begins = self._words[source.message]
+            within = self._results.get(source.call or 0) or (0, len(message.content))
+            found = _found(value, message.content[slice(*within)])
+            place = found and (found[0] + within[0] + begins, found[1] + within[0] + begins)
         start, end = place or (None, None)
         return SourceRecord(kind=source.kind, call=source.call, tool=source.tool, message=source.message, start=start, end=end)
 
@@ -82,12 +77,12 @@ def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog
         at = -1 if waiting is None else start_in(message, waiting)
         if waiting is not None and at >= 0:
             is_ours = waiting.role == "system" and is_tool_prompt(waiting.content, catalog)
-            yield _Words(replace(message, content="" if is_ours else waiting.content), at)
+            yield replace(message, content="" if is_ours else waiting.content), at
             waiting = next(said, None)
         else:
             if waiting is not None and waiting.role == message.role and message.role != "system":
                 waiting = next(said, None)  # sent in part
-            yield _Words(replace(message, content="") if message.role == "system" else message)
+            yield (replace(message, content="") if message.role == "system" else message), 0
 
 
 def is_tool_prompt(content: str, catalog: Catalog) -> bool:
@@ -177,9 +172,7 @@ def _found(value: Any, text: str) -> Span | None:
 # A code of `errors.REPAIRS` or `errors.ISSUES` becomes a `MarkRecord` with its sentence and its place. A conversion of binding
 # has the path of a value: it made that value, and every value inside it.
 
-LOST_CALL: Final = "call-in-reasoning"
-"""Code of the mark for a call in reasoning that never ended."""
-
+LOST_CALL: Final = "call-in-reasoning"  # code of the mark for a call in reasoning that never ended
 _LOST: Final = "A call stands in reasoning that never ended, so it is none."
 
 

@@ -51,8 +51,7 @@ __all__ = [
 ]
 
 DROPPED: Final = "dropped"
-UNDECIDED: Final = "undecided"
-"""What a span is about that the parser still holds back."""
+UNDECIDED: Final = "undecided"  # what a span is about that the parser still holds back
 
 
 @dataclass(slots=True)

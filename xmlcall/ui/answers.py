@@ -27,8 +27,7 @@ __all__ = ["Told", "change", "event_stream", "json_answer", "merged", "turn_even
 
 PING_SECONDS: Final = 15.0
 _RETRY: Final = "retry: 1000\n\n"
-Told = tuple[str, Any]
-"""Name of an event, and its data as JSON."""
+Told = tuple[str, Any]  # name of an event, and its data as JSON
 
 
 def _json_text(data: Any) -> str:

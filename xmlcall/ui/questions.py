@@ -64,8 +64,7 @@ _CANCELLED: Final = ElicitAnswer(action="cancel")
 _MOST: Final = 1000  # unread events of a page
 _NOTICES: Final = 20  # that a new page gets
 
-Given = Mapping[str, Any]
-"""What a page sends as an answer."""
+Given = Mapping[str, Any]  # what a page sends as an answer
 
 
 class News:

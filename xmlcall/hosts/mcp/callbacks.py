@@ -42,18 +42,10 @@ __all__ = [
     "visited",
 ]
 
-MOST: Final = 10.0
-"""How many times its limit a call may take in total."""
-
-MAX_ASKED: Final = {"elicit": 20, "sample": 10}
-"""How often a server may ask during one call."""
-
-MAX_SAMPLE_TOKENS: Final = 4096
-"""The most tokens of one completion, whatever a server asks for."""
-
-MAX_LOGGED: Final = 20
-"""Log messages of one server in a second; more are counted and left out."""
-
+MOST: Final = 10.0  # how many times its limit a call may take in total
+MAX_ASKED: Final = {"elicit": 20, "sample": 10}  # how often a server may ask during one call
+MAX_SAMPLE_TOKENS: Final = 4096  # the most tokens of one completion, whatever a server asks for
+MAX_LOGGED: Final = 20  # log messages of one server in a second; more are counted and left out
 _MAX_SAMPLE_CHARACTERS = 50_000  # a person has to read them
 _MAX_MESSAGE = 10_000
 _MAX_URL = 8000

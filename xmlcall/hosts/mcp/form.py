@@ -17,9 +17,7 @@ from ...types.calls import MISSING
 
 __all__ = ["MAX_FIELDS", "Field", "FormProblem", "fields", "problems", "read", "unusable", "with_defaults"]
 
-MAX_FIELDS: Final = 100
-"""The most fields of one form."""
-
+MAX_FIELDS: Final = 100  # the most fields of one form
 _YES: Final = frozenset({"yes", "y", "true", "1", "是"})
 _NO: Final = frozenset({"no", "n", "false", "0", "否"})
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")

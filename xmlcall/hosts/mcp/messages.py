@@ -41,9 +41,7 @@ __all__ = [
     "whole_escapes",
 ]
 
-MAX_MESSAGE_BYTES: Final = 32 << 20
-"""The largest message that is read; over the older HTTP+SSE, the SDK's limit of 1 MiB applies."""
-
+MAX_MESSAGE_BYTES: Final = 32 << 20  # the largest message that is read; over the older HTTP+SSE, the SDK's limit of 1 MiB applies
 _MAX_UNASKED = 50_000
 _FLOOD_SECONDS = 60.0
 _MAX_KEPT = 1000  # troubles; the answer to a request takes out its own

@@ -38,7 +38,7 @@ Original = Callable[[Mapping[str, Any] | None], dict[str, Any]]
 """Returns the original answer from the `_meta` of its replacement; raises if it is not a complete answer."""
 
 
-async def listed(
+async def _listed(
     fetch: Callable[..., Awaitable[Any]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
 ) -> Listing[T]:
     """List all that a server has of a kind, by a method of the SDK's `Client` that lists."""
@@ -159,8 +159,7 @@ async def _subscribed(connection: Connection, uri: str, limit: float) -> AsyncGe
 
 
 MAX_MESSAGES: Final = 1000
-MAX_VALUES: Final = 100
-"""Of a completion (MCP 2025-11-25, completion: MUST)."""
+MAX_VALUES: Final = 100  # of a completion (MCP 2025-11-25, completion: MUST)
 
 
 def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
@@ -209,8 +208,7 @@ def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
 
 
 MAX_CHARACTERS: Final = 2_000_000
-PAUSES: Final = (1.0, 5.0, 30.0, 60.0)
-"""Seconds before subscribing again after a subscription has ended; the last one repeats."""
+PAUSES: Final = (1.0, 5.0, 30.0, 60.0)  # seconds before subscribing again after a subscription has ended; the last one repeats
 
 
 Ask = Callable[[str, float, Callable[[Client], Awaitable[Any]]], Awaitable[Any]]
@@ -300,8 +298,6 @@ class McpServed:
     async def _listed(
         self, key: str, fetch: Callable[[Client], Any], read: Callable[[Mapping[str, Any]], T | None]
     ) -> Listing[T]:
-        limit = self.server.timeout
-        found: Listing[T] = await self.ask(
-            f"listing its {key}", limit, lambda client: listed(fetch(client), self.original, key, read)
-        )
+        request = lambda client: _listed(fetch(client), self.original, key, read)  # noqa: E731
+        found: Listing[T] = await self.ask(f"listing its {key}", self.server.timeout, request)
         return found

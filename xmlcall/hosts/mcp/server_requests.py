@@ -113,8 +113,7 @@ Elicit = Callable[[FormRequest | UrlRequest], Awaitable[ElicitAnswer]]
 Sample = Callable[[SampleRequest], Awaitable[SampleReply | None]]
 """Asks the model; None if the user refuses. It is cancelled when the call ends."""
 
-OnLog = Callable[[LogMessage], None]
-"""Receives a log message."""
+OnLog = Callable[[LogMessage], None]  # receives a log message
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,5 +139,4 @@ class ClientFeatures:
     sign_in: Callable[[str, str], Awaitable[bool]] | None = None
 
 
-NO_FEATURES: Final = ClientFeatures()
-"""Nothing is declared or answered."""
+NO_FEATURES: Final = ClientFeatures()  # nothing is declared or answered

@@ -161,12 +161,8 @@ def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.As
 # bounded, and none can be cancelled, because a process would keep running.
 
 
-LEAVE_SECONDS: Final = 2.0
-"""Seconds for a process to exit by itself once its standard input is closed."""
-
-KILL_SECONDS: Final = 2.0
-"""Seconds for it to exit after SIGTERM."""
-
+LEAVE_SECONDS: Final = 2.0  # seconds for a process to exit by itself once its standard input is closed
+KILL_SECONDS: Final = 2.0  # seconds for it to exit after SIGTERM
 _FLUSH_SECONDS = 0.5
 _REAP_SECONDS = 2.0
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)

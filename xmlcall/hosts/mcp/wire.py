@@ -36,12 +36,8 @@ __all__ = [
     "tool_to_mcp",
 ]
 
-ROLES: Final = ("user", "assistant")
-"""The roles in annotations, and in the messages of prompts."""
-
-MOST_BLOCKS: Final = 1_000
-"""The most blocks of a result other than text; each is named to the model."""
-
+ROLES: Final = ("user", "assistant")  # the roles in annotations, and in the messages of prompts
+MOST_BLOCKS: Final = 1_000  # the most blocks of a result other than text; each is named to the model
 _LONGEST_TYPE = 255  # characters of a MIME type (RFC 6838, 4.2)
 _OF_RESULTS = ("content", "structuredContent", "toolResult", "isError", "resultType", "_meta")
 

@@ -21,8 +21,7 @@ TOOL_LIMIT = 1000  # as many as one MCP server may list
 
 B = TypeVar("B", bound=BaseModel)
 
-Parts = str | list[dict[str, Any]] | None
-"""A message's content, as most formats have it."""
+Parts = str | list[dict[str, Any]] | None  # a message's content, as most formats have it
 
 
 class JsonBody(BaseModel):

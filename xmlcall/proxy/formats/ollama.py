@@ -18,6 +18,7 @@ import json
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Final, Literal
 
@@ -42,7 +43,7 @@ from .contract import (
     WholeResponse,
     own_usage,
 )
-from .openai_chat import chosen
+from .openai_chat import OPTIONS, chosen
 
 __all__ = [
     "OLLAMA_CHAT",
@@ -56,11 +57,9 @@ __all__ = [
     "running",
     "show",
     "tags",
-    "version",
     "with_tools",
 ]
 
-OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
 SENT_ON: Final = ("keep_alive", "think", "truncate", "shift", "logprobs", "top_logprobs")
 CHAT_ONLY: Final = ("messages", "tools", "tool_choice")
 """Fields that `/api/generate` ignores. Sent on, they would replace the prompt, because the proxy asks an Ollama for a chat."""
@@ -293,12 +292,8 @@ def _end(reason: str, usage: Usage, *, total: int, prompt: int = 0, generation: 
 
 def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     calls = [_call(index, call) for index, call in enumerate(turn.calls)]
-    total = time.monotonic_ns() - asked.shape["begun"]
-    return (
-        _part(asked, turn.text, turn.reasoning, calls)
-        | _end(turn.finish_reason, turn.usage, total=total)
-        | own_usage(turn.all_usage)
-    )
+    end = _end(turn.finish_reason, turn.usage, total=time.monotonic_ns() - asked.shape["begun"])
+    return _part(asked, turn.text, turn.reasoning, calls) | end | own_usage(turn.all_usage)
 
 
 def loaded(asked: Asked) -> dict[str, Any]:
@@ -354,15 +349,12 @@ def _error(error: ApiError) -> dict[str, Any]:
 OLLAMA_CHAT: Final = Format(
     name="ollama", media_type="application/x-ndjson", read=_read_chat, whole=_whole, writer=_LineWriter, error=_error
 )
-OLLAMA_GENERATE: Final = Format(
-    name="ollama", media_type="application/x-ndjson", read=_read_generate, whole=_whole, writer=_LineWriter, error=_error
-)
+OLLAMA_GENERATE: Final = replace(OLLAMA_CHAT, read=_read_generate)
 
 
 # -- the small paths ------------------------------------------------------------------------------------------------------
 
-VERSION: Final = "0.32.15"
-"""The Ollama version whose API this implements; clients require a minimum version."""
+VERSION: Final = "0.32.15"  # the Ollama version whose API this implements; clients require a minimum version
 
 PULLED: Final = tuple(
     {"status": words} for words in ("pulling manifest", "verifying sha256 digest", "writing manifest", "success")
@@ -411,11 +403,6 @@ def show(model: str, context_length: int | None) -> dict[str, Any]:
         "license": "",
         "modified_at": now(),
     }
-
-
-def version() -> dict[str, Any]:
-    """Write the answer of `GET /api/version`."""
-    return {"version": VERSION}
 
 
 def with_tools(show_body: Mapping[str, Any]) -> dict[str, Any]:

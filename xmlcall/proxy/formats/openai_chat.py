@@ -182,7 +182,6 @@ def _calls(message: ChatMessage, path: str) -> tuple[ToolCall, ...]:
 
 
 def _sampling(body: ChatBody) -> Sampling:
-    extra = extra_of(body, but=OPTIONS)
     return Sampling(
         max_tokens=body.max_completion_tokens or body.max_tokens,
         temperature=body.temperature,
@@ -190,7 +189,7 @@ def _sampling(body: ChatBody) -> Sampling:
         stop=(body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ()),
         json_schema=_json_schema(body.response_format),
         options={name: value for name in OPTIONS if (value := (body.model_extra or {}).get(name)) is not None},
-        extra=extra,
+        extra=extra_of(body, but=OPTIONS),
     )
 
 

@@ -200,8 +200,7 @@ class ResponsesBody(JsonBody):
 
 # -- tools -----------------------------------------------------------------------------------------------------------
 
-CUSTOM_INPUT: Final = "input"
-"""The only parameter of the function that represents a custom tool."""
+CUSTOM_INPUT: Final = "input"  # the only parameter of the function that represents a custom tool
 
 _CUSTOM_SCHEMA: Final = {
     "type": "object",

@@ -418,7 +418,7 @@ ENDPOINTS: Final = (
     Endpoint(path="/api/show", method="POST", answer=_show),
     Endpoint(path="/api/pull", method="POST", answer=_pull),
     *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama.REFUSED),
-    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: ollama.version())),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: {"version": ollama.VERSION})),
     Endpoint(path="/api/ps", method="GET", answer=_ollama("/api/ps", _running)),
     Endpoint(path="/props", method="GET", answer=_props),
     Endpoint(path="/", method="GET", answer=_alive),

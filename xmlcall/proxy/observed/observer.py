@@ -60,9 +60,7 @@ _OPERATIONS: Final = {
     "/v1/rerank": "retrieval",
 }
 
-LEFT: Final = "left"
-"""The failure of a request whose caller disconnected before the end; it does not count as the proxy's error."""
-
+LEFT: Final = "left"  # the failure of a request whose caller disconnected before the end; it does not count as the proxy's error
 _TRACEPARENT: Final = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
