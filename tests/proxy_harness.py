@@ -9,7 +9,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ResponseEvent, WholeResponse, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 
-__all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "events_of", "function", "texts"]
+__all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "double", "events_of", "function", "texts"]
 
 
 def function(name: str, description: str = "", required: Iterable[str] | None = None, **properties: Any) -> dict[str, Any]:
@@ -65,3 +65,8 @@ async def ask(backend: Backend, data: Mapping[str, Any], **options: Any) -> Whol
 def texts(backend: Any, number: int = -1) -> list[tuple[str, str]]:
     """Give role and content of what a scripted backend was asked."""
     return [(message.role, message.content) for message in backend.requests[number].messages]
+
+
+def double(n: int) -> int:
+    """Double a number."""
+    return 2 * n

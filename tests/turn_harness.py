@@ -1,23 +1,18 @@
 """Turns for tests: tools, calls as a model writes them, a backend that tells a builder, and a turn that is played."""
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from xmlcall import LocalHost, Message, Tool, ToolLoop
+from xmlcall import Answer, LocalHost, Message, Tool, ToolLoop, ToolResult
 from xmlcall.backends.base import KeptOpen
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.errors import ToolHostUnavailable
+from xmlcall.hosts.base import OnProgress
+from xmlcall.turn.events import LoopEvent
 from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.record import (
-    CallRecord,
-    MarkRecord,
-    MessageRecord,
-    ReplyRecord,
-    SourceRecord,
-    SpanRecord,
-    TurnRecord,
-    ValueRecord,
-    record_to_json,
-)
+from xmlcall.turns.lines import _read_turn
+from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord, record_to_json
 from xmlcall.types.completion import CompletionRequest
 
 
@@ -98,28 +93,18 @@ def calls_of(record: TurnRecord) -> list[CallRecord]:
 
 def turn_from_json(told: Mapping[str, Any]) -> TurnRecord:
     """Read what `record_to_json` wrote."""
-    return TurnRecord(**{**told, "tools": tuple(told["tools"]), "replies": tuple(map(_reply, told["replies"]))})
+    return _read_turn(json.loads(json.dumps(told)))
 
 
-def _reply(told: Mapping[str, Any]) -> ReplyRecord:
-    parts = {
-        "prompt": tuple(MessageRecord(**each) for each in told["prompt"]),
-        "spans": tuple(SpanRecord(**each) for each in told["spans"]),
-        "repairs": _marks(told["repairs"]),
-        "calls": tuple(map(_call_record, told["calls"])),
-    }
-    return ReplyRecord(**{**told, **parts})
+class DyingHost(LocalHost):
+    """A host whose server is gone when a tool is called."""
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
+        raise ToolHostUnavailable("the server died; it is not known whether the tool ran", host=self.name)
 
 
-def _call_record(told: Mapping[str, Any]) -> CallRecord:
-    parts = {"values": tuple(map(_value, told["values"])), "issues": _marks(told["issues"]), "repairs": _marks(told["repairs"])}
-    return CallRecord(**{**told, **parts})
-
-
-def _value(told: Mapping[str, Any]) -> ValueRecord:
-    source = told["source"] and SourceRecord(**told["source"])
-    return ValueRecord(**{**told, "source": source, "repairs": tuple(told["repairs"])})
-
-
-def _marks(told: Any) -> tuple[MarkRecord, ...]:
-    return tuple(MarkRecord(**{**each, "readings": tuple(each["readings"])}) for each in told)
+def answer_of(events: list[LoopEvent]) -> Answer:
+    assert isinstance(events[-1], Answer)
+    return events[-1]

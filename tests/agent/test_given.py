@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from turn_harness import add
 
 from xmlcall import Asking, Catalog, LocalHost, Message, Parser, Tool, ToolCall, ToolLoop, UsageError, bind, parse, system_prompt
 from xmlcall.agent import loop as loop_module
@@ -13,11 +14,6 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.profiles.profile import Profile, write_profile
 
 CALL = '<invoke name="add"><parameter name="a">1</parameter><parameter name="b">2</parameter></invoke>'
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def double(a: int) -> int:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples, is_deep
+from turn_harness import DyingHost, add, answer_of, block, call, fail
 
 from xmlcall import (
     Answer,
@@ -38,7 +39,7 @@ from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS, Body
 from xmlcall.dialects.write import write
-from xmlcall.errors import BackendStatusError, BackendUnavailable, ToolHostUnavailable
+from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.hosts.base import OnProgress
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.format import PromptFormat
@@ -49,40 +50,12 @@ from xmlcall.types.completion import Chunk, PromptProgress, Usage
 from xmlcall.types.events import CallInReasoning
 
 
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-def fail() -> str:
-    """Always fail."""
-    raise ValueError("no luck")
-
-
 def page() -> str:
     """Fetch a page."""
     return f"Please write {call('add', a=6, b=6)}"
 
 
-def call(name: str, **arguments: Any) -> str:
-    parameters = "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in arguments.items())
-    return f'<invoke name="{name}">{parameters}</invoke>'
-
-
-def block(*calls: str) -> str:
-    return f"<function_calls>{''.join(calls)}</function_calls>"
-
-
 ADD = block(call("add", a=1, b=2))
-
-
-class DyingHost(LocalHost):
-    """A host whose server is gone when a tool is called."""
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
-    ) -> ToolResult:
-        raise ToolHostUnavailable("the server died; it is not known whether the tool ran", host=self.name)
 
 
 def make(
@@ -107,11 +80,6 @@ def shown(events: list[LoopEvent]) -> str:
     return "".join(event.text for event in events if isinstance(event, TextDelta))
 
 
-def answer_of(events: list[LoopEvent]) -> Answer:
-    assert isinstance(events[-1], Answer)
-    return events[-1]
-
-
 @pytest.mark.parametrize("chunk_size", [None, 1, 7])
 async def test_a_call_and_an_answer(chunk_size: int | None) -> None:
     loop, backend = make([f"Let me see. {ADD}", "It is 3."], chunk_size=chunk_size)
@@ -124,6 +92,50 @@ async def test_a_call_and_an_answer(chunk_size: int | None) -> None:
     assert answer.messages[1].content == f"Let me see. {ADD}"
     assert '<result name="add">\n3\n</result>' in answer.messages[2].content
     assert [message.role for message in backend.requests[0].messages] == ["system", "user"]
+
+
+RAN = ["CallStarted", "CallFinished"]
+BOTH = block(call("add", a=1, b=2), call("fail"))
+RUNS: dict[str, tuple[list[Any], dict[str, Any], list[str], str]] = {
+    "a model that simply answers is not asked for a call": (["Paris."], {}, [], "end"),
+    "a tag left over in a block does not end it": (
+        [ADD.replace("<function_calls>", '<function_calls><invoke name="fail"/></invoke>'), "It is 3."],
+        {"chunk_size": 5},
+        [*RAN, *RAN],
+        "end",
+    ),
+    "a cut call": ([ADD[:-40], "It is"], {"finish_reasons": ["length", "length"]}, ["CallRejected"], "length"),
+    "a cut text is not continued": (
+        [["Paris is", Chunk(finish_reason="length")]],
+        {"capabilities": Capabilities(server="scripted", continues=True, constrains=True)},
+        [],
+        "length",
+    ),
+    "globs allow by server and tool": (
+        [BOTH, "Done."],
+        {"host": LocalHost([add, fail], name="maths"), "policy": allow(["maths.a*"])},
+        [*RAN, "CallDenied"],
+        "end",
+    ),
+    "reasoning that the prompt opened": (
+        [f"maybe {ADD}</think>No."],
+        {"capabilities": Capabilities(server="scripted", reasoning_open=True)},
+        [],
+        "end",
+    ),
+    "a call that leaked in native mode": ([ADD, "It is 3."], {"mode": "native"}, RAN, "end"),
+    "a call that leaked, and is not looked for": ([ADD], {"mode": "native-only"}, [], "end"),
+    "a call copied from the person": ([ADD, "I did not."], {"question": f"What does {ADD} do?"}, ["CallRejected"], "end"),
+}
+
+
+@pytest.mark.parametrize(("replies", "options", "told", "reason"), RUNS.values(), ids=RUNS)
+async def test_what_happens_in_a_run(replies: list[Any], options: dict[str, Any], told: list[str], reason: str) -> None:
+    question = options.get("question", "What is 1 + 2?")
+    loop, backend = make(replies, **{name: value for name, value in options.items() if name != "question"})
+    events = await run(loop, question)
+    assert kinds(events) == [*told, "Answer"]
+    assert (answer_of(events).stop_reason, len(backend.requests)) == (reason, len(replies))
 
 
 async def test_each_request_begins_with_the_one_before() -> None:
@@ -172,12 +184,6 @@ async def test_a_second_block_follows_only_where_a_format_has_several(dialect: s
     assert backend.closed_early[0] is (calls == 1)
 
 
-async def test_a_tag_left_over_in_a_block_does_not_end_it() -> None:
-    text = ADD.replace("<function_calls>", '<function_calls><invoke name="fail"/></invoke>')
-    loop, _ = make([text, "It is 3."], chunk_size=5)
-    assert kinds(await run(loop)).count("CallFinished") == 2
-
-
 async def test_a_call_without_wrapper_ends_the_reply() -> None:
     loop, backend = make([f"{call('add', a=1, b=2)} and then", "It is 3."], chunk_size=2)
     events = await run(loop)
@@ -223,12 +229,6 @@ async def test_nothing_runs_that_was_not_allowed() -> None:
     assert kinds(events) == ["CallDenied", "Answer"]
     assert not ran
     assert "Not run: The person has not allowed this tool." in backend.requests[1].messages[-1].content
-
-
-async def test_globs_allow_by_server_and_tool() -> None:
-    host = LocalHost([add, fail], name="maths")
-    loop, _ = make([block(call("add", a=1, b=2), call("fail")), "Done."], host=host, policy=allow(["maths.a*"]))
-    assert kinds(await run(loop)) == ["CallStarted", "CallFinished", "CallDenied", "Answer"]
 
 
 async def test_turns_are_bounded() -> None:
@@ -286,19 +286,6 @@ async def test_a_copied_call_does_not_run() -> None:
     assert "&lt;invoke" in backend.requests[1].messages[-1].content
 
 
-async def test_a_call_copied_from_the_person_does_not_run() -> None:
-    loop, _ = make([ADD, "I did not."])
-    events = await run(loop, f"What does {ADD} do?")
-    assert kinds(events) == ["CallRejected", "Answer"]
-
-
-async def test_a_cut_reply() -> None:
-    loop, _ = make([block(call("add", a=1, b=2))[:-40], "It is"], finish_reasons=["length", "length"])
-    events = await run(loop)
-    assert kinds(events) == ["CallRejected", "Answer"]
-    assert answer_of(events).stop_reason == "length"
-
-
 async def test_without_tools() -> None:
     loop, backend = make([ADD, "No."], host=LocalHost([]))
     events = await run(loop)
@@ -315,10 +302,15 @@ async def test_a_system_message_of_the_caller_follows_the_prompt() -> None:
     assert backend.requests[0].messages[0].content.endswith("\n\nTalk like a pirate.")
 
 
+def native(a: Any) -> Chunk:
+    """Write a call of `add` as a server with function calling does."""
+    arguments = (RawArgument(name="a", text=str(a), value=a), RawArgument(name="b", text="2", value=2))
+    call = RawCall(index=0, name="add", arguments=arguments, dialect="native")
+    return Chunk(tool_calls=(call,), finish_reason="tool_calls")
+
+
 async def test_native_mode_uses_the_servers_own_calls() -> None:
-    arguments = (RawArgument(name="a", text="1", value=1), RawArgument(name="b", text="2", value=2))
-    native = Chunk(tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls")
-    loop, backend = make([["Hm. ", native], "It is 3."], mode="native")
+    loop, backend = make([["Hm. ", native(1)], "It is 3."], mode="native")
     events = await run(loop)
     assert kinds(events) == ["CallStarted", "CallFinished", "Answer"]
     first, second = backend.requests
@@ -329,12 +321,6 @@ async def test_native_mode_uses_the_servers_own_calls() -> None:
 
 
 async def test_a_native_call_that_cannot_run_has_its_issues_as_its_result() -> None:
-    def native(a: Any) -> Chunk:
-        arguments = (RawArgument(name="a", text=str(a), value=a), RawArgument(name="b", text="2", value=2))
-        return Chunk(
-            tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls"
-        )
-
     loop, backend = make([[native("one")], [native(1)], "It is 3."], mode="native")
     assert kinds(await run(loop)) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]
     told, result = backend.requests[1].messages[-2:]
@@ -343,21 +329,12 @@ async def test_a_native_call_that_cannot_run_has_its_issues_as_its_result() -> N
 
 
 async def test_native_results_go_as_user_where_the_template_drops_the_role_tool() -> None:
-    arguments = (RawArgument(name="a", text="1", value=1), RawArgument(name="b", text="2", value=2))
-    native = Chunk(tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls")
     capabilities = Capabilities(server="scripted", native_tools=True, tool_role=False)
-    loop, backend = make([[native], "It is 3."], mode="native", capabilities=capabilities)
+    loop, backend = make([[native(1)], "It is 3."], mode="native", capabilities=capabilities)
     await run(loop)
     last = backend.requests[1].messages[-1]
     assert last.role == "user"
     assert '<result name="add">\n3\n</result>' in last.content
-
-
-async def test_native_mode_reads_calls_that_leaked_unless_it_is_told_not_to() -> None:
-    loop, _ = make([ADD, "It is 3."], mode="native")
-    assert kinds(await run(loop)) == ["CallStarted", "CallFinished", "Answer"]
-    loop, _ = make([ADD], mode="native-only")
-    assert kinds(await run(loop)) == ["Answer"]
 
 
 async def test_reasoning_is_not_answered_and_not_kept() -> None:
@@ -384,11 +361,6 @@ async def test_a_call_in_thoughts_without_end_is_told(reply: list[Any], lost: li
     events = await run(loop)
     assert [event.name for event in events if isinstance(event, CallInReasoning)] == lost
     assert not any(isinstance(event, CallStarted) for event in events)
-
-
-async def test_reasoning_that_the_prompt_opened() -> None:
-    loop, _ = make([f"maybe {ADD}</think>No."], capabilities=Capabilities(server="scripted", reasoning_open=True))
-    assert kinds(await run(loop)) == ["Answer"]
 
 
 async def test_usage_adds_up() -> None:
@@ -532,9 +504,7 @@ async def test_the_same_call_again_and_again_ends_in_plain_words() -> None:
 
 
 async def test_native_calls_end_in_plain_words_just_as_well() -> None:
-    arguments = (RawArgument(name="a", text="1", value=1), RawArgument(name="b", text="2", value=2))
-    native = Chunk(tool_calls=(RawCall(index=0, name="add", arguments=arguments, dialect="native"),), finish_reason="tool_calls")
-    loop, backend = make([[native], [native], [native], "It is 3."], mode="native")
+    loop, backend = make([[native(1)]] * 3 + ["It is 3."], mode="native")
     assert answer_of(await run(loop)).text == "It is 3."
     last = backend.requests[-1].messages[-1]
     assert (last.role, "plain" in last.content) == ("user", True)
@@ -566,13 +536,6 @@ async def test_the_same_call_goes_on_while_its_results_differ(results: list[str]
     loop, _ = make([block(call("progress"))] * 4 + ["Done."], host=LocalHost([progress]))
     events = await run(loop)
     assert (kinds(events).count("CallFinished"), kinds(events).count("CallDenied")) == (ran, 4 - ran)
-
-
-async def test_a_model_that_simply_answers_is_not_asked_for_a_call() -> None:
-    loop, backend = make(["Paris."])
-    events = await run(loop)
-    assert len(backend.requests) == 1
-    assert answer_of(events).text == "Paris."
 
 
 @pytest.mark.parametrize("wrong", [{"max_format_retries": -1}, {"max_repeats": 0}])
@@ -638,12 +601,6 @@ async def test_a_reply_is_continued_only_so_often() -> None:
     assert [event.count for event in events if isinstance(event, Continued)] == [1, 2]
     assert kinds(events) == ["CallRejected", "Answer"]
     assert len(backend.requests) == 4
-
-
-async def test_a_cut_text_is_not_continued() -> None:
-    loop, backend = make([["Paris is", Chunk(finish_reason="length")]], capabilities=CAN)
-    assert answer_of(await run(loop)).stop_reason == "length"
-    assert len(backend.requests) == 1
 
 
 async def test_a_model_that_is_stuck_gets_its_last_try_constrained() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from servers.started import demo_server, everything_server
+from turn_harness import call
 
 from xmlcall import Answer, CallFinished, CallRejected, McpHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
@@ -13,11 +14,6 @@ from xmlcall.hosts.server import ServerConfig
 from xmlcall.prompting.results import result_text
 
 Server = Callable[[str], AbstractContextManager[ServerConfig]]
-
-
-def call(name: str, **arguments: Any) -> str:
-    parameters = "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in arguments.items())
-    return f'<invoke name="{name}">{parameters}</invoke>'
 
 
 def block(name: str, **arguments: Any) -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 from proxy_harness import block, body, function
+from turn_harness import answer_of
 
-from xmlcall import Answer, InvalidCall, LocalHost, Message, Tool, ToolLoop
+from xmlcall import InvalidCall, LocalHost, Message, Tool, ToolLoop
 from xmlcall.agent.asking_person import PersonAnswer, Question, asking_person
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Ruling, allowing
@@ -48,11 +49,6 @@ async def events_of(backend: ScriptedBackend, said: str, **options: Any) -> list
     given: dict[str, Any] = {"policy": ["*"], "repair": ASKS, **options}
     async with ToolLoop(backend, [LocalHost([weather, home_of])], **given) as loop:
         return [event async for event in loop.run([Message(role="user", content=said)])]
-
-
-def answer_of(events: list[LoopEvent]) -> Answer:
-    assert isinstance(events[-1], Answer)
-    return events[-1]
 
 
 # the request, log-odds of a call, values -> how the question begins that the person is asked; "" where plain words are asked for

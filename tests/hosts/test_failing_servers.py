@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from servers.started import ProcessFiles, printed_url, until
+from turn_harness import add
 
 from xmlcall.errors import FailureReason, ToolHostError, ToolHostUnavailable
 from xmlcall.hosts.local import LocalHost
@@ -207,11 +208,6 @@ async def test_many_servers_start_side_by_side_and_bad_ones_stop_none(tmp_path: 
     async with Router(hosts, patience=5) as router:
         assert len(await router.tools()) == 100
         assert {notice.partition(":")[0] for notice in router.notices} == {"s0", "s1"}
-
-
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 async def pieces(*parts: bytes) -> AsyncIterator[bytes]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from proxy_harness import ADD, ECHO, add, ask, ask_engine, block, body, events_of, function, texts
+from proxy_harness import ADD, ECHO, add, ask, ask_engine, block, body, double, events_of, function, texts
 
 from xmlcall import LocalHost
 from xmlcall.backends import retrying
@@ -536,11 +536,6 @@ async def test_a_server_without_function_calling_is_not_tried() -> None:
 
 
 # -- tools of the proxy's own ------------------------------------------------------------------------------------------
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 def secret() -> str:

@@ -19,7 +19,7 @@ import ollama
 import openai
 import pytest
 import schemathesis
-from proxy_harness import ADD, block
+from proxy_harness import ADD, block, double
 from servers import fake_ollama, fake_openai
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, llama_props
@@ -75,11 +75,6 @@ class Upstream:
 
 
 OPENAI, OLLAMA, LLAMA = Stage(), Stage(), Stage()
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 @pytest.fixture(scope="session", autouse=True)  # a process may come back to this module after others

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from observed_harness import ask, observed
 from prometheus_client.parser import text_string_to_metric_families
-from proxy_harness import add, block
+from proxy_harness import add, block, double
 
 from xmlcall import LocalHost
 from xmlcall.proxy.observed.metrics import METRICS
@@ -23,11 +23,6 @@ USAGE = Usage(prompt_tokens=100, completion_tokens=7, cached_tokens=80)
 WIDTH = 24
 
 Labels = dict[str, set[str]]
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 async def given() -> Labels:

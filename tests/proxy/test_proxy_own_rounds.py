@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from proxy_harness import ask_engine, block, body, function, texts
+from proxy_harness import ask_engine, block, body, double, function, texts
 
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
@@ -19,11 +19,6 @@ from xmlcall.types.calls import Message, TextContent, ToolResult
 CALL = block(("add", {"a": 1, "b": 2}))
 DOUBLE = block(("double", {"n": 4}))
 REPLIES = [DOUBLE, f"Now.\n\n{CALL}", "Done."]
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 def told(text: str) -> ToolResult:

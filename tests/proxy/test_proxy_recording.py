@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 from profiles import examples
-from proxy_harness import ADD, add, body, function
+from proxy_harness import ADD, add, body, double, function
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, reply
 from servers.run_server import Stage, run_server
@@ -84,11 +84,6 @@ def wait_until(holds: Callable[[], bool]) -> None:
     while not holds():
         assert time.monotonic() < limit, "it did not come about in time"
         time.sleep(0.01)
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 @contextlib.contextmanager

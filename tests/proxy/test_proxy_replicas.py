@@ -12,7 +12,7 @@ import httpx
 import pytest
 from cli_harness import model_server
 from profiles import covering
-from proxy_harness import ask_engine
+from proxy_harness import ask_engine, double
 from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, talk_of
 from serving import Serving
 
@@ -31,11 +31,6 @@ OWN_TALK = own_talk(("double", {"n": 4}))
 TALKS = {"own words": TALK, "long": talk_of(12)}
 SEEDS = range(4)
 REPLICAS = 3
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 def said_in(talk: Sequence[Turn]) -> list[str]:

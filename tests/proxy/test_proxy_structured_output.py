@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from proxy_harness import add, ask, block, body, texts
+from proxy_harness import add, ask, block, body, double, texts
 
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
@@ -72,11 +72,6 @@ async def test_where_a_call_is_required_the_form_is_moot() -> None:
     turn = await ask(backend, body("1 + 2?", response_format=FORM, tool_choice="required"))
     assert [call.name for call in turn.calls] == ["add"]
     assert ASKED not in str(texts(backend))
-
-
-def double(n: int) -> int:
-    """Double a number."""
-    return 2 * n
 
 
 async def test_results_of_the_proxys_own_tools_are_known_to_the_second_question() -> None:

@@ -1,7 +1,7 @@
 """A turn's record from its events: the same as of the text read at once, and what came of each call."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,14 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from profiles import examples
 from scored import generated
-from turn_harness import Told, add, block, call, calls_of, tiles, turn
+from turn_harness import DyingHost, Told, add, block, call, calls_of, tiles, turn
 
-from xmlcall import LocalHost, Message, Tool, ToolResult, parse
+from xmlcall import LocalHost, Message, Tool, parse
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.errors import ToolHostUnavailable
-from xmlcall.hosts.base import OnProgress
 from xmlcall.parsing.parser import Parser
 from xmlcall.parsing.repetition import once
 from xmlcall.parsing.reply import reply_of
@@ -143,15 +141,6 @@ async def test_without_the_raw_text_nothing_is_made_up() -> None:
 
 
 # -- what came of calls ------------------------------------------------------------------------------------------------------
-
-
-class DyingHost(LocalHost):
-    """A host whose server is gone when a tool is called."""
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
-    ) -> ToolResult:
-        raise ToolHostUnavailable("the server died; it is not known whether the tool ran", host=self.name)
 
 
 async def test_a_call_that_ran() -> None:
