@@ -27,20 +27,6 @@ from .policy import Decision, Policy, Proposal
 from .rules import Rule, Rules, Ruling
 from .run_call import misfit
 
-__all__ = [
-    "Asker",
-    "Choice",
-    "PersonAnswer",
-    "Question",
-    "Stopped",
-    "asking_person",
-    "asking_person_of_repeats",
-    "difference",
-    "file_change",
-    "passages",
-    "read_arguments",
-]
-
 _PERSON: Final = "person"  # who decided, for the record
 
 Choice = Literal["yes", "no", "edit", "always", "with", "stop", "late"]

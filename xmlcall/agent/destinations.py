@@ -17,22 +17,6 @@ from urllib.parse import unquote_plus
 from ..addresses import host_readings
 from ..text_forms import INVISIBLE, normalized
 
-__all__ = [
-    "MOST_PARTS",
-    "WRITTEN",
-    "Address",
-    "Destination",
-    "addresses_in",
-    "destinations",
-    "even",
-    "is_file",
-    "is_opaque",
-    "is_place",
-    "is_text",
-    "spellings",
-    "tokens",
-]
-
 MOST_PARTS: Final = 200  # the most parts of an address, and addresses in a value, that are checked
 
 # Names of parameters for texts, commands, addresses and receivers; file extensions, some of which are also top-level domains.

@@ -20,8 +20,6 @@ from ..hosts.mcp.server_requests import SampleReply, SampleRequest
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
 from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
 
-__all__ = ["Scores", "completed", "drive", "first_token", "new_id", "result_of"]
-
 KEPT: Final = 500  # answers
 _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses that mean that the server can never answer this
 

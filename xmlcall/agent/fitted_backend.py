@@ -21,8 +21,6 @@ from ..prompting.tokens import RequestScale, Scale
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest
 
-__all__ = ["FittedBackend"]
-
 REFUSALS: Final = 3  # refusals that are answered with a shorter prompt
 REPLY_TOKENS: Final = 2048  # room for the reply, if the request does not say
 NEAR: Final = 0.5  # share of the room: if the estimate exceeds it, the rate is measured

@@ -52,8 +52,6 @@ from .destinations import (
 from .message_index import TURNS, ToldResult, told_in
 from .policy import Proposal
 
-__all__ = ["NOBODY", "flows"]
-
 NOBODY: Final = ""  # the server name of a value that appears nowhere in the conversation
 
 _MAIL, _PHONE, _ACCOUNT, _DATE = (exact for exact, _ in WRITTEN.values())

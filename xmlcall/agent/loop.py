@@ -45,8 +45,6 @@ from .policy import Policy
 from .rules import allow
 from .run_call import Audit, Calling, taken_up
 
-__all__ = ["ToolLoop"]
-
 log: Final = logging.getLogger("xmlcall.agent")
 
 

@@ -28,8 +28,6 @@ from ..text_forms import INVISIBLE
 from ..types.calls import Message
 from .destinations import even, is_text, tokens
 
-__all__ = ["TURNS", "ToldResult", "entries_of", "told_in"]
-
 TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")  # letters and digits that alternate, as in keys
 _KEPT: Final = 4  # conversations, in this process
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")

@@ -24,8 +24,6 @@ from ..tools.catalog import Catalog
 from ..turn.builtin_tools import said, words_for
 from ..types.calls import Tool, ToolResult
 
-__all__ = ["OwnTool", "resource_tools"]
-
 PATIENCE: Final = 3.0  # seconds within which a server has to say whether it has resources
 SHOWN: Final = 500  # the most resources that are listed for a model; if the list is still too long, it is sent in part
 

@@ -9,9 +9,6 @@ from typing import Any
 
 from ..types.calls import Message, Tool, ToolCall, ToolResult
 
-__all__ = ["Decision", "Policy", "Proposal"]
-
-
 RunBeside = Callable[[ToolCall, str, float | None], Awaitable[ToolResult]]
 
 

@@ -22,8 +22,6 @@ from ..errors import UsageError
 from ..toml_file import read_toml
 from .rules import CONDITIONS, Condition, Effect, Rule, Rules
 
-__all__ = ["FILE_NAME", "RULE_KEYS", "Loaded", "is_rule", "load_rules", "own_file", "read_rules"]
-
 FILE_NAME: Final = "xmlcall.toml"
 _MOST_RULES: Final = 1000
 _EFFECTS: Final[tuple[Effect, ...]] = get_args(Effect)

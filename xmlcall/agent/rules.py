@@ -37,23 +37,6 @@ from ..types.calls import ToolCall
 from .flows import flows
 from .policy import Decision, Policy, Proposal
 
-__all__ = [
-    "CONDITIONS",
-    "ONLY_MARKS",
-    "Condition",
-    "Effect",
-    "Rule",
-    "Rules",
-    "Ruling",
-    "allow",
-    "allowing",
-    "glob_of",
-    "holds",
-    "made_out",
-    "parted",
-    "ruled",
-]
-
 Effect = Literal["allow", "ask", "deny"]
 
 _PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at the last dot outside brackets

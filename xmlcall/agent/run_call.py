@@ -59,8 +59,6 @@ from ..types.calls import (
 from .own_tools import OwnTool
 from .policy import Decision, Policy, Proposal
 
-__all__ = ["Audit", "Calling", "audited", "checked", "kept", "misfit", "note_of", "taken_up"]
-
 UNKNOWN: Final = "(unknown)"  # the server name if it may be one of several
 CALLER: Final = "(the caller)"  # the server name for a tool that the caller ran
 NOTHING: Final = Catalog(())

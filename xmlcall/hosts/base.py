@@ -8,8 +8,6 @@ from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 from ..types.calls import Tool, ToolResult
 from ..types.served import Completion, Listing, Prompt, PromptText, Resource, ResourceTemplate
 
-__all__ = ["NO_ARGUMENTS", "Host", "OnProgress", "OnTask", "Served", "ServingHost", "TaskHost", "TaskResult"]
-
 OnProgress = Callable[[float, float | None, str], None]
 """Receives the progress of a tool: how much is done, the total if known, and the tool's own words; untrusted input."""
 

@@ -17,8 +17,6 @@ from ..errors import UsageError
 from .config_file import Variables, entries_in, outline, read_env_file
 from .server import DEFAULT_TIMEOUT, HttpServer, OAuth, ServerConfig, StdioServer
 
-__all__ = ["load_servers", "parse_servers"]
-
 log = logging.getLogger(__name__)
 
 _MOST_BYTES: Final = 64 << 20  # Claude Code keeps what was typed in the same file

@@ -15,8 +15,6 @@ from typing import Any, Final
 
 from ..errors import UsageError
 
-__all__ = ["SUFFIXES", "Variables", "entries_in", "outline", "read_env_file"]
-
 SUFFIXES: Final = (".json", ".jsonc", ".toml", ".yaml", ".yml")
 """Suffixes of the files that are read; any other file is treated as JSON."""
 

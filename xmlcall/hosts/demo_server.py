@@ -19,8 +19,6 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from pydantic import BaseModel, Field, WithJsonSchema
 
-__all__ = ["WEATHER", "build_server", "calculator", "get_weather", "main", "text_analyzer"]
-
 Number = int | float
 
 

@@ -19,8 +19,6 @@ from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
 from ..types.calls import TextContent, Tool, ToolResult, items_of
 from .base import OnProgress
 
-__all__ = ["LocalHost"]
-
 _DEFAULT_TIMEOUT = 60.0
 
 

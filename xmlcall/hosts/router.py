@@ -24,8 +24,6 @@ from ..types.calls import Tool, ToolResult
 from ..types.served import Listing, Prompt, Resource, ResourceTemplate
 from .base import Host, OnProgress, OnTask, Served, ServingHost, TaskHost, TaskResult
 
-__all__ = ["HostState", "Router"]
-
 # -- one host among several --------------------------------------------------------------------------------------------
 # A task of its own opens and lists it, so that it does not hold up the others:
 #

@@ -6,8 +6,6 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
-__all__ = ["DEFAULT_TIMEOUT", "HttpServer", "OAuth", "ServerConfig", "StdioServer"]
-
 DEFAULT_TIMEOUT = 60.0  # seconds for one request to a server, if its configuration sets no timeout
 
 

@@ -50,8 +50,6 @@ from .places import SaidBefore
 from .reading import ReadCall, Reading, call_record, prompt_of, tools_told
 from .record import CallRecord, ReplyRecord, TurnRecord
 
-__all__ = ["MOST_RESULT", "TurnBuilder"]
-
 MOST_RESULT: Final = 200_000  # maximum characters of a result in a record
 _FOLD: Final = 4096  # events of a running reply that are kept before they are folded
 _REFUSALS: Final = frozenset({"invented_results", "own_words"})

@@ -22,8 +22,6 @@ from .places import is_tool_prompt
 from .reading import as_messages, readable_tools
 from .record import ReplyRecord, TurnRecord
 
-__all__ = ["as_bench_case", "as_corpus_case", "as_curl"]
-
 _LONGEST_NAME: Final = 60  # characters of a case's name
 _TOOL_FIELDS: Final = ("name", "description", "input_schema", "title", "output_schema", "annotations")
 _BARE_KEY: Final = re.compile("[A-Za-z0-9_-]+")

@@ -35,20 +35,6 @@ from ..turn.events import (
 )
 from ..types.calls import InvalidCall, Message, TextContent, Tool, ToolCall, ToolResult
 
-__all__ = [
-    "Conversation",
-    "InFlight",
-    "Keeper",
-    "KeptTask",
-    "OnTask",
-    "TaskMoment",
-    "branched",
-    "checked_text",
-    "in_flight",
-    "keep_question",
-    "recovered",
-]
-
 
 class Keeper:
     """Saves a conversation as it happens; without a store it keeps nothing."""

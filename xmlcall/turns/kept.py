@@ -29,8 +29,6 @@ from .places import SaidBefore, repairs_of
 from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text, readable_tools, tools_told
 from .record import CallRecord, MarkRecord, ReplyRecord, TurnRecord
 
-__all__ = ["turns_of"]
-
 _OUTCOMES: Final = frozenset({"ok", "error", "failed", "denied", "rejected", "held"})
 
 

@@ -35,8 +35,6 @@ from .builder import TurnBuilder
 from .reading import as_messages, read_reply, tools_told
 from .record import ReplyRecord, TurnRecord, record_to_json
 
-__all__ = ["LineFile", "LineThread", "read_lines", "without_secrets"]
-
 _LONGEST: Final = 64 * 1024 * 1024  # bytes of a line
 _TEXTS: Final = ("raw", "text", "reply")
 _SHOWN: Final = 100  # characters of a value in an error

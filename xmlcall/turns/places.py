@@ -21,8 +21,6 @@ from ..types.calls import InvalidCall, Issue, Message, RawArgument, RawCall, Rep
 from ..types.events import CallInReasoning
 from .record import MarkRecord, SourceRecord, ValueRecord
 
-__all__ = ["SaidBefore", "is_tool_prompt", "issues_of", "lost_call", "repairs_of", "values_of", "whys"]
-
 _BEGINNING: Final = 20_000  # characters of a value by which its source is found
 _READ: Final = 200_000  # characters of a message in which sources are looked for
 _LONGEST: Final = 2000  # characters of a value of which the place is looked for

@@ -35,21 +35,6 @@ from ..types.events import (
 from .places import SaidBefore, issues_of, lost_call, repairs_of, values_of
 from .record import CallRecord, MarkRecord, MessageRecord, ReplyRecord, SpanRecord, ValueRecord
 
-__all__ = [
-    "DROPPED",
-    "UNDECIDED",
-    "ReadCall",
-    "ReadText",
-    "Reading",
-    "as_messages",
-    "call_record",
-    "prompt_of",
-    "read_reply",
-    "read_text",
-    "readable_tools",
-    "tools_told",
-]
-
 DROPPED: Final = "dropped"
 UNDECIDED: Final = "undecided"  # what a span is about that the parser still holds back
 

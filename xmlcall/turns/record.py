@@ -9,21 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
-__all__ = [
-    "CallOutcome",
-    "CallRecord",
-    "MarkRecord",
-    "MessageRecord",
-    "ReplyRecord",
-    "SourceRecord",
-    "SpanRecord",
-    "TurnRecord",
-    "TurnSource",
-    "ValueRecord",
-    "record_to_json",
-    "summary_of",
-]
-
 TurnSource = Literal["proxy", "chat", "conversation", "run", "file"]
 
 CallOutcome = Literal[

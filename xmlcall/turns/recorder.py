@@ -16,8 +16,6 @@ from ..records.secrets import MASK
 from ..types.completion import Chunk, CompletionRequest
 from .builder import TurnBuilder
 
-__all__ = ["MOST_TURNS", "Recorder", "RecordingBackend", "new_id"]
-
 MOST_TURNS: Final = 500
 MOST_TEXT: Final = 64 * 1024 * 1024  # characters of all turns together: prompts, replies and results
 SHARE: Final = 16  # one turn may have a sixteenth of the text

@@ -46,8 +46,6 @@ from ..proxy.http.access import Guard
 from ..records.folder import FILE_MODE
 from .answers import json_answer
 
-__all__ = ["SESSION_SECONDS", "Door", "Entry", "kept_secret", "port_of"]
-
 _POLICY: Final = "; ".join(
     [
         "default-src 'none'",

@@ -23,8 +23,6 @@ from starlette.responses import Response, StreamingResponse
 from ..turns.record import ReplyRecord, SpanRecord, TurnRecord, record_to_json
 from ..turns.recorder import Recorder
 
-__all__ = ["Told", "change", "event_stream", "json_answer", "merged", "turn_events"]
-
 PING_SECONDS: Final = 15.0
 _RETRY: Final = "retry: 1000\n\n"
 Told = tuple[str, Any]  # name of an event, and its data as JSON

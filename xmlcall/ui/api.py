@@ -27,8 +27,6 @@ from ..turns.record import TurnRecord, record_to_json, summary_of
 from ..turns.recorder import Recorder
 from .answers import Told, event_stream, json_answer, merged, turn_events
 
-__all__ = ["MATCHES", "Handler", "ShownPage", "body_of", "guarded", "matching", "number_of", "routes"]
-
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes
 DEPTH_LIMIT: Final = 100
 LIST_LIMIT: Final = 500  # turns in one answer

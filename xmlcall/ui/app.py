@@ -28,8 +28,6 @@ from .answers import json_answer
 if TYPE_CHECKING:
     from .chat import ChatRoom
 
-__all__ = ["UiPage", "app_of_page", "facts_of_room", "page_of", "page_routes"]
-
 _TYPES: Final[Mapping[str, str]] = {
     ".html": "text/html; charset=utf-8",
     ".css": "text/css; charset=utf-8",

@@ -36,8 +36,6 @@ from ..types.calls import Message, Tool, ToolResult
 from .answers import Told, event_stream, merged
 from .api import ShownPage, body_of, guarded
 
-__all__ = ["routes"]
-
 MOST_WAYS: Final = 8
 MOST_TOKENS: Final = 1024  # of a reply
 TELL_SECONDS: Final = 0.2  # between two words on a reply that is being written

@@ -56,8 +56,6 @@ from .answers import json_answer
 from .api import body_of, guarded
 from .questions import CURRENT, Misfit, News, OpenQuestions
 
-__all__ = ["ChatRoom", "PageAudit", "SharedBackend", "TurnUnderWay", "routes"]
-
 _TASKS: Final[Mapping[TaskMoment, str]] = {
     "task_awaited": "a server still had a call of the turn before: its result is waited for",
     "task_unreachable": "a server cannot be asked about a call of the turn before",

@@ -40,17 +40,6 @@ from ..turns.record import CallRecord
 from ..types.calls import MISSING
 from .answers import Told
 
-__all__ = [
-    "CURRENT",
-    "Misfit",
-    "News",
-    "OpenQuestions",
-    "PageAsker",
-    "PageElicitation",
-    "PageSampling",
-    "PageSignIn",
-]
-
 _PATIENCE: Final = 600.0  # seconds without an open page after which questions end as `late`
 _REMEMBERED: Final = 1000  # answered questions that are remembered
 _SHORTEST: Final = 0.05  # seconds between two checks, at least

@@ -33,8 +33,6 @@ from ..types.calls import InvalidCall
 from .answers import json_answer
 from .api import guarded, matching, number_of
 
-__all__ = ["Recorded", "named_paths", "routes", "turn_at"]
-
 LIMIT: Final = 500  # rows in one answer
 _FILTERS: Final = ("way", "failure", "repair", "tool")
 Row = Mapping[str, Any]

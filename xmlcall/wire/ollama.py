@@ -17,8 +17,6 @@ from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .openai import candidates_of, count, finish_reason_of, json_text, mapping, mappings, native_call, text_of, tool_dict
 
-__all__ = ["chat_body", "context_length_of", "has_chat_template", "least_tokens", "message_dict", "stream_chunk", "tool_role_of"]
-
 # Han, kana and hangul are written without spaces.
 _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _BARE = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*")  # what Ollama uses if a model has no template

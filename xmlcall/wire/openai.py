@@ -20,25 +20,6 @@ from ..errors import BackendProtocolError
 from ..types.calls import Message, RawArgument, RawCall, Tool
 from ..types.completion import UNCUT, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage
 
-__all__ = [
-    "ServerError",
-    "StreamReader",
-    "count",
-    "finish_reason_of",
-    "json_text",
-    "mapping",
-    "mappings",
-    "message_dict",
-    "native_call",
-    "read_error",
-    "read_json",
-    "refuse_constant",
-    "request_body",
-    "text_of",
-    "tool_dict",
-    "usage_of",
-]
-
 MESSAGE_LIMIT: Final = 2000  # characters of a server's message; it is searched with patterns whose cost is not linear
 
 

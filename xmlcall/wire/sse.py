@@ -10,8 +10,6 @@ from typing import Final
 
 from ..errors import BackendProtocolError
 
-__all__ = ["EventDecoder"]
-
 EVENT_LIMIT: Final = 16 * 1024 * 1024
 """Bytes of one event: far above any real chunk, but it stops a stream that never ends its line."""
 

@@ -30,18 +30,6 @@ from ...types.calls import Message
 from .form import problems, unusable, with_defaults
 from .server_requests import ClientFeatures, Elicit, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
 
-__all__ = [
-    "MAX_ASKED",
-    "MAX_LOGGED",
-    "MAX_SAMPLE_TOKENS",
-    "MOST",
-    "CallPatience",
-    "Callbacks",
-    "Calls",
-    "elicitation_of",
-    "visited",
-]
-
 MOST: Final = 10.0  # how many times its limit a call may take in total
 MAX_ASKED: Final = {"elicit": 20, "sample": 10}  # how often a server may ask during one call
 MAX_SAMPLE_TOKENS: Final = 4096  # the most tokens of one completion, whatever a server asks for

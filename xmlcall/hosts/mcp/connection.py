@@ -29,8 +29,6 @@ from .server_requests import NO_FEATURES, ClientFeatures
 from .tasks import runs_tasks
 from .transport import PeerLog, open_transport
 
-__all__ = ["Connection"]
-
 _CLOSE_SECONDS = 5.0  # for what the SDK does not bound itself: ending an HTTP session
 _LISTEN_PAUSES = (1.0, 5.0, 30.0, 60.0)  # seconds before listening again; the last one repeats
 

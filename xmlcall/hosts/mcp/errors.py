@@ -18,18 +18,6 @@ from ..server import HttpServer, ServerConfig, StdioServer
 from .connection import Connection
 from .messages import HttpTrouble, TooLarge, UnreadableAnswer
 
-__all__ = [
-    "Repeatable",
-    "SessionLost",
-    "connect_error",
-    "is_lost",
-    "left_out_error",
-    "older_transport",
-    "protocol_error",
-    "request_error",
-    "timeout_error",
-]
-
 # How the SDK's own errors for a lost connection begin; any server can use the code alone.
 _LOST = ("Connection closed", "SSE stream")
 _NOT_READ = ("Failed to parse JSON response", "Failed to parse SSE message")  # the SDK's, of an answer over HTTP

@@ -26,8 +26,6 @@ from .messages import Flood, read_refused
 from .plain_text import hidden_value, plain_tool
 from .wire import requires_task
 
-__all__ = ["ORIGINAL", "Filter", "filtered"]
-
 ORIGINAL = "xmlcall/original"
 """The key of `_meta` that carries the original answer, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 

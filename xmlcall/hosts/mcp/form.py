@@ -15,8 +15,6 @@ from urllib.parse import urlsplit
 from ...schema.validation import compiled, find_issues
 from ...types.calls import MISSING
 
-__all__ = ["MAX_FIELDS", "Field", "FormProblem", "fields", "problems", "read", "unusable", "with_defaults"]
-
 MAX_FIELDS: Final = 100  # the most fields of one form
 _YES: Final = frozenset({"yes", "y", "true", "1", "是"})
 _NO: Final = frozenset({"no", "n", "false", "0", "否"})

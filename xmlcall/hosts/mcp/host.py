@@ -48,8 +48,6 @@ from .server_requests import NO_FEATURES, ClientFeatures
 from .tasks import call_as_task, result_of_task
 from .wire import cut_result, requires_task, result_from_mcp
 
-__all__ = ["McpHost"]
-
 _MAX_RESULT_CHARACTERS = 2_000_000
 _MAX_SILENT = 3  # requests in a row without an answer: the server hangs
 _HARMLESS = ("readOnlyHint", "idempotentHint")

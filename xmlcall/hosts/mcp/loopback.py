@@ -14,8 +14,6 @@ from urllib.parse import parse_qs, urlsplit
 from mcp.client.auth import OAuthFlowError
 from mcp.shared.auth import AuthorizationCodeResult
 
-__all__ = ["PATH", "Loopback", "free_port", "is_free"]
-
 PATH: Final = "/callback"
 _HOST: Final = "127.0.0.1"
 _MAX_HEAD: Final = 16_384

@@ -27,20 +27,6 @@ from mcp.types import INTERNAL_ERROR, PARSE_ERROR
 from mcp.types.jsonrpc import ErrorData, JSONRPCError, JSONRPCResponse
 from pydantic import ValidationError
 
-__all__ = [
-    "MAX_MESSAGE_BYTES",
-    "Flood",
-    "Halves",
-    "HttpTrouble",
-    "HttpTroubles",
-    "TooLarge",
-    "UnreadableAnswer",
-    "lines",
-    "read_refused",
-    "sendable",
-    "whole_escapes",
-]
-
 MAX_MESSAGE_BYTES: Final = 32 << 20  # the largest message that is read; over the older HTTP+SSE, the SDK's limit of 1 MiB applies
 _MAX_UNASKED = 50_000
 _FLOOD_SECONDS = 60.0

@@ -37,8 +37,6 @@ from ..server import HttpServer, OAuth
 from .loopback import Loopback
 from .token_store import KeptSignIn, SystemTokens, TokenStore, key_of
 
-__all__ = ["Ask", "SignIn", "SignInLog", "authorization", "forget", "kept_in_file", "wants_sign_in"]
-
 Ask = Callable[[str, str], Awaitable[bool]]
 """Asks the user to sign in, by the server's name and an address; returns whether the user agreed. The address is a server's text.
 It MUST be shown in full, and opened only after the user has agreed."""

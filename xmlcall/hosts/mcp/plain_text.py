@@ -24,8 +24,6 @@ from typing import Any, Final
 
 from ...text_forms import INVISIBLE
 
-__all__ = ["INSTRUCTIONS", "hidden_value", "hides", "plain_text", "plain_tool"]
-
 INSTRUCTIONS: Final = 16_000  # the most characters of a server's instructions, and of a tool's description
 _LIMITS: Final[Mapping[str, int]] = {"title": 200, "description": INSTRUCTIONS}
 _OF_PARAMETER: Final[Mapping[str, int]] = {"title": 200, "description": 4000, "$comment": 4000}

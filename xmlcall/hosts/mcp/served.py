@@ -25,8 +25,6 @@ from .connection import Connection
 from .errors import is_lost, request_error, timeout_error
 from .wire import ROLES, content_from_mcp, contents_from_mcp, cut_result, string_in
 
-__all__ = ["McpServed", "pages"]
-
 # -- lists in pages: a server may repeat cursors, make up new ones for ever, or list without end ------------------------
 
 MAX_PAGES: Final = 100

@@ -19,21 +19,6 @@ from ...addresses import host_readings
 from ...types.calls import Message
 from ...types.completion import FinishReason
 
-__all__ = [
-    "NO_FEATURES",
-    "ClientFeatures",
-    "Elicit",
-    "ElicitAnswer",
-    "FormRequest",
-    "LogLevel",
-    "LogMessage",
-    "OnLog",
-    "Sample",
-    "SampleReply",
-    "SampleRequest",
-    "UrlRequest",
-]
-
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """The level of a log message (RFC 5424, as in MCP)."""
 

@@ -25,8 +25,6 @@ from ..base import OnTask
 from .callbacks import MOST, CallPatience
 from .filter import ORIGINAL
 
-__all__ = ["call_as_task", "result_of_task", "runs_tasks"]
-
 _DEFAULT_PAUSE: Final = 1.0
 _PAUSES: Final = (0.05, 30.0)  # seconds between two polls, whatever the server suggests
 _CANCEL_SECONDS: Final = 2.0

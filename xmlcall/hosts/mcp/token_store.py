@@ -23,8 +23,6 @@ from ...private_folders import make_private
 from ..server import HttpServer, OAuth
 from .loopback import PATH, free_port, is_free
 
-__all__ = ["KeptSignIn", "SystemTokens", "TokenStore", "key_of"]
-
 # -- where it is kept --------------------------------------------------------------------------------------------------
 
 

@@ -29,8 +29,6 @@ from ..server import HttpServer, ServerConfig, StdioServer
 from .messages import MAX_MESSAGE_BYTES, HttpTroubles, lines, whole_escapes
 from .oauth import SignIn, authorization
 
-__all__ = ["PeerLog", "open_transport"]
-
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
 _KEPT_BYTES = 8192
 _PIPE_BYTES = 1 << 16

@@ -24,18 +24,6 @@ from ...types.calls import (
     ToolResult,
 )
 
-__all__ = [
-    "MOST_BLOCKS",
-    "ROLES",
-    "content_from_mcp",
-    "contents_from_mcp",
-    "cut_result",
-    "requires_task",
-    "result_from_mcp",
-    "string_in",
-    "tool_to_mcp",
-]
-
 ROLES: Final = ("user", "assistant")  # the roles in annotations, and in the messages of prompts
 MOST_BLOCKS: Final = 1_000  # the most blocks of a result other than text; each is named to the model
 _LONGEST_TYPE = 255  # characters of a MIME type (RFC 6838, 4.2)

@@ -33,8 +33,6 @@ from .contract import (
     own_usage,
 )
 
-__all__ = ["MESSAGES", "CountBody", "MessagesBody", "error_body", "read_count"]
-
 NO_THREADS: Final = "thread_unsupported_request"
 """The error code to which SDKs react by sending the request again, whole and without a thread."""
 

@@ -14,8 +14,6 @@ from ...errors import UsageError
 from ...types.calls import RawCall, Tool, ToolCall
 from .contract import ApiError
 
-__all__ = ["JsonBody", "Parts", "arguments_of", "call_of", "content_of", "extra_of", "read_body", "tools_of"]
-
 SHOWN_CHARACTERS = 80  # how much of a wrong value an error shows
 TOOL_LIMIT = 1000  # as many as one MCP server may list
 

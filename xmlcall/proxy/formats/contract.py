@@ -13,26 +13,6 @@ from typing import Any, Literal, Protocol
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
 
-__all__ = [
-    "ApiError",
-    "ArgumentsPiece",
-    "Asked",
-    "CallClosed",
-    "CallOpened",
-    "ChatRequest",
-    "Format",
-    "ReasoningPiece",
-    "ResponseEnded",
-    "ResponseEvent",
-    "Sampling",
-    "TextPiece",
-    "ToolChoice",
-    "WholeResponse",
-    "Writer",
-    "own_usage",
-    "whole_response",
-]
-
 
 class ApiError(Exception):
     """A request that cannot be answered, reported in the caller's format; `retry_after` is in seconds, 0 if unknown."""

@@ -45,21 +45,6 @@ from .contract import (
 )
 from .openai_chat import OPTIONS, chosen
 
-__all__ = [
-    "OLLAMA_CHAT",
-    "OLLAMA_GENERATE",
-    "PULLED",
-    "REFUSED",
-    "OllamaChatBody",
-    "OllamaGenerateBody",
-    "is_named",
-    "loaded",
-    "running",
-    "show",
-    "tags",
-    "with_tools",
-]
-
 SENT_ON: Final = ("keep_alive", "think", "truncate", "shift", "logprobs", "top_logprobs")
 CHAT_ONLY: Final = ("messages", "tools", "tool_choice")
 """Fields that `/api/generate` ignores. Sent on, they would replace the prompt, because the proxy asks an Ollama for a chat."""
@@ -256,7 +241,7 @@ def _sampling(body: _OllamaAsked) -> Sampling:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def now(more: timedelta = timedelta()) -> str:
+def _now(more: timedelta = timedelta()) -> str:
     return (datetime.now(UTC) + more).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -265,7 +250,7 @@ def _call(index: int, call: ToolCall) -> dict[str, Any]:
 
 
 def _part(asked: Asked, text: str = "", thinking: str = "", calls: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-    head = {"model": asked.model, "created_at": now()}
+    head = {"model": asked.model, "created_at": _now()}
     shown = {"thinking": thinking} if thinking else {}
     if asked.shape["generate"]:
         return head | {"response": text} | shown
@@ -380,12 +365,12 @@ def is_named(model: str, name: str) -> bool:
 
 def tags(models: Iterable[str]) -> dict[str, Any]:
     """Write the answer of `GET /api/tags`: the available models."""
-    return {"models": [_listed(model) | {"modified_at": now()} for model in models]}
+    return {"models": [_listed(model) | {"modified_at": _now()} for model in models]}
 
 
 def running(models: Mapping[str, int | None]) -> dict[str, Any]:
     """Write the answer of `GET /api/ps`: the models that are loaded, with their context lengths, if known."""
-    loaded_now = {"expires_at": now(timedelta(days=1)), "size_vram": 0}
+    loaded_now = {"expires_at": _now(timedelta(days=1)), "size_vram": 0}
     return {"models": [_listed(model) | loaded_now | {"context_length": length or 0} for model, length in models.items()]}
 
 
@@ -401,7 +386,7 @@ def show(model: str, context_length: int | None) -> dict[str, Any]:
         "template": "",
         "parameters": "",
         "license": "",
-        "modified_at": now(),
+        "modified_at": _now(),
     }
 
 

@@ -33,8 +33,6 @@ from .contract import (
     own_usage,
 )
 
-__all__ = ["CHAT", "ChatBody", "chosen", "error_body", "usage_dict"]
-
 OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")
 
 

@@ -48,8 +48,6 @@ from .contract import (
 )
 from .openai_chat import OPTIONS, chosen, error_body
 
-__all__ = ["KNOWN_ITEMS", "RESPONSES", "ResponsesBody"]
-
 NAME: Final = "openai-responses"
 
 STATEFUL: Final = ("previous_response_id", "conversation", "background", "prompt")

@@ -22,8 +22,6 @@ from typing import Any, Final
 from ...loosejson import reader as loosejson
 from .openai_responses import KNOWN_ITEMS
 
-__all__ = ["mended"]
-
 Body = dict[str, Any]
 Mend = Callable[[Body, set[str]], None]
 

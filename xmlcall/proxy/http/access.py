@@ -33,8 +33,6 @@ from ..formats.ollama import is_named
 if TYPE_CHECKING:
     from ..engine.engine import Engine
 
-__all__ = ["Caller", "Guard", "Key", "ServedModel", "ServedModels", "digest_of", "key_of", "serving"]
-
 # -- keys -----------------------------------------------------------------------------------------------------------------
 
 

@@ -35,8 +35,6 @@ from ..observed.observer import Observing
 if TYPE_CHECKING:
     from ..engine.recording import Recording
 
-__all__ = ["BEGIN_SECONDS", "PING_SECONDS", "Ending", "Exchange", "Pings", "api_error"]
-
 # -- the end of a server --------------------------------------------------------------------------------------------------
 
 

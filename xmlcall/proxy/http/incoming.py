@@ -39,8 +39,6 @@ from ..formats.ollama import OllamaChatBody, OllamaGenerateBody, OllamaMessage, 
 from ..formats.openai_chat import ChatBody, ChatMessage
 from ..formats.openai_responses import ResponsesBody
 
-__all__ = ["content_of", "data_and_left_out", "data_of", "object_of", "one_framing", "refuse_many", "tidy", "tolerant_paths"]
-
 BODY_LIMIT: Final = 32 * 1024 * 1024  # bytes: enough for a long conversation with images
 BODY_SECONDS: Final = 120.0  # for a body to arrive
 DEPTH_LIMIT: Final = 100  # levels of JSON in a body, because validating and writing it are recursive

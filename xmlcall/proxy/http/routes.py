@@ -43,8 +43,6 @@ from .incoming import content_of, data_and_left_out, data_of, object_of, refuse_
 if TYPE_CHECKING:
     from ..engine.recording import Recording
 
-__all__ = ["ENDPOINTS", "PATH_LIMIT", "QUESTIONS", "RELAYED", "Endpoint", "Handler", "QuestionPath", "description", "format_of"]
-
 log = logging.getLogger("xmlcall.proxy")
 
 PATH_LIMIT: Final = 200  # characters of a path in the log

@@ -24,8 +24,6 @@ from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.openmetrics import exposition as openmetrics
 from prometheus_client.registry import Collector
 
-__all__ = ["METRICS", "Metrics", "Row", "metrics_of_process", "shared_folder"]
-
 OTHER: Final = "other"
 MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
 SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"

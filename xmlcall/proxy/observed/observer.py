@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from ..formats.contract import ApiError
     from .traces import ModelSpan, RequestSpans, Traces
 
-__all__ = ["FIRST_TOKEN", "LEFT", "Hearing", "ModelRequest", "Observer", "Observing", "relaying", "trace_id_in"]
-
 LEFT_STATUS: Final = 499  # nginx's status for a caller that disconnected before it received a status
 PASSED_ON: Final = "passed_on"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

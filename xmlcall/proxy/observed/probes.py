@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from ..engine.engine import Engine
     from ..http.access import Guard
 
-__all__ = ["JsonFormatter", "Readiness", "outside_routes"]
-
 log = logging.getLogger("xmlcall.proxy")
 
 KEPT_SECONDS: Final = 2.0  # for which a result is reused

@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
     from opentelemetry.trace import TracerProvider as AnyProvider
 
-__all__ = ["ModelSpan", "RequestSpans", "Traces", "otlp_provider"]
-
 _PROPAGATOR: Final = TraceContextTextMapPropagator()
 _OWN_FAILURE: Final = 500  # the lowest HTTP status that marks a server span as failed; a caller's error does not
 
