@@ -28,12 +28,10 @@ PROBE_TOKENS: Final = 16  # a request for fewer only probes a prompt that is sen
 
 
 class FittedBackend(Around, KeptOpen):
-    """A backend that shortens prompts until they fit.
+    """A backend that shortens prompts until they fit; notes in `lang` replace what was cut.
 
     Args:
         scale: estimates tokens; shared by all requests to the model, or for one request.
-        lang: language of the notes that replace what was cut, `en` or `zh`.
-        on_text: receives each piece of text before it is passed on.
         measure: measures the rate of the scale; called before sending a prompt that nearly fills the context.
     """
 

@@ -46,12 +46,7 @@ class _Watcher:
 
 
 class Recorder:
-    """The turns of a running program.
-
-    Args:
-        keep: receives each finished turn, to write it; it must not block.
-        hidden: keys that must not be in any record.
-    """
+    """The turns of a running program; `keep` writes each that has finished, and no record has a `hidden` key."""
 
     def __init__(
         self,

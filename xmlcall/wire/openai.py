@@ -11,7 +11,7 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -129,15 +129,10 @@ def progress_of(data: Mapping[str, Any]) -> PromptProgress | None:
 
 
 def native_call(index: int, name: str, arguments: str, *, cut: bool = False) -> RawCall:
-    """Make a raw call from a call that the server parsed itself.
+    """Make a raw call from a call that the server parsed itself; an empty text of arguments counts as `{}`.
 
-    Args:
-        index: its number in the reply.
-        arguments: the text of a JSON object; an empty text counts as `{}`.
-        cut: whether the reply ended early, so that a text that is not an object may be the first half of one.
-
-    Returns:
-        One argument for each key, repeated keys included; a text that is not a JSON object is one argument without a name.
+    It has an argument for each key, repeated keys included; a text that is not a JSON object is one argument without a name. Of a
+    reply that was `cut`, such a text may be the first half of an object.
     """
     given = () if not (arguments.strip() or cut) else _arguments(arguments)
     return RawCall(
@@ -238,9 +233,8 @@ class _CallParts:
 class StreamReader:
     """Read the chunks of one streamed reply.
 
-    Args:
-        echo: the end of the prompt from `<think>` on, which llama.cpp repeats before the reply if it knows the template's
-            thinking tags. The reader drops it, so that a reply always begins where the prompt ended.
+    llama.cpp repeats the end of the prompt from `<think>` on (`echo`) before the reply if it knows the template's thinking tags;
+    it is dropped, so that a reply always begins where the prompt ended.
     """
 
     def __init__(self, *, echo: str = "") -> None:
@@ -311,7 +305,6 @@ class StreamReader:
 # Only this section reads a server's own word. All other code compares with `FinishReason`, so that all parts of the program agree
 # on whether a reply is complete.
 
-
 # OpenAI's word comes first in each row. Then: llama.cpp's native API (`eos`, `word`, `limit`), Ollama (`load`, `unload`), TGI
 # (`eos_token`), Anthropic (`end_turn`, `stop_sequence`, `tool_use`, `max_tokens`, `refusal`), Mistral (`model_length`), Cohere
 # (`complete`, `tool_call`), Gemini (`stop`, `max_tokens`, `safety`, `recitation` ..., in capitals), Bedrock (`content_filtered`).
@@ -326,23 +319,15 @@ _REASONS: Final[Mapping[str, FinishReason]] = {word: reason for reason, words in
 
 
 def finish_reason_of(word: str) -> FinishReason:
-    """Translate a server's word for why a reply ended.
-
-    Args:
-        word: in any letter case; "" if the server ended the reply without one.
-
-    Returns:
-        "stop" for no word; "other" for an unknown one, because the reply may be cut then and half a call must not run.
-    """
+    """Translate a server's word for why a reply ended: no word is "stop"; an unknown one is "other", as the reply may be cut."""
     word = word.strip().lower()
     return _REASONS.get(word, "other") if word else "stop"
 
 
-# -- a prompt that is too long ----------------------------------------------------------------------------------------- llama.cpp
-# and OpenAI have a code for it; most others have only a message, each its own. The messages here are those of llama.cpp, vLLM,
-# SGLang, LM Studio, Ollama, TGI, TabbyAPI, TensorRT-LLM, llama-cpp-python and the large providers. The text that is searched is
-# short: see `read_error`.
-
+# -- a prompt that is too long -----------------------------------------------------------------------------------------
+# llama.cpp and OpenAI have a code for it; most others have only a message, each its own. The messages here are those of
+# llama.cpp, vLLM, SGLang, LM Studio, Ollama, TGI, TabbyAPI, TensorRT-LLM, llama-cpp-python and the large providers. The text that
+# is searched is short: see `read_error`.
 
 _OVERFLOW: Final = re.compile(
     r"exceed_context_size_error|context_length_exceeded|context_window_exceeded|maximum context length"
@@ -398,3 +383,63 @@ _CONTEXT: Final = _patterns(
 def _number_in(message: str, patterns: tuple[re.Pattern[str], ...]) -> int | None:
     match = next((found for pattern in patterns if (found := pattern.search(message))), None)
     return int(match[match.lastindex or 0].replace(",", "")) if match else None
+
+
+# -- server-sent events: bytes in, payloads out (WHATWG HTML, section 9.2.6) -----------------------------------------------
+# A line end may be cut in two, and a payload may be spread over many pieces; no byte is read twice. Comments, `event`, `id` and
+# `retry` are dropped, because chat completions carry everything in `data`.
+
+EVENT_LIMIT: Final = 16 * 1024 * 1024  # bytes of one event: far above any real chunk, but it stops a stream without line ends
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+
+
+class EventDecoder:
+    """Split a byte stream into the payloads of its events, however it is chunked; a last one needs no blank line after it."""
+
+    def __init__(self) -> None:
+        self._line: list[bytes] = []  # pieces of the unfinished line
+        self._data: list[bytes] = []  # `data` fields of the unfinished event
+        self._size = 0
+        self._after_cr = False
+
+    def feed(self, data: bytes) -> Iterator[str]:
+        """Read bytes; yield the payloads of the events that end in them. One above 16 MiB is a `BackendProtocolError`."""
+        if not data:
+            return
+        ends_in_cr = data.endswith(b"\r")
+        if self._after_cr:
+            data = data.removeprefix(b"\n")  # the second half of a line end that was cut in two
+        self._after_cr = ends_in_cr
+        first, *rest = _LINE_END.split(data)
+        self._add(first)
+        for line in rest:
+            yield from self._end_line()
+            self._add(line)
+
+    def close(self) -> Iterator[str]:
+        """Yield the payload of an unfinished last event."""
+        yield from self._end_line()
+        yield from self._end_event()
+
+    def _add(self, piece: bytes) -> None:
+        self._size += len(piece)
+        if self._size > EVENT_LIMIT:
+            raise BackendProtocolError(f"expected server-sent events, got one of more than {EVENT_LIMIT} bytes")
+        self._line.append(piece)
+
+    def _end_line(self) -> Iterator[str]:
+        line = b"".join(self._line)
+        self._line.clear()
+        if not line:
+            yield from self._end_event()
+            return
+        name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
+        if name == b"data":
+            self._data.append(value.removeprefix(b" "))
+
+    def _end_event(self) -> Iterator[str]:
+        payload = b"\n".join(self._data).decode("utf-8", "replace")
+        self._data.clear()
+        self._size = 0
+        if payload:
+            yield payload

@@ -57,9 +57,6 @@ class Filter:
         max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
         on_request: receives the method of each request by the server, including those in an answer that requires input.
         trouble_of: maps the id of a request to the problem of its HTTP answer, which goes into the `data` of the error.
-
-    Attributes:
-        runs_tasks: whether tools that can only run as a task are let through; known once the server has said what it can do.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class Filter:
     ) -> None:
         self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
         self._on_request, self._trouble_of, self._flood = on_request, trouble_of, Flood()
-        self.runs_tasks = False
+        self.runs_tasks = False  # lets tools pass that can only run as a task; set once the server has said what it can do
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
 
     def sent(self, message: Any) -> None:
@@ -125,9 +122,7 @@ class Filter:
     def _page(self, page: Mapping[str, Any]) -> dict[str, Any]:
         version = "2026-07-28" if "resultType" in page else "2025-11-25"
         wanted: list[dict[str, Any]] = []
-        left_out: list[str] = []
-        changed: list[str] = []
-        hidden: list[str] = []
+        left_out, changed, hidden = list[str](), list[str](), list[str]()
         for tool in page["tools"]:
             if len(wanted) > self._max_tools or len(left_out) > self._max_tools:
                 break

@@ -34,17 +34,12 @@ class FormRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UrlRequest:
-    """A server asks the user to visit an address, for data that must not pass through the client (MCP elicitation, URL mode).
-
-    Args:
-        url: it MUST NOT be opened or fetched before the user has seen all of it and agreed.
-        is_awaited: the call is repeated once the user is done there, which `accept` means.
-    """
+    """A server asks the user to visit an address, for data that must not pass through the client (MCP elicitation, URL mode)."""
 
     server: str
     message: str
-    url: str
-    is_awaited: bool = False
+    url: str  # it MUST NOT be opened or fetched before the user has seen all of it and agreed
+    is_awaited: bool = False  # whether the call is repeated once the user is done there, which `accept` means
 
     @property
     def spelled_host(self) -> str:
@@ -103,24 +98,16 @@ OnLog = Callable[[LogMessage], None]  # receives a log message
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFeatures:
-    """What servers may request. Only what is given is declared.
-
-    Args:
-        roots: absolute paths of the folders to report to servers that ask where they may work.
-        log: receives log messages; a server may send a limited number each second.
-        log_level: the least severe that servers are asked to send; only with `log`.
-        refused: receives a server and its request (`elicitation/create`, `sampling/createMessage`, `roots/list`) if the request
-            is not supported.
-        sign_in: asks the user to sign in if a server requires it while a call runs; gets its name and the address, which MUST be
-            shown in full, and returns whether the user agreed.
-    """
+    """What servers may request. Only what is given is declared."""
 
     elicit: Elicit | None = None
     sample: Sample | None = None
-    roots: tuple[str, ...] = ()
-    log: OnLog | None = None
-    log_level: LogLevel = "info"
-    refused: Callable[[str, str], None] | None = None
+    roots: tuple[str, ...] = ()  # absolute paths of the folders to report to servers that ask where they may work
+    log: OnLog | None = None  # a server may send a limited number of messages each second
+    log_level: LogLevel = "info"  # the least severe that servers are asked to send
+    refused: Callable[[str, str], None] | None = None  # receives a server and the method of a request that is not supported
+    # Asks the user to sign in if a server requires it while a call runs; gets its name and the address, which MUST be shown in
+    # full, and returns whether the user agreed.
     sign_in: Callable[[str, str], Awaitable[bool]] | None = None
 
 
