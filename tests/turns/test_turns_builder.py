@@ -127,19 +127,6 @@ async def test_while_a_reply_comes_its_raw_text_only_grows() -> None:
     assert seen[-1] == text
 
 
-async def test_without_the_raw_text_nothing_is_made_up() -> None:
-    text = f"Well. {block(call('add', a=1, b=2))}"
-    builder = TurnBuilder(id="t", source="chat")
-    builder.note(ReplyStarted(number=1))
-    backend = ScriptedBackend([text], chunk_size=3)
-    async for event in generated(backend, CompletionRequest(messages=()), Binder(catalog=Catalog([Tool.from_function(add)]))):
-        if not isinstance(event, Generated):
-            builder.note(event)
-            [reply] = builder.record().replies
-            assert text.startswith(reply.raw)
-            tiles(reply)
-
-
 # -- what came of calls ------------------------------------------------------------------------------------------------------
 
 
@@ -304,6 +291,7 @@ async def test_a_reply_that_was_begun_has_its_beginning() -> None:
 def test_a_turn_that_is_left_in_the_middle() -> None:
     builder = TurnBuilder(id="t", source="proxy")
     builder.note(ReplyStarted(number=1))
+    builder.wrote("Well")
     builder.note(TextDelta(text="Well", span=(0, 4)))
     builder.note(ToolCallStart(index=0, name="add", span=(4, 20)))
     builder.end("left")

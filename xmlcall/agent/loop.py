@@ -15,7 +15,6 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self, Unpack, cast
 
 from ..backends.base import Backend, Capabilities
@@ -141,11 +140,9 @@ class ToolLoop:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
         """Close everything."""
-        await self._stack.__aexit__(kind, error, trace)
+        await self._stack.__aexit__(*error)
 
     @property
     def mode(self) -> Mode:

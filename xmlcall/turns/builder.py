@@ -4,9 +4,7 @@
 arrived to be folded together. It keeps no events of a reply that has ended, because the text, the spans and the bound calls hold
 everything. It interprets each reply once; afterwards it updates only the calls that change.
 
-The record of a running turn shows the raw text as far as it is known. `wrote` takes the model server's output piece by piece. If
-the caller does not use `wrote`, the builder assembles the raw text from the events. These lack the text of markup, so the raw
-text stops at markup until the call or the reply has ended.
+The record of a running turn shows the raw text as far as it is known: `wrote` takes the model server's output piece by piece.
 
 Times come from `time.monotonic`, read when the turn begins, at the first piece, and when a reply or a call begins or ends.
 """
@@ -60,8 +58,8 @@ _RUNS: Final = frozenset({TextDelta, ToolArgumentDelta})
 
 
 # -- a reply, from the events of the parser and the pieces of its raw text ---------------------------------------------
-# Events wait until the record is read, or until there are enough to fold; none are left when the reply has ended. If the raw text
-# arrives through `wrote`, consecutive pieces of one text or value cost only one offset each.
+# Events wait until the record is read, or until there are enough to fold; none are left when the reply has ended. Consecutive
+# pieces of one text or value cost only one offset each.
 
 
 class ReplyUnderWay:
@@ -79,9 +77,6 @@ class ReplyUnderWay:
         self.begun = ""  # the model's own words at the end of the prompt
         self.is_begun = False  # whether these words are the beginning of the reply, not words that a caller put there
         self.wrote: list[str] = []
-        self.has_raw = False  # whether the caller uses `wrote`
-        self.joined: list[str] = []  # text put together from events
-        self.joined_end = 0
         self.raw = ""  # set once the whole text is known
         self.known = ReplyRecord(number=number)  # its record, without what is read in the text
         self.counting: frozenset[str] | None = None  # ids of the calls that count; None until the reply has ended
@@ -94,7 +89,7 @@ class ReplyUnderWay:
         return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
 
     def merges(self, event: TextDelta | ToolArgumentDelta) -> bool:
-        """Merge an event into the last one if it only continues it; text from `wrote` makes the event's own redundant."""
+        """Merge an event into the last one if it only continues it; its own text is in what the model `wrote`."""
         last = self.pending[-1] if self.pending else None
         if type(last) is not type(event) or event.span[0] != self.run_end:
             return False
@@ -114,30 +109,15 @@ class ReplyUnderWay:
         self.end_run()
         events, self.pending = self.pending, []
         self.reading.take(events)
-        if not self.has_raw and self.counting is None:
-            for event in events:
-                self._put_together(event)
-
-    def _put_together(self, event: Event) -> None:
-        start, end = event.raw.span if isinstance(event, ToolCallEnd) else event.span
-        if isinstance(event, ToolCallEnd) and start <= self.joined_end < end and len(event.raw.text) == end - start:
-            text = event.raw.text[self.joined_end - start :]
-        elif isinstance(event, TextDelta | ReasoningDelta | ToolArgumentDelta) and start == self.joined_end:
-            text = event.text if len(event.text) == end - start else ""
-        else:
-            return
-        self.joined.append(text)
-        self.joined_end += len(text)
 
     def text(self) -> str:
         """Return the raw text as far as it is known."""
         if self.counting is not None:
             return self.raw
-        pieces = self.wrote if self.has_raw else self.joined
-        if len(pieces) > 1:
-            pieces[:] = ["".join(pieces)]
-        written = pieces[0] if pieces else ""
-        return self.begun + written if self.is_begun and self.has_raw else written
+        if len(self.wrote) > 1:
+            self.wrote[:] = ["".join(self.wrote)]
+        written = self.wrote[0] if self.wrote else ""
+        return self.begun + written if self.is_begun else written
 
     def note_first(self, event: Event, now: float) -> None:
         """Record the first event. If the prompt began the reply for the model, it begins with the markup of a call."""
@@ -166,7 +146,7 @@ class ReplyUnderWay:
         self.know(finish_reason=event.reply.finish_reason, is_kept=event.message is not None, **tokens)
         if self.is_begun and self.raw.startswith(self.begun):
             self.prompt = self.prompt[:-1]
-        self.wrote, self.joined, self.begun = [], [], ""
+        self.wrote, self.begun = [], ""
 
 
 # -- a turn -------------------------------------------------------------------------------------------------------------
@@ -221,10 +201,8 @@ class TurnBuilder:
 
     def wrote(self, text: str) -> None:
         """Record a piece of the raw reply, before the events that it produces."""
-        reply = self._reply
-        if reply is not None and text:
-            reply.has_raw = True
-            reply.wrote.append(text)
+        if self._reply is not None and text:
+            self._reply.wrote.append(text)
 
     def note(self, event: LoopEvent) -> None:
         """Record an event."""
@@ -237,7 +215,7 @@ class TurnBuilder:
                 reply.note_first(parsed, time.monotonic())
                 self._first_at = reply.first_at if self._first_at is None else self._first_at
             reply.record = None
-            if kind in _RUNS and reply.has_raw and reply.merges(parsed):
+            if kind in _RUNS and reply.merges(parsed):
                 return
             reply.end_run()
             reply.pending.append(parsed)

@@ -18,7 +18,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequen
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from types import TracebackType
 from typing import Any, Final, Self
 
 from starlette.requests import Request
@@ -77,10 +76,8 @@ class SharedBackend(KeptOpen):
         await self._backend.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        await self._backend.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        await self._backend.__aexit__(*error)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`), once it is its turn."""
@@ -222,14 +219,13 @@ class ChatRoom:
         self.tell_news()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *error: Any) -> None:
+        """Stop all turns, and end what pages watch."""
         tasks = [turn.task for turn in self._turns.values() if turn and turn.task]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.news.close()
+        self.close()
 
     def close(self) -> None:
         """End what pages watch: a server that stops waits for its streams."""

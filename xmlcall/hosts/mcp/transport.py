@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from typing import Any, Final, TextIO
 
 import anyio
@@ -73,19 +73,20 @@ def _plain(text: str) -> str:
     return _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\t", " "))
 
 
-def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) -> AbstractAsyncContextManager[Streams]:
-    """Open the streams to a server, by Streamable HTTP unless the configuration says `sse`; other output goes to `log`."""
-    if isinstance(server, StdioServer):
-        return _stdio(server, log)
-    http = _http_client(server, log, sign_in)
-    return _sse(server, http) if server.transport == "sse" else _http(server, http)
-
-
 @asynccontextmanager
-async def _stdio(server: StdioServer, log: PeerLog) -> AsyncIterator[Streams]:
-    with _stderr_to(log) as pipe:
-        async with open_process(server, pipe) as streams:
-            yield streams
+async def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) -> AsyncIterator[Streams]:
+    """Open the streams to a server, by Streamable HTTP unless the configuration says `sse`; other output goes to `log`."""
+    async with AsyncExitStack() as stack:
+        if isinstance(server, StdioServer):
+            yield await stack.enter_async_context(open_process(server, stack.enter_context(_stderr_to(log))))
+            return
+        http, url = _http_client(server, log, sign_in), server.url
+        if server.transport == "sse":
+            yield await stack.enter_async_context(sse_client(url, httpx_client_factory=lambda *_, **__: http))
+            return
+        await stack.enter_async_context(http)
+        opened = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
+        yield await stack.enter_async_context(opened)
 
 
 @contextmanager
@@ -122,18 +123,6 @@ def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
             if not drain():
                 break
         os.close(reading)
-
-
-@asynccontextmanager
-async def _http(server: HttpServer, http: httpx2.AsyncClient) -> AsyncIterator[Streams]:
-    async with http, streamable_http_client(server.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES) as streams:
-        yield streams
-
-
-@asynccontextmanager
-async def _sse(server: HttpServer, http: httpx2.AsyncClient) -> AsyncIterator[Streams]:
-    async with sse_client(server.url, httpx_client_factory=lambda *_, **__: http) as streams:
-        yield streams
 
 
 def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.AsyncClient:
