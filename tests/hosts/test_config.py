@@ -67,9 +67,9 @@ def read(entry: dict[str, Any], root: str = "mcpServers") -> Any:
         ({"command": "x", "includeTools": ["a*"]}, StdioServer(name="srv", command="x", include_tools=("a*",))),
         ({"command": "x", "excludeTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
         ({"command": "x", "disabledTools": ["a"]}, StdioServer(name="srv", command="x", exclude_tools=("a",))),
-        ({"command": "x", "autoApprove": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
+        ({"command": "x", "autoApprove": ["a"]}, StdioServer(name="srv", command="x")),
         ({"command": "x", "roots": ["/a/../b"]}, StdioServer(name="srv", command="x", roots=("/b",))),
-        ({"command": "x", "alwaysAllow": ["a"]}, StdioServer(name="srv", command="x", auto_approve=("a",))),
+        ({"command": "x", "alwaysAllow": ["a"]}, StdioServer(name="srv", command="x")),
         ({"command": "x", "enabled": True, "disabled": False}, StdioServer(name="srv", command="x")),
         ({"command": "x", "enabled": "True", "disabled": "false"}, StdioServer(name="srv", command="x")),
         (
@@ -84,7 +84,7 @@ def read(entry: dict[str, Any], root: str = "mcpServers") -> Any:
             | {"command": "x"},
             StdioServer(name="srv", command="x"),
         ),
-        ({"command": "x", "dev": {"a": 1}}, StdioServer(name="srv", command="x", extra={"dev": {"a": 1}})),
+        ({"command": "x", "dev": {"a": 1}}, StdioServer(name="srv", command="x")),
     ],
 )
 @pytest.mark.parametrize("root", ["mcpServers", "servers"])
@@ -126,9 +126,8 @@ def test_variables(written: str, expected: str) -> None:
 def test_variables_are_expanded_where_they_may_be_and_nowhere_else() -> None:
     remote = read({"url": "https://${env:TOKEN}.example/mcp", "headers": {"Authorization": "Bearer ${NEWLINE}"}})
     assert (remote.url, remote.headers) == ("https://s3cret.example/mcp", {"Authorization": "Bearer s3cret"})
-    local = read({"command": "${HOME}/x", "cwd": "${HOME}", "includeTools": ["${TOKEN}"], "note": "${TOKEN}"})
+    local = read({"command": "${HOME}/x", "cwd": "${HOME}", "includeTools": ["${TOKEN}"], "note": "${MISSING}"})
     assert (local.command, local.cwd, local.include_tools) == ("/home/me/x", "/home/me", ("${TOKEN}",))
-    assert local.extra == {"note": "${TOKEN}"}
     gemini = read({"httpUrl": "https://h/$TOKEN", "headers": {"Authorization": "Bearer $TOKEN"}})
     assert (gemini.url, gemini.headers) == ("https://h/s3cret", {"Authorization": "Bearer s3cret"})
     assert read({"command": "sh", "args": ["-c", "echo $TOKEN $MISSING"]}).args == ("-c", "echo $TOKEN $MISSING")  # the shell's

@@ -85,14 +85,7 @@ ARGS = ("-y", "files")
             "config.yaml",
             GOOSE,
             [
-                StdioServer(
-                    name="files",
-                    command="npx",
-                    args=ARGS,
-                    env={"TOKEN": "s3cret", "PORT": "3000"},
-                    timeout=300,
-                    extra={"name": "files"},
-                ),
+                StdioServer(name="files", command="npx", args=ARGS, env={"TOKEN": "s3cret", "PORT": "3000"}, timeout=300),
                 HttpServer(name="web", url="https://h/mcp", transport="http"),
             ],
         ),
@@ -101,13 +94,7 @@ ARGS = ("-y", "files")
             CONTINUE,
             [
                 StdioServer(name="files", command="npx", args=ARGS, env={"KEY": "s3cret"}),
-                HttpServer(
-                    name="web",
-                    url="https://h/mcp",
-                    transport="http",
-                    headers={"Authorization": "Bearer s3cret"},
-                    extra={"requestOptions": {"headers": {"Authorization": "Bearer ${{ secrets.TOKEN }}"}}},
-                ),
+                HttpServer(name="web", url="https://h/mcp", transport="http", headers={"Authorization": "Bearer s3cret"}),
             ],
         ),
         (

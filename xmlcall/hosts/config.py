@@ -100,11 +100,11 @@ _TRANSPORTS: Final[dict[str, Transport]] = {
     "sse": "sse",
     "httpsse": "sse",
 }
-# Our name -> the spellings of the clients. Other keys go into `extra`.
+# Our name -> the spellings of the clients.
 _SPELLINGS: Final = {
     "type": ("type", "transport", "transportType"),
     "url": ("url", "serverUrl", "serverURL", "httpUrl", "baseUrl", "uri"),
-    "auto_approve": ("autoApprove", "alwaysAllow"),
+    "auto_approve": ("autoApprove", "alwaysAllow"),  # not obeyed, so nothing in it is a reason to refuse the server
     "include_tools": ("includeTools", "include_tools", "tools", "allowedTools", "enabledTools", "enabled_tools"),
     "exclude_tools": ("excludeTools", "exclude_tools", "excludedTools", "disabledTools", "disabled_tools", "blockedTools"),
     "roots": ("roots",),
@@ -162,7 +162,7 @@ class EntryReader:
             if first != written and given[first] != value:
                 raise UsageError(f"{source}: {name}.{written} and {name}.{first} mean the same; keep one")
         self._entry = {_KNOWN.get(key, key): value for key, value in given.items()}
-        self._extra = {key: value for key, value in given.items() if key not in _KNOWN}
+        self._unknown = {key: value for key, value in given.items() if key not in _KNOWN}
 
     def enabled(self) -> bool:
         """Return whether the server is enabled; called before variables are expanded, because a disabled one's may be unset."""
@@ -170,19 +170,16 @@ class EntryReader:
 
     def server(self) -> ServerConfig:
         """Return the server."""
-        transport, approved = self._transport(), self._entry.get("auto_approve")
+        transport = self._transport()
         common: dict[str, Any] = {
             "name": self.name,
             "timeout": self._timeout(),
             "include_tools": self._tools("include_tools", default=("*",)),
             "exclude_tools": self._tools("exclude_tools"),
-            # It has no effect here, so nothing in it is a reason to refuse the server.
-            "auto_approve": tuple(each for each in approved if isinstance(each, str)) if isinstance(approved, list) else (),
             "roots": tuple(self._variables.folder(self._expand(path, "roots")) for path in self._strings("roots")),
             "trust": self._flag("trust", default=False),
-            "extra": self._extra,
         }
-        for key, value in self._extra.items():
+        for key, value in self._unknown.items():
             if value and _RESTRICTS.search(key):
                 self._note(key, "xmlcall does not know what it limits, and does not obey it")
         if transport == "stdio":

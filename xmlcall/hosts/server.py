@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Literal
 from urllib.parse import urlsplit
 
 DEFAULT_TIMEOUT = 60.0  # seconds for one request to a server, if its configuration sets no timeout
@@ -15,10 +15,8 @@ class _Server:
     timeout: float = DEFAULT_TIMEOUT
     include_tools: tuple[str, ...] = ("*",)
     exclude_tools: tuple[str, ...] = ()
-    auto_approve: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     trust: bool = False
-    extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def offers(self, tool: str) -> bool:
         """Return whether the filters, which are names or globs, let a tool through."""
