@@ -23,8 +23,7 @@ from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta
 from xmlcall.ui import app as ui_app
 from xmlcall.ui.access import _POLICY, CODE_SECONDS, SESSION_SECONDS, Entry, kept_secret
-from xmlcall.ui.answers import change, merged, turn_events
-from xmlcall.ui.api import ShownPage
+from xmlcall.ui.api import ShownPage, change, merged, turn_events
 from xmlcall.ui.app import UiPage, app_of_page, page_of
 
 URL = "http://127.0.0.1:8486"

@@ -82,24 +82,16 @@ def parse_servers(
 # Messages and `repr` never show the value of a variable, because it may be a secret. If an entry limits a server in a way that is
 # not supported, the user is notified, and the server is used.
 
-
 Transport = Literal["stdio", "http", "sse", "either"]
 
 # In lower case, without the separators between words.
-_TRANSPORTS: Final[dict[str, Transport]] = {
-    "stdio": "stdio",
-    "local": "stdio",
-    "command": "stdio",
-    "http": "http",
-    "https": "http",
-    "httpstream": "http",
-    "streamable": "http",
-    "streamablehttp": "http",
-    "streaminghttp": "http",
-    "remote": "either",
-    "sse": "sse",
-    "httpsse": "sse",
+_WORDS: Final[dict[Transport, str]] = {
+    "stdio": "stdio local command",
+    "http": "http https httpstream streamable streamablehttp streaminghttp",
+    "either": "remote",
+    "sse": "sse httpsse",
 }
+_TRANSPORTS: Final = {word: transport for transport, words in _WORDS.items() for word in words.split()}
 # Our name -> the spellings of the clients.
 _SPELLINGS: Final = {
     "type": ("type", "transport", "transportType"),

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from ..dialects.replies import says
 from ..prompting.results import result_text
@@ -33,17 +33,7 @@ from ..turn.events import (
     StepEnded,
 )
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
-from ..types.events import (
-    CallInReasoning,
-    Event,
-    Markup,
-    ReasoningDelta,
-    Repaired,
-    TextDelta,
-    ToolArgumentDelta,
-    ToolCallEnd,
-    ToolCallStart,
-)
+from ..types.events import Event, Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .places import SaidBefore
 from .reading import ReadCall, Reading, call_record, prompt_of, tools_told
 from .record import CallRecord, ReplyRecord, TurnRecord
@@ -51,9 +41,7 @@ from .record import CallRecord, ReplyRecord, TurnRecord
 MOST_RESULT: Final = 200_000  # maximum characters of a result in a record
 _FOLD: Final = 4096  # events of a running reply that are kept before they are folded
 _REFUSALS: Final = frozenset({"invented_results", "own_words"})
-_PARSED: Final = frozenset(
-    {CallInReasoning, Markup, ReasoningDelta, Repaired, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart}
-)
+_PARSED: Final = frozenset(get_args(Event))
 _RUNS: Final = frozenset({TextDelta, ToolArgumentDelta})
 
 

@@ -44,7 +44,7 @@ from ..errors import UsageError
 from ..proxy.formats.contract import ApiError
 from ..proxy.http.access import Guard
 from ..records.folder import FILE_MODE
-from .answers import json_answer
+from .api import json_answer
 
 _POLICY: Final = "; ".join(
     [

@@ -23,7 +23,7 @@ from ..proxy.http.incoming import one_framing
 from ..turns.recorder import Recorder
 from . import api
 from .access import Door, Entry, port_of
-from .answers import json_answer
+from .api import json_answer
 
 if TYPE_CHECKING:
     from .chat import ChatRoom

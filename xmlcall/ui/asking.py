@@ -33,8 +33,7 @@ from ..turns.reading import as_messages
 from ..turns.record import TurnRecord, record_to_json
 from ..turns.recorder import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
-from .answers import Told, event_stream, merged
-from .api import ShownPage, body_of, guarded
+from .api import ShownPage, Told, body_of, event_stream, guarded, merged
 
 MOST_WAYS: Final = 8
 MOST_TOKENS: Final = 1024  # of a reply

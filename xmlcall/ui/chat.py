@@ -51,8 +51,7 @@ from ..turns.recorder import Recorder
 from ..types.calls import CallNote, Message, Tool
 from ..types.completion import Chunk, CompletionRequest
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
-from .answers import json_answer
-from .api import body_of, guarded
+from .api import body_of, guarded, json_answer
 from .questions import CURRENT, Misfit, News, OpenQuestions
 
 _TASKS: Final[Mapping[TaskMoment, str]] = {

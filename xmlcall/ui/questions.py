@@ -38,7 +38,7 @@ from ..records.as_json import tool_to_json
 from ..turns.builder import TurnBuilder
 from ..turns.record import CallRecord
 from ..types.calls import MISSING
-from .answers import Told
+from .api import Told
 
 _PATIENCE: Final = 600.0  # seconds without an open page after which questions end as `late`
 _REMEMBERED: Final = 1000  # answered questions that are remembered

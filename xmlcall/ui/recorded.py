@@ -30,8 +30,7 @@ from ..turns.kept import turns_of
 from ..turns.lines import read_lines
 from ..turns.record import TurnRecord, record_to_json, summary_of
 from ..types.calls import InvalidCall
-from .answers import json_answer
-from .api import guarded, matching, number_of
+from .api import guarded, json_answer, matching, number_of
 
 LIMIT: Final = 500  # rows in one answer
 _FILTERS: Final = ("way", "failure", "repair", "tool")

@@ -405,23 +405,11 @@ _ITEMS: Final[dict[str, tuple[type[JsonBody], Callable[[Any, str, Mapping[str, O
     "reasoning": (ReasoningItem, lambda item, path, known: None),
     "additional_tools": (AdditionalToolsItem, lambda item, path, known: None),  # `_listed_tools` has read them
 }
-_HOSTED: Final = frozenset(
-    {
-        "code_interpreter_call",
-        "compaction",
-        "computer_call",
-        "computer_call_output",
-        "file_search_call",
-        "image_generation_call",
-        "mcp_approval_request",
-        "mcp_approval_response",
-        "mcp_call",
-        "mcp_list_tools",
-        "tool_search_call",
-        "tool_search_output",
-        "web_search_call",
-    }
-)
+_OF_SERVERS: Final = """
+    code_interpreter_call compaction computer_call computer_call_output file_search_call image_generation_call
+    mcp_approval_request mcp_approval_response mcp_call mcp_list_tools tool_search_call tool_search_output web_search_call
+"""
+_HOSTED: Final = frozenset(_OF_SERVERS.split())
 """Items that OpenAI's own tools and servers leave in a history; they mean nothing without these tools."""
 
 KNOWN_ITEMS: Final = frozenset({*_ITEMS, *_HOSTED, "item_reference"})

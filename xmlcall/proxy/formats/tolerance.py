@@ -31,36 +31,16 @@ MESSAGES: Final = "anthropic"
 OLLAMA: Final = "ollama"
 
 _LIMITS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-_NUMBERS: Final = (
-    *_LIMITS,
-    "frequency_penalty",
-    "min_p",
-    "n",
-    "num_predict",
-    "presence_penalty",
-    "repeat_penalty",
-    "seed",
-    "temperature",
-    "top_k",
-    "top_p",
-)
+_OF_NUMBERS: Final = "frequency_penalty min_p n num_predict presence_penalty repeat_penalty seed temperature top_k top_p"
+_NUMBERS: Final = (*_LIMITS, *_OF_NUMBERS.split())
 _SWITCHES: Final = ("parallel_tool_calls", "store", "stream")
 _WORDS: Final = {"true": True, "false": False}
 _MODES: Final = {"any": "required", "auto": "auto", "none": "none", "required": "required"}
-_HOSTED: Final = (
-    "bash_",
-    "code_execution",
-    "code_interpreter",
-    "computer",
-    "file_search",
-    "image_generation",
-    "local_shell",
-    "mcp",
-    "text_editor_",
-    "tool_search",
-    "web_fetch",
-    "web_search",
+_HOSTED_TYPES: Final = (
+    "bash_ code_execution code_interpreter computer file_search image_generation local_shell mcp text_editor_ tool_search "
+    "web_fetch web_search"
 )
+_HOSTED: Final = tuple(_HOSTED_TYPES.split())
 """Prefixes of the types of tools that only the format's vendor can run, or whose parameters only its own models know."""
 
 
