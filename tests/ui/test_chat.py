@@ -1,17 +1,26 @@
 """Chats of the page: turns, what is kept of them, and how they end."""
 
 import asyncio
+import contextlib
 import json
+import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_stage import call, staged
+from chat_stage import Stage, call, staged
 
+from xmlcall import LocalHost, ToolHostError
 from xmlcall.agent.rules import Rule, Rules
-from xmlcall.errors import BackendUnavailable
+from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.errors import BackendUnavailable, UsageError
+from xmlcall.hosts.base import OnProgress, OnTask, TaskResult
+from xmlcall.hosts.mcp.server_requests import FormRequest, SampleRequest, UrlRequest
 from xmlcall.records.store import Store
-from xmlcall.types.calls import Message
+from xmlcall.turns.keeping import branched
+from xmlcall.types.calls import Message, TextContent, ToolResult
+from xmlcall.ui.questions import PageElicitation, PageSampling
 
 FREE = Rules(rules=(Rule(effect="allow", tools=("*",), repaired=True, may_flow=True),))
 
@@ -189,3 +198,341 @@ async def test_the_audit_names_the_conversation_of_each_call(tmp_path: Path) -> 
         (two, "starts"),
         (two, "ended"),
     ]
+
+
+# -- branches of conversations: a question asked anew takes nothing away -----------------------------------------------
+
+
+async def talked(stage: Stage, *questions: str) -> str:
+    conversation: str | None = None
+    for question in questions:
+        conversation, turn = await stage.ask(question, conversation)
+        await stage.over(turn)
+    assert conversation is not None
+    return conversation
+
+
+def questions_of(stage: Stage, conversation: str) -> list[str]:
+    return [turn.question for turn in stage.room.turns_of(conversation)]
+
+
+async def test_a_branch_begins_as_the_conversation_was_before_the_turn() -> None:
+    async with staged(["1", "2", "3", "other 2", "deeper"]) as stage:
+        first = await talked(stage, "One", "Two", "Three")
+        branch, turn = await stage.ask("Instead of two", first, instead_of=f"{first}.2")
+        assert (branch != first, turn) == (True, f"{branch}.2")
+        await stage.over(turn)
+        assert stage.sent() == [("user", "One"), ("assistant", "1"), ("user", "Instead of two")]
+        assert questions_of(stage, first) == ["One", "Two", "Three"]
+        assert questions_of(stage, branch) == ["One", "Instead of two"]
+        shown, parent = await stage.get(f"chat/{branch}"), await stage.get(f"chat/{first}")
+        assert shown["conversation"]["branch_of"] == {"id": first, "at": 2}
+        assert shown["branches"] == []
+        assert parent["conversation"]["branch_of"] is None
+        assert parent["branches"] == [{"id": branch, "at": 2, "title": "One"}]
+        deeper, turn = await stage.ask("Instead", branch, instead_of=f"{branch}.2")  # a branch of a branch is one of that alone
+        await stage.over(turn)
+        assert (await stage.get(f"chat/{deeper}"))["conversation"]["branch_of"] == {"id": branch, "at": 2}
+        assert len((await stage.get(f"chat/{first}"))["branches"]) == 1
+
+
+async def test_a_branch_at_the_first_turn_is_titled_by_its_own_question() -> None:
+    async with staged(["1", "other"], start=[Message(role="system", content="Be brief.")]) as stage:
+        first = await talked(stage, "One")
+        branch, turn = await stage.ask("Another", first, instead_of=f"{first}.1")
+        await stage.over(turn)
+        assert turn == f"{branch}.1"
+        assert stage.sent() == [("user", "Another")]
+        assert stage.room.store.find(branch).title == "Another"
+        assert [message.content for message in stage.room.store.messages(branch)] == ["Be brief.", "Another", "other"]
+
+
+async def test_the_last_question_is_asked_again_in_a_branch() -> None:
+    async with staged(["1", "2", "again 2"]) as stage:
+        first = await talked(stage, "One", "Two")
+        begun = await stage.post(f"chat/{first}/retry")
+        assert begun["conversation"] != first
+        assert (await stage.over(begun["turn"]))["answer"] == "again 2"
+        assert questions_of(stage, begun["conversation"]) == ["One", "Two"]
+
+
+async def test_branches_that_cannot_be() -> None:
+    async with staged(["1", "2"]) as stage:
+        first, other = await talked(stage, "One"), await talked(stage, "Two")
+        for turn in (f"{first}.0", f"{first}.2", f"{first}.x", f"{first}.-1", f"{first}.99999999", "1", "."):
+            await stage.post("chat", {"conversation": first, "question": "Hi", "instead_of": turn}, 422)
+        await stage.post("chat", {"conversation": other, "question": "Hi", "instead_of": f"{first}.1"}, 422)
+        assert len(stage.room.store.listed()) == 2
+
+
+def said(*texts: str) -> list[Message]:
+    roles = ("user", "assistant")
+    return [Message(role=roles[place % 2], content=text) for place, text in enumerate(texts)]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("has_places", [True, False])
+def test_questions_of_older_versions_are_looked_for(tmp_path: Path, has_places: bool) -> None:
+    with Store(tmp_path / "conversations.db") as store:
+        for place, text in ((0, "One"), (2, "One"), (4, "Three")):
+            store.write("12345678", "asked", {"text": text, **({"at": place} if has_places else {})})
+        store.write("12345678", "kept", {}, said("One [reminder]", "1", "One", "2", "Three", "3"))
+        branch = branched(store, "12345678", 2)
+        assert store.messages(branch) == said("One [reminder]", "1")
+        assert [event.kind for event in store.events(branch)] == ["branched", "asked"]
+
+
+def test_what_was_taken_back_in_a_terminal_is_not_made_up(tmp_path: Path) -> None:
+    with Store(tmp_path / "conversations.db") as store:
+        for place, text in ((0, "One"), (2, "Two"), (0, "Anew"), (2, "Then")):
+            store.write("12345678", "asked", {"text": text, "at": place})
+        store.write("12345678", "kept", {}, said("Anew", "1", "Then", "2"))
+        assert store.messages(branched(store, "12345678", 4)) == said("Anew", "1")
+        assert store.messages(branched(store, "12345678", 1)) == []
+        with pytest.raises(UsageError, match="not kept any more"):
+            branched(store, "12345678", 2)
+
+
+def test_deleting_a_conversation_leaves_its_branches(tmp_path: Path) -> None:
+    with Store(tmp_path / "conversations.db") as store:
+        store.write("12345678", "asked", {"text": "One", "at": 0})
+        store.write("12345678", "kept", {}, said("One", "1"))
+        store.write("12345678", "asked", {"text": "Two", "at": 2}, said("One", "1", "Two"))
+        branch = branched(store, "12345678", 2)
+        store.delete(["12345678"])
+        assert store.messages(branch) == said("One", "1")
+        assert [event.kind for event in store.events(branch)] == ["branched", "asked", "kept"]
+
+
+# -- a call that its server ran as a task when the page's program was killed: what becomes of it stands in the next turn
+
+
+def bake() -> str:
+    """Bake."""
+    return ""
+
+
+class Oven(LocalHost):
+    """A server that makes a task of a call, and does not end by itself."""
+
+    def __init__(self) -> None:
+        super().__init__([bake], name="oven")
+        self.is_done = asyncio.Event()
+
+    async def call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        timeout: float | None = None,
+        *,
+        progress: OnProgress | None = None,
+        on_task: OnTask | None = None,
+    ) -> ToolResult:
+        assert on_task is not None
+        on_task("t1")
+        await asyncio.sleep(60)
+        raise AssertionError("it is stopped before")
+
+    async def task_result(
+        self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> TaskResult:
+        assert (name, task) == ("bake", "t1")
+        await self.is_done.wait()
+        return ToolResult(content=(TextContent(text="bread"),))
+
+
+async def killed(tmp_path: Path) -> tuple[Path, str]:
+    """Give the store as a program leaves it that is killed while the task runs."""
+    path, left = tmp_path / "conversations.db", tmp_path / "left.db"
+    async with staged([call("bake")], hosts=[Oven()], rules=FREE, path=path) as stage:
+        conversation, _ = await stage.ask("Bake")
+        kinds = [""]
+        while kinds[-1] != "task":
+            await asyncio.sleep(0.01)
+            kinds = [event.kind for event in stage.room.store.events(conversation)] or [""]
+        with contextlib.closing(sqlite3.connect(path)) as one, contextlib.closing(sqlite3.connect(left)) as other:
+            one.backup(other)
+    return left, conversation
+
+
+async def taken_up(stage: Stage, conversation: str) -> str:
+    conversation, turn = await stage.ask("And?", conversation)
+    await stage.until(lambda: any("is waited for: oven.bake" in str(told) for told in stage.told))
+    assert (await stage.get(f"chat/{conversation}"))["conversation"]["turn"] == turn
+    return turn
+
+
+async def test_the_turn_waits_for_the_task_and_not_the_page(tmp_path: Path) -> None:
+    left, conversation = await killed(tmp_path)
+    oven = Oven()
+    async with staged(["Good."], hosts=[oven], path=left) as stage:
+        turn = await taken_up(stage, conversation)
+        oven.is_done.set()
+        assert (await stage.over(turn))["answer"] == "Good."
+        assert [role for role, _ in stage.sent()] == ["user", "assistant", "user", "assistant", "user"]
+        assert "bread" in stage.sent()[2][1]
+        await stage.until(lambda: any("has ended: oven.bake: bread" in str(told) for told in stage.told))
+
+
+async def test_stopping_while_a_task_is_waited_for_loses_nothing(tmp_path: Path) -> None:
+    left, conversation = await killed(tmp_path)
+    oven = Oven()
+    async with staged(["Good."], hosts=[oven], path=left) as stage:
+        turn = await taken_up(stage, conversation)
+        await stage.post(f"chat/{conversation}/stop")
+        await stage.until(lambda: conversation not in stage.room._turns)
+        assert [found.question for found in stage.room.turns_of(conversation)] == ["Bake"]
+        oven.is_done.set()
+        _, turn = await stage.ask("And?", conversation)
+        assert (await stage.over(turn))["answer"] == "Good."
+        assert "bread" in stage.sent()[2][1]
+
+
+# -- servers and tools of a chat: on and off, dying, asking the person themselves --------------------------------------
+
+
+SCHEMA = {"type": "object", "properties": {"age": {"type": "integer", "minimum": 1}}, "required": ["age"]}
+
+
+def one() -> str:
+    """First."""
+    return "1"
+
+
+def two() -> str:
+    """Second."""
+    return "2"
+
+
+async def test_servers_and_tools_are_switched() -> None:
+    async with staged(["All.", "One.", "None."], [one, two]) as stage:
+        [server] = stage.room.servers()
+        assert (server["name"], server["is_on"], server["state"]) == ("local", True, "answers")
+        assert [(tool["name"], tool["is_on"]) for tool in server["tools"]] == [("local.one", True), ("local.two", True)]
+        _, turn = await stage.ask("First")
+        assert [tool["name"] for tool in (await stage.over(turn))["tools"]] == ["one", "two"]
+        [server] = await stage.post("tools/local.two", {"is_on": False}, 200)
+        assert [tool["is_on"] for tool in server["tools"]] == [True, False]
+        await stage.until(lambda: ("servers", [server]) in stage.told)
+        _, turn = await stage.ask("Second")
+        assert [tool["name"] for tool in (await stage.over(turn))["tools"]] == ["one"]
+        assert "Second." not in stage.backend.requests[-1].messages[0].content
+        [server] = await stage.post("servers/local", {"is_on": False}, 200)
+        assert (server["is_on"], server["state"], len(server["tools"])) == (False, "off", 2)
+        _, turn = await stage.ask("Third")
+        assert (await stage.over(turn))["tools"] == []
+        await stage.post("servers/local", {"is_on": True}, 200)
+        [server] = await stage.post("tools/local.two", {"is_on": True}, 200)
+        assert all(tool["is_on"] for tool in server["tools"])
+
+
+async def test_switches_that_are_none() -> None:
+    async with staged([], [one]) as stage:
+        for path in ("servers/other", "tools/local.other", "tools/one", "tools/a/b%2Fc"):
+            await stage.post(path, {"is_on": False}, 422)
+        for wrong in ({}, {"is_on": "no"}, {"is_on": None}):
+            await stage.post("servers/local", wrong, 422)
+
+
+@pytest.mark.parametrize("path", ["tools/local.one", "servers/local"])
+async def test_a_tool_that_is_switched_off_while_its_call_is_asked_about(path: str) -> None:
+    async with staged([call("one"), "Gone."], [one]) as stage:
+        _, turn = await stage.ask("Run it")
+        await stage.question()
+        await stage.post(path, {"is_on": False}, 200)
+        await stage.answer("yes")
+        seen = await stage.over(turn)
+        assert (seen["outcome"], seen["answer"]) == ("end", "Gone.")
+        assert "does not have this tool any more" in stage.sent()[-1][1]
+
+
+class Dying(LocalHost):
+    """A server that dies in a call."""
+
+    async def call(
+        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
+    ) -> ToolResult:
+        raise ToolHostError("other: it ended with code 9")
+
+
+async def test_a_server_that_dies_in_a_call() -> None:
+    async with staged([call("one"), "It failed."], hosts=[Dying([one], name="other")], rules=FREE) as stage:
+        _, turn = await stage.ask("Run it")
+        seen = await stage.over(turn)
+        [made] = seen["replies"][0]["calls"]
+        assert (made["outcome"], made["failure"]) == ("failed", "other: it ended with code 9")
+        assert seen["answer"] == "It failed."
+        kept = stage.room.kept_turn(turn)
+        assert kept is not None
+        assert kept.replies[0].calls[0].failure == "other: it ended with code 9"
+
+
+async def test_a_form_is_filled_in() -> None:
+    async with staged([]) as stage:
+        elicit = PageElicitation(stage.room.questions, lambda server: "")
+        asking = asyncio.create_task(elicit(FormRequest(server="files", message="How old?", schema=SCHEMA)))
+        question = await stage.question()
+        assert (question["kind"], question["server"], question["message"]) == ("form", "files", "How old?")
+        assert [(field["name"], field["kind"], field["is_required"], field["default"]) for field in question["fields"]] == [
+            ("age", "integer", True, None)
+        ]
+        await stage.until(lambda: ("request", question) in stage.told)
+        for wrong in ({"age": 0}, {"age": "7"}, {}, {"age": 7, "other": 1}, None):
+            await stage.answer("yes", 422, arguments=wrong)
+        await stage.answer("maybe", 422)
+        await stage.answer("yes", arguments={"age": 7})
+        answer = await asking
+        assert (answer.action, answer.content) == ("accept", {"age": 7})
+
+
+@pytest.mark.parametrize(("given", "action"), [("yes", "accept"), ("no", "decline"), ("stop", "cancel")])
+async def test_an_address_is_shown(given: str, action: str) -> None:
+    async with staged([]) as stage:
+        elicit = PageElicitation(stage.room.questions, lambda server: "")
+        asking = asyncio.create_task(elicit(UrlRequest(server="files", message="Sign in", url="https://ex\u0430mple.com/a")))
+        question = await stage.question()
+        assert (question["url"], question["host"]) == ("https://ex\u0430mple.com/a", "xn--exmple-4nf.com")
+        await stage.answer(given)
+        assert (await asking).action == action
+
+
+async def test_nobody_fills_in_a_form() -> None:
+    async with staged([], is_open=False, patience=0.05) as stage:
+        elicit = PageElicitation(stage.room.questions, lambda server: "")
+        assert (await elicit(FormRequest(server="files", message="How old?", schema=SCHEMA))).action == "cancel"
+        assert stage.room.questions.open() == []
+
+
+def wanted() -> SampleRequest:
+    return SampleRequest(server="files", messages=(Message(role="user", content="Sum up"),), max_tokens=20)
+
+
+async def test_a_completion_is_asked_about_before_and_behind() -> None:
+    async with staged([]) as stage:
+        backend = ScriptedBackend(["<think>hm</think>Short.", "Other."])
+        sample = PageSampling(stage.room.questions, stage.room.news, lambda: backend, lambda server: "", max_tokens=10)
+        asking = asyncio.create_task(sample(wanted()))
+        question = await stage.question()
+        assert (question["kind"], question["limit"]) == ("completion", 10)
+        assert question["messages"] == [{"role": "user", "content": "Sum up"}]
+        assert backend.requests == []
+        await stage.answer("yes")
+        await stage.until(lambda: [each[1]["kind"] for each in stage.room.questions.open()] == ["reply"])
+        assert (await stage.question())["text"] == "Short."
+        await stage.answer("yes")
+        reply = await asking
+        assert reply is not None
+        assert reply.text == "Short."
+        refused = asyncio.create_task(sample(wanted()))
+        await stage.answer("no")
+        assert await refused is None
+
+
+async def test_a_completion_that_fails_is_told() -> None:
+    async with staged([]) as stage:
+        backend = ScriptedBackend([BackendUnavailable("it is gone")])
+        sample = PageSampling(stage.room.questions, stage.room.news, lambda: backend, lambda server: "", is_asked=False)
+        assert await sample(wanted()) is None
+        await stage.until(lambda: any(name == "notice" for name, _ in stage.told))
+        page = stage.room.news.watch()
+        assert "it is gone" in (await anext(page))[1]["text"], "a page that comes later is not told"
+        await page.aclose()
