@@ -126,7 +126,7 @@ async def staged(
         options: of the loop.
     """
     model = backend or ScriptedBackend(list(replies))
-    news, recorder = News(), Recorder(source="chat")
+    news, recorder = News(), Recorder()
     questions = OpenQuestions(news, patience)
     asker, ruled = PageAsker(questions, "en", recorder.changed), rules or Rules()
     local = [LocalHost(tools, name="local")]

@@ -332,7 +332,6 @@ _UNSET: Final[dict[str, Callable[[Variables], str]]] = {
 
 # -- a file of variables, one NAME=value a line, as VS Code's envFile names it; nothing in it is expanded --------------
 
-
 _MOST_ENV_BYTES: Final = 1 << 20
 _LINE: Final = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_.-]*)\s*=\s*(.*)")
 _QUOTED: Final = re.compile(r"\"((?:[^\"\\]|\\.)*)\"|'([^']*)'")

@@ -144,9 +144,8 @@ class _KeptTurn:
     def _reply(self, number: int, place: int) -> ReplyRecord:
         event, body = self._events[place], self._events[place].body
         message = body.get("message")
-        prompt = self._begun if number == 1 else self._messages.before(message)
-        if number == 1:
-            self._messages.before(message)
+        before = self._messages.before(message)
+        prompt = self._begun if number == 1 else before
         raw = _text(body, "raw") or ("" if "raw" in body else _text(message, "content"))
         calls = [call for call in _list(body, "calls") if isinstance(call, Mapping)]
         read = self._read(raw, body, prompt, calls)

@@ -259,7 +259,6 @@ def _short(value: Any) -> str:
 # Turns wait in a bounded queue. If the disk is full or slower than the turns arrive, turns are left out of the file. This is
 # logged once, and again only after a turn has been written in between. Nothing here ends the program.
 
-
 MOST_WAITING: Final = 2000  # turns in the queue; each holds its text
 CLOSE_SECONDS: Final = 5.0  # for turns that wait when the program ends
 

@@ -26,7 +26,6 @@ _READ: Final = 200_000  # characters of a message in which sources are looked fo
 _LONGEST: Final = 2000  # characters of a value of which the place is looked for
 _CASES: Final = 200  # characters of a value that is looked for in other cases as well
 
-
 _Words = tuple[Message, int]  # a message of a prompt reduced to its author's words, and where these begin in it
 
 

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..backends.base import Around, Backend, KeptOpen, Tries, tries_of
+from ..backends.base import Around, Backend, KeptOpen, Tries
 from ..records.secrets import MASK
 from ..types.completion import Chunk, CompletionRequest
 from .builder import TurnBuilder
@@ -54,11 +54,10 @@ class Recorder:
         most_turns: int = MOST_TURNS,
         most_text: int = MOST_TEXT,
         keep: Callable[[TurnBuilder], None] | None = None,
-        source: str = "proxy",
         hidden: Iterable[str] = (),
     ) -> None:
         self._most_turns, self._most_text = most_turns, most_text
-        self._keep, self._source = keep, source
+        self._keep = keep
         self._hidden = tuple(sorted({key for key in hidden if key}, key=len, reverse=True))
         self._turns: dict[str, _Kept] = {}  # in the order of their beginnings
         self._finished: dict[str, None] = {}  # in the order of their ends
@@ -69,7 +68,7 @@ class Recorder:
 
     def begin(self, **facts: Any) -> TurnBuilder:
         """Begin a turn with facts for its `TurnBuilder`; id and source have defaults."""
-        return self.add(TurnBuilder(**{"id": new_id(), "source": self._source, **facts}))
+        return self.add(TurnBuilder(**{"id": new_id(), "source": "proxy", **facts}))
 
     def add(self, builder: TurnBuilder) -> TurnBuilder:
         """Add a turn that started elsewhere; it replaces one with the same id."""
@@ -171,26 +170,18 @@ def new_id() -> str:
 
 
 class RecordingBackend(Around, KeptOpen):
-    """A backend whose prompts and pieces a listener receives first; the listener may change between two requests."""
+    """A backend whose prompts and pieces a listener receives first."""
 
-    def __init__(self, backend: Backend, listener: TurnBuilder | None = None) -> None:
+    def __init__(self, backend: Backend, listener: TurnBuilder) -> None:
         super().__init__(backend)
-        self.listener = listener
+        self._listener = listener
 
     def tries(self, request: CompletionRequest) -> Tries:
         """Return the attempts to make a request."""
-        listener = self.listener
-        if listener is None:
-            return tries_of(self._backend, request)
-        listener.prompt(request.messages)
-        return _Heard(self._backend, request, listener)
-
-
-class _Heard(Tries):
-    def __init__(self, backend: Backend, request: CompletionRequest, listener: TurnBuilder) -> None:
-        super().__init__(backend, request)
-        self._listener = listener
-        self.listeners = (self._hear,)
+        self._listener.prompt(request.messages)
+        tries = Tries(self._backend, request)
+        tries.listeners = (self._hear,)
+        return tries
 
     def _hear(self, chunk: Chunk) -> None:
         if chunk.text:

@@ -155,7 +155,6 @@ async def _subscribed(connection: Connection, uri: str, limit: float) -> AsyncGe
 
 # -- prompts and completion --------------------------------------------------------------------------------------------
 
-
 MAX_MESSAGES: Final = 1000
 MAX_VALUES: Final = 100  # of a completion (MCP 2025-11-25, completion: MUST)
 
@@ -204,10 +203,8 @@ def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
 
 # -- a host's resources and prompts --------------------------------------------------------------------------------------
 
-
 MAX_CHARACTERS: Final = 2_000_000
 PAUSES: Final = (1.0, 5.0, 30.0, 60.0)  # seconds before subscribing again after a subscription has ended; the last one repeats
-
 
 Ask = Callable[[str, float, Callable[[Client], Awaitable[Any]]], Awaitable[Any]]
 """Makes a request of a live server, described by a phrase, within a time limit; fails with a `ToolHostError`."""

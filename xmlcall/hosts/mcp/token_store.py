@@ -25,7 +25,6 @@ from .loopback import PATH, free_port, is_free
 
 # -- where it is kept --------------------------------------------------------------------------------------------------
 
-
 _SERVICE: Final = "xmlcall"
 _LOCK_SECONDS: Final = 10.0
 

@@ -147,7 +147,6 @@ def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.As
 # MCP 2025-11-25, lifecycle: close standard input, after 2 s SIGTERM to the process group, after 2 s more SIGKILL. Every wait is
 # bounded, and none can be cancelled, because a process would keep running.
 
-
 LEAVE_SECONDS: Final = 2.0  # seconds for a process to exit by itself once its standard input is closed
 KILL_SECONDS: Final = 2.0  # seconds for it to exit after SIGTERM
 _FLUSH_SECONDS = 0.5
