@@ -7,7 +7,6 @@ anywhere. What was typed before the question appeared is discarded, so that it d
 import json
 import shlex
 import sys
-from collections.abc import Mapping
 from typing import Final
 
 from ..agent.asking_person import Choice, PersonAnswer, Question, Stopped, read_arguments
@@ -75,11 +74,7 @@ class TerminalAsker:
         else:
             why = say("nobody_repaired", target=target, codes=", ".join(ruling.repairs))
         self._display.refused(proposal, why)
-        more = {**({"flow": "allow"} if ruling.foreign else {}), **({"repaired": True} if ruling.repairs else {})}
-        self._display.line(
-            "",
-            f"{say('or_in_file', file=visible(str(own_file())))}\n{_as_toml(glob_of(proposal.host, proposal.host_tool), more)}",
-        )
+        self._display.line("", f"{say('or_in_file', file=visible(str(own_file())))}\n{_allowing_rule(proposal, ruling)}")
 
     async def _show(self, question: Question) -> None:
         self._display.proposal(question.proposal)
@@ -126,7 +121,8 @@ class TerminalAsker:
         return PersonAnswer(choice="no")
 
 
-def _as_toml(glob: str, more: Mapping[str, object]) -> str:
+def _allowing_rule(proposal: Proposal, ruling: Ruling) -> str:
     """Write the rule that allows a tool, ready to be appended to a file of rules."""
-    rows = toml_text({"allow": glob, **more}).strip().split("\n")
+    more = {**({"flow": "allow"} if ruling.foreign else {}), **({"repaired": True} if ruling.repairs else {})}
+    rows = toml_text({"allow": glob_of(proposal.host, proposal.host_tool), **more}).strip().split("\n")
     return "\n".join(f"  {visible(row)}" for row in ("[[rule]]", *rows))

@@ -1,16 +1,17 @@
 """`xmlcall bench`: how well a model calls tools, and at which layer it fails. Runs are made here, and read in `bench_read`."""
 
 import argparse
+import contextlib
 import datetime
 import json
 import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,14 +43,15 @@ A run is a folder; the same command takes up a run that was stopped. `xmlcall be
 """
 
 
+_OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # of its capabilities
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for action, (declare, _, summary) in _ACTIONS.items():
-        examples = "".join(f"\n  xmlcall bench {action} {words}" for words in _EXAMPLES[action])
-        description = f"{summary[0].upper()}{summary[1:]}."
-        added = actions.add_parser(action, description=description, help=summary, epilog=f"examples:{examples}")
-        declare(added)
+    for action, (declare, _, summary, examples) in _ACTIONS.items():
+        epilog = "".join(["examples:", *(f"\n  xmlcall bench {action} {words}" for words in examples)])
+        declare(actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary, epilog=epilog))
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -58,7 +60,6 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     from ..bench.subjects import STAND_INS
     from ..bench.suites import SUITES
     from ..turn.ask_keys import ASK_KEYS
@@ -92,13 +93,9 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     add_asking_options(parser, [key for key in ASK_KEYS if key not in ("mode", "dialect", "seed")])  # --way and --seed
 
 
-def _execute_run(options: argparse.Namespace) -> int:
-    """Run the action."""
-    return run_async(_run(options))
-
-
 async def _run(options: argparse.Namespace) -> int:
     from ..bench import runner
+    from ..bench.report import judged, keep_scores, scores_of
     from ..bench.store import create_or_resume
     from ..bench.subjects import STAND_INS, model_subject, stand_in
     from ..bench.suites import cases_of
@@ -121,7 +118,8 @@ async def _run(options: argparse.Namespace) -> int:
             ways, settings, profile = _by_profile(options, ways, settings, backend)
             for notice in model_notices(backend, "xml", speaker("en")):
                 complain(notice)
-            subject, server = model_subject(backend), _server(backend) | _file_of(options.model, backend) | {"profile": profile}
+            server = {name: getattr(backend.capabilities, name) for name in _OF_SERVER}
+            subject, server = model_subject(backend), server | _file_of(options.model, backend) | {"profile": profile}
             settings = _within_budget(settings, cases, ways, backend.capabilities.context_length)
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder
@@ -130,7 +128,7 @@ async def _run(options: argparse.Namespace) -> int:
         with run.locked(), RunBar(len(cases) * len(ways)) as bar:
             options_of_run: dict[str, Any] = {"concurrency": options.concurrency, "progress": bar.advance, "failed": bar.failed}
             failures = await runner.execute(run, ways, subject, **options_of_run)
-    await _keep_scores(run)
+    keep_scores(run.folder, scores_of(await judged(run)))
     if failures is None:
         complain(f"gave up after {runner.HOPELESS} requests in a row got no answer; the replies before are kept in {options.out}")
         return FAILED
@@ -205,16 +203,6 @@ async def opened(stack: AsyncExitStack, options: argparse.Namespace) -> Any:
         return await stack.enter_async_context(backend)
 
 
-def _server(backend: Any) -> dict[str, Any]:
-    known = backend.capabilities
-    return {
-        "server": known.server,
-        "build": known.build,
-        "context_length": known.context_length,
-        "reasoning_open": known.reasoning_open,
-    }
-
-
 def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: list[Any]) -> dict[str, Any]:
     from ..bench.suites import fingerprint
     from ..bench.ways import prompt_hash
@@ -247,14 +235,11 @@ def _file_of(model: str, backend: Any) -> dict[str, Any]:
 
 
 def _libraries(*names: str) -> dict[str, str]:
-    from importlib.metadata import PackageNotFoundError
-
-    found = {}
+    """Return the versions of those that are installed."""
+    found: dict[str, str] = {}
     for name in names:
-        try:
+        with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 
@@ -268,14 +253,7 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-async def _keep_scores(run: Any) -> None:
-    from ..bench.report import judged, keep_scores, scores_of
-
-    keep_scores(run.folder, scores_of(await judged(run)))
-
-
 def _declare_calibrate(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     from ..bench.calibrate import KEEP
     from ..bench.suites import SUITES
 
@@ -308,11 +286,6 @@ def _share(text: str) -> float:
     if value > 1:
         raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text[:40]!r}")
     return value
-
-
-def _execute_calibrate(options: argparse.Namespace) -> int:
-    """Run the action."""
-    return run_async(_calibrate(options))
 
 
 async def _calibrate(options: argparse.Namespace) -> int:
@@ -370,43 +343,27 @@ def _print(found: dict[str, Any]) -> None:
     print(f"suggested: --ask call_threshold={found['suggested']['threshold']:g}")
 
 
-# Action -> its arguments, what runs it, its summary.
-_ACTIONS: dict[str, tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str]] = {
-    "run": (_declare_run, _execute_run, "ask a model the cases of a suite, in one or more ways of calling"),
-    "report": (bench_read.declare_report, bench_read.report, "tell the rates of runs, with their failures and costs"),
-    "compare": (bench_read.declare_compare, bench_read.compare, "compare two runs or ways on the cases that both answered"),
-    "show": (
-        bench_read.declare_show,
-        bench_read.show,
-        "show a case: the prompt, the raw reply, how it was read, what was expected",
+_ACTIONS: dict[str, bench_read.Action] = {
+    "run": (
+        _declare_run,
+        lambda options: run_async(_run(options)),
+        "ask a model the cases of a suite, in one or more ways of calling",
+        (
+            "--model local --suite smoke --out run1",
+            "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
+            "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
+            "--model oracle --suite bfcl-mt --limit 20 --out run4",
+        ),
     ),
-    "rescore": (
-        bench_read.declare_rescore,
-        bench_read.rescore,
-        "read and judge the kept replies again; tell what changed",
-    ),
+    **bench_read.ACTIONS,
     "calibrate": (
         _declare_calibrate,
-        _execute_calibrate,
+        lambda options: run_async(_calibrate(options)),
         "measure below which log-odds of a call a model's questions need no tool, for --ask call_threshold",
-    ),
-}
-
-# Action -> what its help shows that can be typed after it.
-_EXAMPLES = {
-    "run": (
-        "--model local --suite smoke --out run1",
-        "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
-        "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
-        "--model oracle --suite bfcl-mt --limit 20 --out run4",
-    ),
-    "report": ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
-    "compare": ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
-    "show": ("run1 smoke-en-01", "run2 simple_python_370 --way xml", "run3 en-demo-01#2"),
-    "rescore": ("run1", "run1 --json", "run1 run2 run3 --on ray"),
-    "calibrate": (
-        "--model local",
-        "--model ollama:gemma3:4b --limit 200 --keep 0.98",
-        "--model http://127.0.0.1:8080/v1 --out odds.jsonl",
+        (
+            "--model local",
+            "--model ollama:gemma3:4b --limit 200 --keep 0.98",
+            "--model http://127.0.0.1:8080/v1 --out odds.jsonl",
+        ),
     ),
 }

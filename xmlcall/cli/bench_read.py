@@ -3,23 +3,30 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UsageError
 from .exits import FAILED, OK, complain
 from .options import number
 from .plain import json_text, plain, visible
 
-__all__ = ["compare", "declare_compare", "declare_report", "declare_rescore", "declare_show", "report", "rescore", "show"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["ACTIONS", "Action", "table"]
+
+Action = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str, tuple[str, ...]]
+"""Its arguments, what runs it, its summary, and examples of what can be typed after it."""
+
 _READ_ONCE = (
     "p is for one look at a whole run. The interval and what B is may be read while runs continue: "
     "a comparison may end as soon as they say more than `go on`."
 )
 
 
-def gate(text: str) -> tuple[str, float]:
+def _gate(text: str) -> tuple[str, float]:
     """Read `METRIC=VALUE`."""
     from ..bench.funnel import METRICS
 
@@ -33,8 +40,7 @@ def gate(text: str) -> tuple[str, float]:
     return metric, least
 
 
-def declare_report(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def _declare_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
@@ -44,15 +50,14 @@ def declare_report(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--fail-under",
         metavar="METRIC=VALUE",
-        type=gate,
+        type=_gate,
         action="append",
         default=[],
         help="exit with 1 if a metric of any way is below a share from 0 to 1, such as call_correct=0.8 (may be repeated)",
     )
 
 
-def report(options: argparse.Namespace) -> int:
-    """Show the rates of runs."""
+def _report(options: argparse.Namespace) -> int:
     from ..bench.report import judged, reported
     from ..bench.store import read_run
 
@@ -106,28 +111,31 @@ def _title(folder: Path, found: Mapping[str, Any]) -> str:
 
 def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     from ..bench.report import causes_table_of, table_of
 
     console = Console(file=sys.stdout, highlight=False)
     console.print(Text(_title(folder, found), style="bold"))
-    header, rows = table_of(found)
-    table = Table(*header)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row), style="bold" if row[0] in ("call_correct", "parsed_as_written") else "")
-    console.print(table)
+    console.print(table(*table_of(found), bold=("call_correct", "parsed_as_written")))
     header, rows = causes_table_of(found)
     if rows:
-        causes = Table(*header)
-        for row in rows:
-            causes.add_row(*(Text(cell) for cell in row))
-        console.print(causes)
+        console.print(table(header, rows))
     for line in _details(found):
         console.print(Text(line))
     for warning in found["warnings"]:
         console.print(Text(f"note: {warning}", style="yellow"))
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> "Table":
+    """Make a table for the terminal, its cells as they are; `bold` names rows by their first cell."""
+    from rich.table import Table
+    from rich.text import Text
+
+    made = Table(*header)
+    for row in rows:
+        made.add_row(*map(Text, row), style="bold" if row[0] in bold else "")
+    return made
 
 
 def _details(found: Mapping[str, Any]) -> list[str]:
@@ -166,8 +174,7 @@ def _verdicts(text: str) -> tuple[list[Any], int, int, set[str]]:
     return list(asyncio.run(judged(run))[way]), len(run.of_way(way)), len(run.cases), asked(run)
 
 
-def declare_compare(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def _declare_compare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("first", metavar="A", help="folder of a run, or RUN:WAY if it has several ways")
     parser.add_argument("second", metavar="B", help="the other one")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -179,8 +186,7 @@ def declare_compare(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def compare(options: argparse.Namespace) -> int:
-    """Compare two runs or ways."""
+def _compare(options: argparse.Namespace) -> int:
     from ..bench.report import compared
 
     sides = [_verdicts(text) for text in (options.first, options.second)]
@@ -207,7 +213,8 @@ def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> 
         counts = (pair[name] for name in ("first", "second", "total"))
         shown = " ".join(f"{count:>6}" for count in counts)
         changed = f"{pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}"
-        print(f"{metric:20} {shown} {changed}  {_points(pair):>22}  {pair['decision']}")
+        points = f"{pair['estimate']:+.1f} [{pair['low']:+.1f} {pair['high']:+.1f}]"
+        print(f"{metric:20} {shown} {changed}  {points:>22}  {pair['decision']}")
     kept = found["kept"]
     if kept["total"]:
         low, high = (100 * share for share in kept["interval"])
@@ -216,10 +223,6 @@ def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> 
     print(f"\n{_READ_ONCE}")
     for title, ids in (("only A is right", found["only_first_right"]), ("only B is right", found["only_second_right"])):
         print(f"\n{title}: {', '.join(visible(each) for each in ids) or 'none'}")
-
-
-def _points(pair: Mapping[str, Any]) -> str:
-    return f"{pair['estimate']:+.1f} [{pair['low']:+.1f} {pair['high']:+.1f}]"
 
 
 def _drop(metrics: Mapping[str, Any], most: float) -> int:
@@ -232,8 +235,7 @@ def _drop(metrics: Mapping[str, Any], most: float) -> int:
     return code
 
 
-def declare_show(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def _declare_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
     parser.add_argument(
         "case", metavar="CASE", help="id of a case; of a conversation, or CONVERSATION#NUMBER for one of its turns"
@@ -241,8 +243,7 @@ def declare_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--way", help="only this way of calling")
 
 
-def show(options: argparse.Namespace) -> int:
-    """Show a case."""
+def _show(options: argparse.Namespace) -> int:
     from ..bench.report import judged
     from ..bench.store import read_run
     from ..bench.ways import sent, way_of
@@ -257,7 +258,7 @@ def show(options: argparse.Namespace) -> int:
         if way not in verdicts:
             raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
         if case.expects == "talk":
-            show_turns(verdicts[way], options.case, way)
+            _show_turns(verdicts[way], options.case, way)
             continue
         found = [verdict for verdict in verdicts[way] if verdict.case.id == case.id]
         print(f"===== {case.id}, {way}: the prompt\n")
@@ -293,11 +294,10 @@ def _show_verdict(verdict: Any, way: str) -> None:
             print("\n".join(f"{mark} {plain(text)}" for mark, text in lines))
     print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
-    print(f"verdict: {verdict.failure or 'right'}{words_of_causes(verdict)}\n")
+    print(f"verdict: {verdict.failure or 'right'}{_causes(verdict)}\n")
 
 
-def declare_rescore(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
+def _declare_rescore(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="RUN", nargs="+", type=Path, help="folder of a run")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument(
@@ -307,8 +307,7 @@ def declare_rescore(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def rescore(options: argparse.Namespace) -> int:
-    """Judge the kept replies again and show what changed."""
+def _rescore(options: argparse.Namespace) -> int:
     from ..bench.report import changed_scores, keep_scores
 
     several, rows, out = len(options.runs) > 1, [], sys.stdout
@@ -346,7 +345,7 @@ def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
             yield found
 
 
-def show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
+def _show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
     """Print the turns of a conversation, or one of them."""
     turns = [verdict for verdict in verdicts if asked in (verdict.case.id, verdict.case.id.rpartition("#")[0])]
     if not turns and "#" in asked:
@@ -368,11 +367,10 @@ def _show_turn(verdict: Any, way: str) -> None:
     print(f"--- answer ({visible(played['stop_reason'])})\n{plain(played['answer'])}\n")
     expected = expected_of(verdict.case)
     print("\n".join(["--- expected", *filter(None, [plain(expected["text"])]), expected["note"]]))
-    print(f"\nverdict: {visible(verdict.failure or 'right')}{words_of_causes(verdict)}\n")
+    print(f"\nverdict: {visible(verdict.failure or 'right')}{_causes(verdict)}\n")
 
 
-def words_of_causes(verdict: Any) -> str:
-    """Return the causes of a verdict, the main one first."""
+def _causes(verdict: Any) -> str:
     from ..bench.failures import causes_of
 
     try:
@@ -387,3 +385,31 @@ def _call(call: Mapping[str, Any]) -> str:
     issues = "; ".join(issue["message"] for issue in call.get("issues", ()))
     outcome = call.get("result") or call.get("denied") or issues
     return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{outcome}"
+
+
+ACTIONS: dict[str, Action] = {
+    "report": (
+        _declare_report,
+        _report,
+        "tell the rates of runs, with their failures and costs",
+        ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
+    ),
+    "compare": (
+        _declare_compare,
+        _compare,
+        "compare two runs or ways on the cases that both answered",
+        ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
+    ),
+    "show": (
+        _declare_show,
+        _show,
+        "show a case: the prompt, the raw reply, how it was read, what was expected",
+        ("run1 smoke-en-01", "run2 simple_python_370 --way xml", "run3 en-demo-01#2"),
+    ),
+    "rescore": (
+        _declare_rescore,
+        _rescore,
+        "read and judge the kept replies again; tell what changed",
+        ("run1", "run1 --json", "run1 run2 run3 --on ray"),
+    ),
+}

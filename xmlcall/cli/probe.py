@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .bench import opened
+from .bench_read import table
 from .exits import INTERRUPTED, OK, complain, run_async
 from .options import number
 from .plain import json_text, visible
@@ -117,17 +118,11 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
 
 def _print_table(finding: "Finding") -> None:
     from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
 
     from ..bench.probe import table_of_probe
 
-    header, rows = table_of_probe(finding)
-    table = Table(*header)
-    for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
     console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 180)
-    console.print(table)
+    console.print(table(*table_of_probe(finding)))
 
 
 def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
