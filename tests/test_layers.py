@@ -36,8 +36,8 @@ layer("turn", "errors types loosejson schema tools dialects binding parsing prom
 layer("wire", "errors types")
 # -- I/O --
 layer("records", "errors private_folders types")
-layer("models", "errors")
-layer("profiles", "errors toml_file prompting turn")
+layer("models", "errors private_folders")
+layer("profiles", "errors toml_file private_folders prompting turn")
 layer("backends", "errors types dialects models wire")
 layer("hosts", "errors private_folders text_forms addresses types schema")
 layer(
@@ -46,7 +46,10 @@ layer(
     "wire profiles backends hosts",
 )
 layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
-layer("bench", "errors types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns")
+layer(
+    "bench",
+    "errors private_folders types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns",
+)
 layer(
     "proxy",
     "errors toml_file types loosejson schema tools dialects binding parsing prompting turn wire profiles "

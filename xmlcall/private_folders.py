@@ -1,11 +1,22 @@
-"""Folders that only their owner can open."""
+"""The user's own folders: where they are, and how one is made that only its owner can open."""
 
+import os
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-__all__ = ["make_private"]
+__all__ = ["make_private", "user_path"]
 
 _MODE: Final = 0o700
+
+
+def user_path(kind: Literal["cache", "config", "data", "state"], name: str, variable: str = "") -> Path:
+    """Return where something is kept: the path in an environment variable, else `name` in the user's folder of that kind."""
+    if chosen := os.environ.get(variable):
+        return Path(chosen).expanduser()
+    import platformdirs
+
+    place: Path = getattr(platformdirs, f"user_{kind}_path")("xmlcall")
+    return place / name
 
 
 def make_private(path: Path) -> bool:

@@ -23,7 +23,7 @@ from xmlcall.bench.calibrate import Measured, calibration, report
 from xmlcall.bench.case import Case, Expects
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
-from xmlcall.bench.ways import Settings, decided, need_of, prompt_hash, sent, way_of
+from xmlcall.bench.ways import Asked, Settings, prompt_hash, way_of
 from xmlcall.cli.run import Record
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
@@ -807,7 +807,7 @@ async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> Non
     assert (decided["need_usage"]["prompt_tokens"], decided["usage"]["prompt_tokens"]) == (10, 20)
     assert "need_usage" not in origin
     shown = [
-        sent(way_of("xml"), case, settings, reply["rounds"])[-1].content
+        Asked(way_of("xml"), case, settings).sent(reply["rounds"])[-1].content
         for case, reply in zip(CASES, run.replies[::2], strict=True)
     ]
     assert (CALL in shown[0], PLAIN in shown[1]) == (True, True)
@@ -825,7 +825,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     assert (first["threshold"], first["begun"], first["text"]) == (-3.8, True, ADD)
     assert (second["threshold"], "begun" in second) == (-3.8, False)
     generating = [request.messages for request in backend.requests if not request.top_logprobs]
-    shown = [sent(way_of("xml"), case, settings, [kept]) for case, kept in zip(CASES, (first, second), strict=True)]
+    shown = [Asked(way_of("xml"), case, settings).sent([kept]) for case, kept in zip(CASES, (first, second), strict=True)]
     assert (*shown[0], Message(role="assistant", content=BEGUN)) == generating[0]
     assert shown[1] == generating[1]
     assert PLAIN in shown[1][-1].content
@@ -843,7 +843,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     ids=["nothing", "not sure", "a call", "a call that can be begun", "plain words"],
 )
 def test_what_a_decision_does(need: ToolNeed | None, reminder: str) -> None:
-    messages = decided(way_of("xml"), CASES[0], Settings(), need)
+    messages = Asked(way_of("xml"), CASES[0], Settings()).decided(need)
     assert messages[-1].content.removeprefix("one?").strip().startswith(reminder)
     assert bool(reminder) == (messages[-1].content != "one?")
 
@@ -855,7 +855,7 @@ def test_a_run_without_a_threshold_has_the_keys_that_it_always_had() -> None:
 async def test_ways_without_a_reminder_of_ours_are_not_asked() -> None:
     backend = ScriptedBackend([])
     for way in ("native", "origin"):
-        assert await need_of(way_of(way), CASES[0], backend, Settings(call_threshold=0.0)) is None
+        assert await Asked(way_of(way), CASES[0], Settings(call_threshold=0.0)).need(backend) is None
 
 
 def measured(calls: Iterable[float], others: Iterable[float]) -> list[Measured]:

@@ -42,7 +42,7 @@ from xmlcall.bench.probe import (
 )
 from xmlcall.bench.store import RunError, read_run
 from xmlcall.bench.subjects import calling, oracle_calls
-from xmlcall.bench.ways import Settings, Way, asked_by, catalog_of, conversation, format_of, way_of
+from xmlcall.bench.ways import Asked, Settings, Way, asked_by, asking_of, catalog_of, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse
 from xmlcall.profiles.profile import Profile, named, shipped
@@ -149,7 +149,7 @@ def test_a_planted_model_knows_what_it_is_asked(profile: Profile) -> None:
     for case in CASES[:RUNG]:
         tools = tuple(case.tools) if way.is_native else ()
         for needs_tool in (True, False):
-            messages = conversation(way, case, settings, needs_tool=needs_tool)
+            messages = Asked(way, case, settings).conversation(needs_tool=needs_tool)
             assert asked_for(CompletionRequest(messages=messages, tools=tools)) == (case, way)
 
 
@@ -483,13 +483,13 @@ async def test_what_was_said_before_is_written_in_the_form_of_the_way() -> None:
     case = next(case for case in CASES if case.category == "answered")
     catalog = catalog_of(case)
     native = messages_of(case.messages)
-    text = in_text(native, catalog, format_of(way_of("hermes"), Settings()))
+    text = in_text(native, catalog, asking_of(way_of("hermes"), Settings()).format)
     assert [message.role for message in text] == ["user", "assistant", "user"]
     assert "<tool_call>" in text[1].content
     assert text[2].content.startswith("<tool_response>")
     assert [message.role for message in native][:3] == ["user", "assistant", "tool"]
     assert native[1].tool_calls[0].id == native[2].tool_call_id
-    reminded, decided = (conversation(way_of("xml"), case, Settings(call_threshold=threshold)) for threshold in (None, "auto"))
+    reminded, decided = (Asked(way_of("xml"), case, Settings(call_threshold=each)).messages for each in (None, "auto"))
     assert len(reminded[1].content) > len(decided[1].content)
     assert reminded[-1] == decided[-1]
 

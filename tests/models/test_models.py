@@ -687,21 +687,16 @@ def test_what_progress_raises_comes_out(serve: Any, offer: Any) -> None:
 # --- what is here --------------------------------------------------------------------------------------------------------
 
 
-def test_installed_verify_and_remove(serve: Any, offer: Any) -> None:
+def test_what_is_here_can_be_removed(serve: Any, offer: Any) -> None:
     file = offer(serve(with_ranges).source)
     assert models.remove("tiny") is False
     assert not file.parent.exists()
-    with pytest.raises(UsageError, match=r"it is not there: `xmlcall models pull tiny` fetches it"):
-        models.verify("tiny")
     models.pull("tiny")
     keep_part(file, b"rest")
-    assert [model.name for model in models.installed()] == ["tiny"]
-    assert models.verify("tiny") is True
-    file.write_bytes(b"x" * len(DATA))
-    assert models.verify("tiny") is False
+    assert models.path("tiny") == file
     assert models.remove("tiny") is True
     assert remains(file) == []
-    assert models.installed() == []
+    assert models.path("tiny") is None
 
 
 def test_model_that_is_here_waits_for_no_lock(serve: Any, offer: Any) -> None:

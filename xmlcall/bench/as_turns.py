@@ -14,6 +14,7 @@ from ..agent.drive import drive
 from ..errors import UsageError
 from ..parsing.repetition import once
 from ..tools.catalog import Catalog
+from ..turn.attempts import none_can_run
 from ..turn.generate import Generated
 from ..turns.builder import MOST_RESULT
 from ..turns.places import SaidBefore
@@ -23,7 +24,7 @@ from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, Tool, Too
 from ..types.events import Event
 from .case import Case
 from .store import RecordedRun
-from .ways import Settings, Way, feedback_of, read_catalog, replay, sent, way_of
+from .ways import Asked, way_of
 
 __all__ = ["turn_of_row"]
 
@@ -38,9 +39,10 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
         last = row["outcome"]["turns"][-1]
         answer, outcome = str(last.get("answer", "")), str(last["stop_reason"])
     else:
-        catalog = read_catalog(chosen, case, run.settings)
-        replies = asyncio.run(_rounds(run, case, row["rounds"], chosen))
-        answer = _shown(replies[-1]) if replies else ""
+        asked = Asked(chosen, case, run.settings)
+        catalog, replies = asked.catalog, asyncio.run(_rounds(run, asked, row["rounds"]))
+        last_reply = replies[-1] if replies else ReplyRecord(number=0)
+        answer = "".join(last_reply.raw[span.start : span.end] for span in last_reply.spans if span.kind == "text")
         calls = any(call.arguments is not None for reply in replies for call in reply.calls)
         outcome = "tool_calls" if calls else "end"
     first = row["rounds"][0] if row["rounds"] else {}
@@ -63,26 +65,23 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
     )
 
 
-def _shown(reply: ReplyRecord) -> str:
-    return "".join(reply.raw[span.start : span.end] for span in reply.spans if span.kind == "text")
-
-
 # -- a question ----------------------------------------------------------------------------------------------------------------
 
 
-async def _rounds(run: RecordedRun, case: Case, rounds: Sequence[Mapping[str, Any]], way: Way) -> list[ReplyRecord]:
+async def _rounds(run: RecordedRun, asked: Asked, rounds: Sequence[Mapping[str, Any]]) -> list[ReplyRecord]:
     """Read the replies to a question, each with the prompt that it answers."""
-    settings, catalog = run.settings, read_catalog(way, case, run.settings)
-    prompt, replies = sent(way, case, settings, rounds), list[ReplyRecord]()
+    case, catalog = asked.case, asked.catalog
+    prompt, replies = asked.sent(rounds), list[ReplyRecord]()
     said = tuple(_message(each) for each in case.messages)
     for kept in rounds:
         for text in kept.get("described", ()):  # replies that only asked for descriptions of tools
             replies.append(read_reply(text, catalog, number=len(replies) + 1, conversation=prompt))
-        reading, generated = await _generated(case, kept, way, settings, reasoning_open=bool(run.about.get("reasoning_open")))
+        reading, generated = await _generated(asked, kept, reasoning_open=bool(run.about.get("reasoning_open")))
         reply, _ = once(generated.reply, str(case.messages[-1]["content"]) if case.messages else "")
         reading.settle(reply)
         replies.append(_record(len(replies) + 1, kept, reading, reply, prompt, SaidBefore(prompt, said, catalog), generated))
-        feedback = _feedback(generated, case, way, settings)
+        calls = generated.reply.calls
+        feedback = [asked.feedback(calls)] if none_can_run(calls) else []
         prompt = (*prompt, Message(role="assistant", content=generated.text), *feedback)
     return replies
 
@@ -96,11 +95,9 @@ def _message(row: Mapping[str, Any]) -> Message:
     )
 
 
-async def _generated(
-    case: Case, kept: Mapping[str, Any], way: Way, settings: Settings, *, reasoning_open: bool
-) -> tuple[Reading, Generated]:
+async def _generated(asked: Asked, kept: Mapping[str, Any], *, reasoning_open: bool) -> tuple[Reading, Generated]:
     """Read a kept reply as if it came from the model now."""
-    machine, backend = replay(kept, case, way, settings, reasoning_open=reasoning_open)
+    machine, backend = asked.replay(kept, reasoning_open=reasoning_open)
     reading = Reading()
     async for event in drive(machine, backend):
         if isinstance(event, Event):
@@ -141,14 +138,6 @@ def _call(read: ReadCall, raw: str, said: SaidBefore, **facts: Any) -> CallRecor
     return call_record(read, raw, said, **{"id": f"call_{read.index}", **outcome, **facts})
 
 
-def _feedback(generated: Generated, case: Case, way: Way, settings: Settings) -> tuple[Message, ...]:
-    """Return the feedback to the model if none of its calls could run."""
-    calls = generated.reply.calls
-    if not calls or any(isinstance(call, ToolCall) for call in calls):
-        return ()
-    return (feedback_of(way, case, settings, calls),)
-
-
 # -- a task --------------------------------------------------------------------------------------------------------------------
 
 
@@ -164,7 +153,7 @@ def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[C
         said += [Message(role="user", content=str(text)) for text in texts]
         waiting = list(played["calls"])
         for number, text in enumerate(played["replies"], start=1):
-            reading = _reading(run, text, catalog, said)
+            reading = read_text(text, catalog, said, reasoning_open=bool(run.about.get("reasoning_open")))
             calls = _calls_of(waiting, number, reading, is_last=number == len(played["replies"]))
             waiting = [call for call in waiting if not any(call is each for each in calls)]
             if place >= len(before):
@@ -172,10 +161,6 @@ def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[C
             said.append(Message(role="assistant", content=text))
             said += [Message(role="tool", name=str(call["name"]), content=_answer(call)) for call in calls]
     return catalog, replies
-
-
-def _reading(run: RecordedRun, text: str, catalog: Catalog, said: Sequence[Message]) -> ReadText:
-    return read_text(text, catalog, said, reasoning_open=bool(run.about.get("reasoning_open")))
 
 
 def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText, *, is_last: bool) -> list[Mapping[str, Any]]:
@@ -227,11 +212,11 @@ def _as_played(played: Mapping[str, Any], raw: RawCall) -> ToolCall | InvalidCal
     id, arguments = f"call_{raw.index}", played.get("arguments")
     if isinstance(arguments, dict) and not played.get("issues"):
         return ToolCall(id=id, name=raw.name, arguments=arguments, raw=raw)
-    return InvalidCall(id=id, name=raw.name, issues=tuple(map(_issue, played.get("issues", ()))), raw=raw)
-
-
-def _issue(row: Mapping[str, Any]) -> Issue:
-    return Issue(code=str(row.get("code", "")), path=str(row.get("path", "$")), message=str(row.get("message", "")))
+    issues = (
+        Issue(code=str(row.get("code", "")), path=str(row.get("path", "$")), message=str(row.get("message", "")))
+        for row in played.get("issues", ())
+    )
+    return InvalidCall(id=id, name=raw.name, issues=tuple(issues), raw=raw)
 
 
 def _facts(played: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from typing import Any, Final
 from ..errors import BackendUnavailable
 from ..models.download import SourceFailed, sha256_of
 from ..models.sources import pip_download, scratch_folder
+from ..private_folders import user_path
 from ..types.calls import Tool
 from .case import Case, Expects
 
@@ -45,7 +46,6 @@ _DROPPED = frozenset({"optional"})
 
 
 def read_cases(wheel: Path, category: str) -> Iterator[Case]:
-    """Yield the cases of a category."""
     with zipfile.ZipFile(wheel) as archive:
         rows = read_rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
         answers = f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json"
@@ -63,7 +63,6 @@ def read_cases(wheel: Path, category: str) -> Iterator[Case]:
 
 
 def read_rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
-    """Read a file of JSON lines."""
     return [json.loads(line) for line in archive.read(name).decode("utf-8").splitlines() if line.strip()]
 
 
@@ -107,11 +106,7 @@ _SHA256 = "3bb6dfa5f0c68ad403c9ec50b00db2bb3b4cc9b38ab1ff33f48fe30d853d3a0a"
 
 def data_folder() -> Path:
     """Say where data is kept: `$XMLCALL_BENCH`, else the user's cache folder."""
-    if chosen := os.environ.get("XMLCALL_BENCH"):
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_cache_path("xmlcall") / "bench"
+    return user_path("cache", "bench", "XMLCALL_BENCH")
 
 
 def bfcl_wheel() -> Path:

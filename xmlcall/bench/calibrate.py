@@ -18,7 +18,7 @@ from ..types.completion import CompletionRequest
 from .case import Case
 from .runner import PatientBackend
 from .stats import area
-from .ways import Settings, Way, format_of, read_catalog, unreminded
+from .ways import Asked, Settings, Way
 
 __all__ = ["KEEP", "Calibration", "Measured", "Undecided", "calibration", "check", "measure", "report"]
 
@@ -69,8 +69,9 @@ async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: S
             "this model begins its replies with thinking, so that their first token decides nothing: no threshold fits it"
         )
     for case in cases:
-        request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-        asking = ask_need(request, backend.capabilities, None, read_catalog(way, case, settings), format_of(way, settings))
+        asked = Asked(way, case, settings)
+        request = CompletionRequest(messages=asked.undecided(), seed=settings.seed)
+        asking = ask_need(request, backend.capabilities, None, asked.catalog, asked.format)
         need = await result_of(Machine(asking), PatientBackend(backend))
         yield _placed(case, need.score)
 

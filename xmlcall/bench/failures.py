@@ -97,18 +97,13 @@ def _of_reply(verdict: Verdict) -> Iterator[str]:
         yield _OF_FAILURE[verdict.failure]
         yield from _invented(calls, case)
     elif calls:
-        found = {*_of_issues(calls, case), *_of_pairs(calls, case)}
+        invalid = [call for call in calls if isinstance(call, InvalidCall)]
+        issues = [_of_issue(issue_code(issue, call, case)) for call in invalid for issue in call.issues]
+        found = {*issues, *_of_pairs(calls, case)}
         # BFCL's judge takes the first call that fits an answer, though another answer may need it.
         yield from found or ({"wrong_value"} if verdict.failure not in _OF_FAILURE else ())
     else:
         yield _OF_FAILURE[verdict.failure]
-
-
-def _of_issues(calls: Iterable[ToolCall | InvalidCall], case: Case) -> Iterator[str]:
-    """Yield what binding says of calls that cannot run."""
-    for call in calls:
-        if isinstance(call, InvalidCall):
-            yield from (_of_issue(issue_code(issue, call, case)) for issue in call.issues)
 
 
 def _of_issue(code: str) -> str:
@@ -196,7 +191,8 @@ def _of_outcome(verdict: Verdict) -> Iterator[str]:
     """Yield the causes of a turn of a conversation, or of a task, whose last turn is the one that failed."""
     played = verdict.row["outcome"]["turns"][-1]
     failure, calls = verdict.failure, played["calls"]
-    if failure == "no_call" and any(attempted(text, _expected_tools(verdict.case)) for text in played.get("replies", ())):
+    expected = [name for turn in verdict.case.turns for entry in turn.get("tools", ()) for name in entry.split("|")]
+    if failure == "no_call" and any(attempted(text, expected) for text in played.get("replies", ())):
         yield "unreadable"
     elif failure in _OF_FAILURE:
         yield _OF_FAILURE[failure]
@@ -237,7 +233,6 @@ def _of_batches(calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], t
 
 
 def _batches(calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    """Yield the calls of each reply."""
     for _, batch in groupby(calls, key=lambda call: call.get("reply")):
         yield list(batch)
 
@@ -263,10 +258,6 @@ def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]
     for text in texts:
         index.add(text, ValueSource(kind="person"))
     return frozenset(name for _, name, value in values_in(arguments) if index.source_of(value, tool, name).kind == "invented")
-
-
-def _expected_tools(case: Case) -> list[str]:
-    return [name for turn in case.turns for entry in turn.get("tools", ()) for name in entry.split("|")]
 
 
 # -- a reply beside the accepted calls -----------------------------------------------------------------------------------

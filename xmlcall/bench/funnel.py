@@ -24,7 +24,7 @@ from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT
 from .case import Case, judge_case
 from .talk.judge import CALLED, is_admitted, judge_turn, speaks
-from .ways import Settings, Way, catalog_of, replay
+from .ways import Asked, Settings, Way, catalog_of
 
 __all__ = [
     "METRICS",
@@ -98,7 +98,6 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Whether the task is done."""
         return "task_correct" in self.reached
 
 
@@ -108,7 +107,8 @@ async def judge_reply(
     """Judge a line of `replies.jsonl` by its last round; without `repairs`, a reply that needs repair or conversion fails."""
     if "outcome" in row:
         return _of_task(row, case)
-    read = [await result_of(*replay(kept, case, way, settings, reasoning_open=reasoning_open)) for kept in row["rounds"]]
+    asked = Asked(way, case, settings)
+    read = [await result_of(*asked.replay(kept, reasoning_open=reasoning_open)) for kept in row["rounds"]]
     replies = [generated.reply for generated in read]
     reply = replies[-1]
     # With its own function calling a server takes the thoughts out of the text itself.
@@ -233,7 +233,8 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     issues = [issue_code(issue, call, case) for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues]
     if unreadable := [code for code in issues if code in UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
-    conversions = _conversions(reply)
+    bound = (call for call in reply.calls if isinstance(call, ToolCall))
+    conversions = [repair.code for call in bound for repair in call.repairs[len(call.raw.repairs) :]]  # by binding
     tolerances = {repair.code for repair in reply.repairs[: len(reply.repairs) - len(conversions)]} - way.asked
     if not tolerances and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
         reached.add("parsed_as_written")
@@ -263,12 +264,6 @@ def issue_code(issue: Issue, call: InvalidCall, case: Case) -> str:
     if issue.code == "ambiguous" and declared is not None and issue.path.removeprefix("$.") not in declared:
         return "unexpected-argument"
     return issue.code
-
-
-def _conversions(reply: Reply) -> list[str]:
-    """Return the codes of binding's conversions, without the parser's repairs."""
-    calls = (call for call in reply.calls if isinstance(call, ToolCall))
-    return [repair.code for call in calls for repair in call.repairs[len(call.raw.repairs) :]]
 
 
 def rates(verdicts: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
@@ -312,5 +307,4 @@ def attempted(text: str, names: Iterable[str]) -> bool:
 
 
 def spoken(text: str, *, reasoning_open: bool) -> str:
-    """Return a reply without its thoughts."""
     return _THOUGHT.sub("", f"<think>{text}" if reasoning_open else text)

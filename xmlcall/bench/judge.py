@@ -57,7 +57,6 @@ def _judge_call(call: Call, tools: Sequence[Tool], answer: Mapping[str, Any]) ->
 
 
 def judge_value(value: Any, accepted: Sequence[Any], schema: Mapping[str, Any]) -> str:
-    """Judge the value of one parameter."""
     expected = _type_of(schema)
     item_type = _type_of(schema.get("items", {})) if expected is list else None
     if expected is float and type(value) is int:

@@ -12,7 +12,6 @@ import functools
 import importlib.util
 import inspect
 import json
-import os
 import sys
 import zipfile
 from collections import Counter
@@ -30,7 +29,7 @@ from ..errors import ContextOverflow, ToolHostProtocolError, UsageError, missing
 from ..hosts.base import OnProgress
 from ..hosts.local import LocalHost
 from ..models.download import sha256_of
-from ..models.sources import scratch_folder
+from ..models.sources import made_once
 from ..prompting.results import result_text
 from ..prompting.writer import joined
 from ..tools.catalog import Catalog
@@ -104,11 +103,9 @@ class StateHost(LocalHost):
 
     @property
     def all_tools(self) -> tuple[Tool, ...]:
-        """The tools, withheld or not."""
         return tuple(self._known.values())
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List the tools that are not withheld."""
         self.changed.clear()
         return tuple(tool for name, tool in self._known.items() if name not in self._withheld)
 
@@ -123,7 +120,6 @@ class StateHost(LocalHost):
     async def call(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
-        """Run a tool that is offered."""
         if name not in self._known or name in self._withheld:
             raise ToolHostProtocolError(f"{self.name}: no tool is named {name!r}", host=self.name)
         return self.run(name, arguments)
@@ -222,21 +218,14 @@ def _importable(name: str, module: ModuleType) -> Iterator[None]:
 
 
 def _unpacked() -> Path:
-    """Return the folder with the backends; it appears whole or not at all."""
+    """Return the folder with the backends."""
     wheel = bfcl_wheel()
-    target = data_folder() / f"{wheel.stem}-{sha256_of(wheel)[:16]}"
-    if target.is_dir():
-        return target
-    with scratch_folder(target.with_name(f"unpack-{os.getpid()}")) as scratch:
+
+    def unpack(folder: Path) -> None:
         with zipfile.ZipFile(wheel) as archive:
-            members = [name for name in archive.namelist() if name.startswith((_SOURCES, _DOCUMENTS))]
-            archive.extractall(scratch / "whole", members)
-        try:
-            (scratch / "whole").rename(target)
-        except OSError:
-            if not target.is_dir():  # else another process was faster
-                raise
-    return target
+            archive.extractall(folder, [name for name in archive.namelist() if name.startswith((_SOURCES, _DOCUMENTS))])
+
+    return made_once(data_folder() / f"{wheel.stem}-{sha256_of(wheel)[:16]}", unpack)
 
 
 # -- the tasks -----------------------------------------------------------------------------------------------------------
@@ -272,7 +261,6 @@ class MultiTurnCase:
 
 
 def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
-    """Yield the tasks of a category."""
     with zipfile.ZipFile(wheel) as archive:
         rows = read_rows(archive, f"bfcl_eval/data/BFCL_v4_{category}.json")
         truths = read_rows(archive, f"bfcl_eval/data/possible_answer/BFCL_v4_{category}.json")
@@ -313,16 +301,13 @@ class Reference:
         return Catalog(tool for host in self._hosts for tool in host.all_tools)
 
     def calls(self, turn: int) -> list[Call]:
-        """Return the expected calls of a turn."""
         read = [read_call(text) for text in self._truth[turn]]
         return [self._host(name).named(name, positional, by_name) for name, positional, by_name in read]
 
     def replay(self, turn: int) -> list[str]:
-        """Run the expected calls of a turn."""
         return [result_text(self._host(name).run(name, arguments)) for name, arguments in self.calls(turn)]
 
     def judge(self, turn: int, hosts: Sequence[StateHost], results: Sequence[str]) -> str:
-        """Run the expected calls of a turn and compare."""
         expected = self.replay(turn)
         self._got.update(results)
         if not expected:
@@ -373,14 +358,11 @@ _STOPS = {"max_turns": "too_many_steps", "context_overflow": "context_overflow"}
 
 @dataclass(slots=True, kw_only=True)
 class _PlayedTurn(PlayedTurn):
-    """What happened in a turn."""
-
     said: list[str]
     error: str = ""
 
     @property
     def results(self) -> list[str]:
-        """What the calls that ran returned."""
         return [call["result"] for call in self.calls if "result" in call]
 
 
@@ -399,7 +381,6 @@ def _report(case: MultiTurnCase, turns: Sequence[_PlayedTurn]) -> dict[str, Any]
 
 
 async def _play(loop: ToolLoop, messages: Sequence[Message], turn: _PlayedTurn) -> list[Message]:
-    """Run a turn; return the conversation after it."""
     try:
         async with aclosing(loop.run(messages)) as events:
             async for event in events:

@@ -48,7 +48,6 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def smoke_cases() -> list[Case]:
-    """Return the cases in the order of the file."""
     data = _read("smoke")
     return [_smoke_case(row, data) for row in data["case"]]
 
@@ -245,7 +244,6 @@ def needed_cases() -> list[Case]:
 
 
 def canned_tools(catalog: str) -> Catalog:
-    """Return the tools of a catalog."""
     file = _read("ordinary/catalogs")
     names = file["joined"].get(catalog, [catalog])
     return Catalog([Tool.from_mcp(tool) for tool in chain.from_iterable(file["catalogs"][name] for name in names)])
@@ -319,7 +317,6 @@ def probe_cases() -> list[Case]:
 
 
 def by_tools(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return cases in groups with the same tools."""
     groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
     for case in cases:
         groups[tuple(tool.name for tool in case.tools)].append(case)

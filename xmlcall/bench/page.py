@@ -26,7 +26,7 @@ from .funnel import Verdict, rates
 from .plots import comparison, funnel, growth
 from .report import SHOWN, compared
 from .store import RecordedRun
-from .ways import prompt_hash, sent, way_of
+from .ways import Asked, prompt_hash, way_of
 
 __all__ = ["page"]
 
@@ -79,7 +79,13 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(words=_words, percent=_percent, bounds=_bounds, number=_number, json=to_json)
+    environment.filters.update(
+        words=lambda name: name.replace("_", " "),
+        percent=lambda rate: f"{100 * rate['count'] / rate['total']:.1f}",
+        bounds=lambda rate: f"{100 * rate['low']:.0f}–{100 * rate['high']:.0f}",
+        number=lambda value: f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}"),
+        json=to_json,
+    )
     return environment
 
 
@@ -97,22 +103,6 @@ def _visible(value: Any) -> Any:
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def _percent(rate: Mapping[str, float]) -> str:
-    return f"{100 * rate['count'] / rate['total']:.1f}"
-
-
-def _bounds(rate: Mapping[str, float]) -> str:
-    return f"{100 * rate['low']:.0f}–{100 * rate['high']:.0f}"
-
-
-def _number(value: float) -> str:
-    return f"{value:,}".replace(",", "\N{NARROW NO-BREAK SPACE}")
 
 
 class _Texts:
@@ -251,7 +241,7 @@ def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
     case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
     got = [(call.name, arguments_of(call)) for call in calls]
     return {
-        "prompt": sent(way_of(column["way"]), case, column["run"].settings, rounds),
+        "prompt": Asked(way_of(column["way"]), case, column["run"].settings).sent(rounds),
         "rounds": [{**_ROUND, "title": f"Raw reply {number}", **kept} for number, kept in enumerate(rounds, 1)],
         "calls": [(call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, calls, strict=True)],
         "expected": expected_of(case),

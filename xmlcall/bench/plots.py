@@ -56,7 +56,9 @@ def funnel(rates: Rates, *, name: str) -> str:
         for row, (stage, is_branch, rate) in enumerate(shown):
             _stage(axes, row * 26 + 14, _words(stage), rate, is_branch=is_branch)
             if not is_branch:
-                _lost(axes, row * 26 + 14, rate["count"], before)
+                if before is not None and rate["count"] < before:
+                    lost = f"−{before - rate['count']:g}"
+                    _text(axes, _WIDTH, row * 26 + 14, lost, color=_INKS["muted"], size=_SMALL, ha="right")
                 before = rate["count"]
         return _svg(figure, name, "Funnel: the share of replies that reach each stage")
 
@@ -70,11 +72,6 @@ def _stage(axes: "Axes", y: float, title: str, rate: Mapping[str, float], *, is_
     ink = _INKS["muted" if is_branch else "text"]
     _text(axes, left, y, title, color=ink, size=_SMALL if is_branch else _TEXT)
     _text(axes, _BAR_RIGHT + 58, y, f"{100 * share:.1f} %", color=ink, size=_SMALL if is_branch else _TEXT, ha="right")
-
-
-def _lost(axes: "Axes", y: float, count: float, before: float | None) -> None:
-    if before is not None and count < before:
-        _text(axes, _WIDTH, y, f"−{before - count:g}", color=_INKS["muted"], size=_SMALL, ha="right")
 
 
 # What is drawn in a pair: the metric, its ink and its marker. The second pair is for runs without cases that need a single call.

@@ -132,7 +132,6 @@ class Pairs:
 
     @property
     def p(self) -> float:
-        """The p-value of the exact McNemar test."""
         return mcnemar(self.only_first, self.only_second)
 
 
@@ -173,11 +172,9 @@ class Outcome:
 
     @property
     def answers(self) -> Answers:
-        """Which cases it has right."""
         return {case: verdict.is_right for case, verdict in self.verdicts.items()}
 
     def figure(self) -> Figure:
-        """Return its rates."""
         return Figure(way=self.profile.words, calls=self._rate(needs_call=True), none=self._rate(needs_call=False))
 
     def _rate(self, *, needs_call: bool) -> Rate:
@@ -222,7 +219,6 @@ class Finding:
         return self.best if self.won else self.outcomes[0]
 
     def profile(self, model: str, fingerprints: Sequence[str], cases: Sequence[Case]) -> Profile:
-        """Return the profile that follows."""
         others = [each for each in self.outcomes if each is not self.chosen and each.verdicts]
         measured = Measurement(
             on=datetime.datetime.now(datetime.UTC).date().isoformat(),
@@ -234,8 +230,6 @@ class Finding:
 
 
 class Probe:
-    """A probe of one model."""
-
     def __init__(
         self,
         backend: Backend,
@@ -323,7 +317,6 @@ class Probe:
     # -- replies ---------------------------------------------------------------------------------------------------------
 
     async def _answer(self, outcomes: Sequence[Outcome], cases: Sequence[Case]) -> None:
-        """Let candidates answer cases."""
         for outcome in outcomes:
             if cases and not outcome.problem:
                 await self._answered(outcome, in_lanes(cases, self._concurrency))
@@ -500,13 +493,14 @@ def found_json(finding: Finding, profile: Profile) -> dict[str, Any]:
     Returns:
         `chosen`, `won`, `test`, `ways` (with their rates and what each gains over the default), `native`, `profile`, `replies`.
     """
-    default = finding.outcomes[0]
+    default, yardstick = finding.outcomes[0], finding.yardstick
+    rates = asdict(yardstick.figure()) if yardstick and yardstick.verdicts else None
     return {
         "chosen": finding.chosen.profile.words,
         "won": finding.won,
         "test": {"way": finding.best.profile.words, **_pairs_json(finding.test)},
-        "ways": [_outcome_json(each, default, finding.yardstick) for each in _ranked(finding)],
-        "native": {**asdict(finding.native), "words": native_words(finding.native), "rates": _rates(finding.yardstick)},
+        "ways": [_outcome_json(each, default, yardstick) for each in _ranked(finding)],
+        "native": {**asdict(finding.native), "words": native_words(finding.native), "rates": rates},
         "profile": asdict(profile),
         "replies": finding.replies,
     }
@@ -519,10 +513,6 @@ def _outcome_json(outcome: Outcome, default: Outcome, yardstick: Outcome | None)
         "over_default": _pairs_json(_against(default, outcome)),
         "over_native": _pairs_json(_against(yardstick, outcome)) if yardstick else None,
     }
-
-
-def _rates(yardstick: Outcome | None) -> dict[str, Any] | None:
-    return asdict(yardstick.figure()) if yardstick and yardstick.verdicts else None
 
 
 def _pairs_json(found: Pairs) -> dict[str, Any]:

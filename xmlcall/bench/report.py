@@ -190,12 +190,12 @@ def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str
     """Return the table of causes, a column a way: how many replies have it as their main cause, and in brackets at all."""
     ways = report["ways"]
     found = {cause: [of_way["causes"].get(cause) for of_way in ways.values()] for cause in CAUSES}
-    rows = [[cause, *map(_cause_cell, cells)] for cause, cells in found.items() if any(cells)]
+    rows = [
+        [cause, *(f"{cell['main']} ({cell['any']})" if cell else "-" for cell in cells)]
+        for cause, cells in found.items()
+        if any(cells)
+    ]
     return ["main cause (any)", *ways], rows
-
-
-def _cause_cell(counts: Mapping[str, int] | None) -> str:
-    return f"{counts['main']} ({counts['any']})" if counts else "-"
 
 
 def asked(run: RecordedRun) -> set[str]:
@@ -264,7 +264,6 @@ Scores = dict[str, dict[str, dict[str, Any]]]
 
 
 def keep_scores(folder: Path, scores: Scores) -> None:
-    """Write `scores.json` into the folder of a run."""
     write_whole(folder / "scores.json", json.dumps(scores, ensure_ascii=False, indent=0) + "\n")
 
 
@@ -281,7 +280,6 @@ def changed_scores(folder: Path, now: Scores) -> list[dict[str, Any]]:
 
 
 def scores_of(verdicts: Mapping[str, Sequence[Verdict]]) -> Scores:
-    """Return what is kept of verdicts."""
     return {
         way: {
             verdict.case.id: {"reached": sorted(verdict.reached), "failure": verdict.failure, "repairs": sorted(verdict.repairs)}

@@ -10,7 +10,7 @@ A reply is cut off at a size and a time that no useful reply reaches, so a serve
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any
@@ -22,7 +22,7 @@ from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageErr
 from ..prompting.feedback import results
 from ..turn.attempts import RepairPolicy, none_can_run
 from ..turn.generate import Generated
-from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
+from ..types.calls import Message, TextContent, ToolCall, ToolResult
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case
 from .multiturn import MultiTurnCase, run_case
@@ -30,7 +30,7 @@ from .store import RecordedRun, request_key
 from .subjects import Subject
 from .suites import tasks_of
 from .talk.play import converse
-from .ways import Settings, Way, asking_of, conversation, decided, feedback_of, generation, need_of, offered_of
+from .ways import Asked, Way, asking_of
 
 __all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
 
@@ -66,25 +66,26 @@ async def execute(
     cases = run.cases if cases is None else cases
     check_ways(cases, ways)
     tasks = tasks_of(cases)
-    messages = {(case.id, way.name): conversation(way, case, run.settings) for case in cases for way in ways}
-    wanted = _wanted(run, cases, ways, messages, subject.name)
+    wanted = _wanted(run, [Asked(way, case, run.settings) for case in cases for way in ways], subject.name)
     progress(len(cases) * len(ways) - len(wanted))
     scores = Scores()
     limit, failures, in_a_row, given_up = asyncio.Semaphore(concurrency), 0, 0, False
 
-    async def one(case: Case, way: Way, key: str) -> None:
+    async def one(asked: Asked, key: str) -> None:
         nonlocal failures, in_a_row, given_up
+        case, way = asked.case, asked.way
         async with limit:
             if given_up:
                 return
             try:
                 backend = PatientBackend(subject.backend(case, way))
                 if case.expects in ("task", "talk"):
-                    answer = await _conversed(case, tasks.get(case.id), way, backend, run.settings)
+                    answer = await _conversed(asked, tasks.get(case.id), backend)
                 else:
-                    answer = {"rounds": await _patiently(case, way, messages[case.id, way.name], backend, run.settings, scores)}
+                    answer = {"rounds": await _patiently(asked, backend, scores)}
             except BackendError as error:
-                failures, in_a_row = failures + 1, in_a_row + _is_of_server(error)
+                is_of_request = isinstance(error, BackendStatusError) and error.status_code in _OWN_STATUS
+                failures, in_a_row = failures + 1, in_a_row + (not is_of_request)
                 given_up = given_up or in_a_row >= HOPELESS
                 failed(case, way, error)
                 return
@@ -97,7 +98,6 @@ async def execute(
 
 
 def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
-    """Check that cases can be asked in all ways."""
     if any(not way.offers for way in ways) and any(case.expects != "talk" for case in cases):
         raise UsageError("--way none plays conversations only: --suite ordinary or talk")
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
@@ -108,28 +108,14 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
         )
 
 
-def _wanted(
-    run: RecordedRun,
-    cases: Sequence[Case],
-    ways: Sequence[Way],
-    messages: Mapping[tuple[str, str], tuple[Message, ...]],
-    model: str,
-) -> list[tuple[Case, Way, str]]:
+def _wanted(run: RecordedRun, every: Iterable[Asked], model: str) -> list[tuple[Asked, str]]:
     """Return the requests without an answer, with their keys.
 
     Those that an earlier start passed over come last: if they fail each time, the others still have their turn.
     """
-    done = run.done()
-    every = [
-        (case, way, request_key(way, case, messages[case.id, way.name], run.settings, model)) for case in cases for way in ways
-    ]
-    begun = max((place for place, (_, _, key) in enumerate(every, 1) if key in done), default=0)
-    return [each for each in (*every[begun:], *every[:begun]) if each[2] not in done]
-
-
-def _is_of_server(error: BackendError) -> bool:
-    """Say whether a failure is about the server, and not only about its request."""
-    return not (isinstance(error, BackendStatusError) and error.status_code in _OWN_STATUS)
+    done, keyed = run.done(), [(asked, request_key(asked, model)) for asked in every]
+    begun = max((place for place, (_, key) in enumerate(keyed, 1) if key in done), default=0)
+    return [each for each in (*keyed[begun:], *keyed[:begun]) if each[1] not in done]
 
 
 async def _all_of(work: Iterable[Any]) -> None:
@@ -142,32 +128,24 @@ async def _all_of(work: Iterable[Any]) -> None:
         raise failed.exceptions[0] from None
 
 
-async def _conversed(
-    case: Case, task: MultiTurnCase | None, way: Way, backend: "PatientBackend", settings: Settings
-) -> dict[str, Any]:
+async def _conversed(asked: Asked, task: MultiTurnCase | None, backend: "PatientBackend") -> dict[str, Any]:
     """Play a task of several turns, or a conversation as `xmlcall chat` has it; it is judged at once, while there is a state."""
+    way, settings = asked.way, asked.settings
     started, asking = backend.clock(), asking_of(way, settings)
     if task is not None:
         outcome = await run_case(task, backend, asking=asking, repair=RepairPolicy(max_format_retries=settings.feedback))
     else:
-        asking = replace(asking, mode="native" if way.is_native else "xml")
-        outcome = await converse(case, backend, offers=way.offers, asking=asking, repair=RepairPolicy(asks_for_unsaid=True))
+        asking, repair = replace(asking, mode="native" if way.is_native else "xml"), RepairPolicy(asks_for_unsaid=True)
+        outcome = await converse(asked.case, backend, offers=way.offers, asking=asking, repair=repair)
     kept = {"usage": outcome.pop("usage"), "seconds": round(backend.clock() - started, 3)}
     return {"rounds": [kept], "outcome": outcome}
 
 
-async def _patiently(
-    case: Case,
-    way: Way,
-    messages: tuple[Message, ...],
-    backend: "PatientBackend",
-    settings: Settings,
-    scores: Scores,
-) -> list[dict[str, Any]]:
+async def _patiently(asked: Asked, backend: "PatientBackend", scores: Scores) -> list[dict[str, Any]]:
     """Answer a case; begin it again if a reply broke off."""
     for pause in (*PATIENCE.pauses, None):
         try:
-            return await _rounds(case, way, messages, backend, settings, scores)
+            return await _rounds(asked, backend, scores)
         except ContextOverflow:
             return [{"text": "", "finish_reason": "context_overflow"}]
         except BackendError as error:
@@ -177,60 +155,46 @@ async def _patiently(
     raise AssertionError("the last try returns or raises")
 
 
-async def _rounds(
-    case: Case,
-    way: Way,
-    messages: tuple[Message, ...],
-    backend: "PatientBackend",
-    settings: Settings,
-    scores: Scores,
-) -> list[dict[str, Any]]:
+async def _rounds(asked: Asked, backend: "PatientBackend", scores: Scores) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
     started = backend.clock()
-    need = await need_of(way, case, backend, settings, scores)
-    asked = backend.clock() - started
+    need = await asked.need(backend, scores)
+    seconds, messages = backend.clock() - started, asked.decided(need)
     begun = need.begun if need is not None else ""
-    if need is not None:
-        messages = decided(way, case, settings, need)
-    for left in range(settings.feedback, -1, -1):
-        generated, kept, messages = await _described(case, way, messages, backend, settings, "" if rounds else begun)
+    for left in range(asked.settings.feedback, -1, -1):
+        generated, kept, messages = await _described(asked, messages, backend, "" if rounds else begun)
         if need is not None and not rounds:
-            kept |= {
-                "log_odds": need.log_odds,
-                "score": need.score,
-                "threshold": need.threshold,
-                "need_usage": asdict(need.usage),
-            }
+            kept |= {name: getattr(need, name) for name in ("log_odds", "score", "threshold")}
+            kept |= {"need_usage": asdict(need.usage)}
             kept |= {"begun": True} if begun else {}
             kept |= {} if need.number is None else {"number": need.number}
-            kept |= {name: round(kept[name] + asked, 3) for name in ("seconds", "first_event_seconds")}
+            kept |= {name: round(kept[name] + seconds, 3) for name in ("seconds", "first_event_seconds")}
         rounds.append(kept)
         calls = generated.reply.calls
         if not left or not none_can_run(calls):
             break
-        feedback = feedback_of(way, case, settings, calls)
-        messages = (*messages, Message(role="assistant", content=generated.text), feedback)
+        messages = (*messages, Message(role="assistant", content=generated.text), asked.feedback(calls))
     return rounds
 
 
 async def _described(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
+    asked: Asked, messages: tuple[Message, ...], backend: "PatientBackend", begun: str
 ) -> tuple[Generated, dict[str, Any], tuple[Message, ...]]:
     """Generate a reply; one that only asks for descriptions of tools is answered, as in a loop. Returns the conversation, too."""
     before: list[str] = []
     usage, seconds = Usage(), 0.0
+    offered = asked.offered if asked.settings.tool_tokens is not None and asked.way.is_ours else None
     while True:
-        generated, kept = await _reply(case, way, messages, backend, settings, begun)
+        generated, kept = await _reply(asked, messages, backend, begun)
         usage, seconds = usage + generated.usage, seconds + kept["seconds"]
         calls = generated.reply.calls
-        offered = offered_of(way, case, settings) if settings.tool_tokens is not None and way.is_ours else None
         own = [call for call in calls if isinstance(call, ToolCall) and offered and call.name == offered.own]
         if offered is None or not own or len(own) < len(calls) or len(before) == MOST_DESCRIBED:
             break
         before.append(generated.raw)
         described = [(call, ToolResult(content=(TextContent(text=offered.describe(call.arguments)),))) for call in own]
-        answer = results(described, offered.catalog, offered.format, request=str(case.messages[-1]["content"]))
+        answer = results(described, offered.catalog, offered.format, request=str(asked.case.messages[-1]["content"]))
         messages = (*messages, Message(role="assistant", content=generated.text), answer)
         begun = ""
     if before:
@@ -239,16 +203,18 @@ async def _described(
 
 
 async def _reply(
-    case: Case, way: Way, messages: tuple[Message, ...], backend: "PatientBackend", settings: Settings, begun: str
+    asked: Asked, messages: tuple[Message, ...], backend: "PatientBackend", begun: str
 ) -> tuple[Generated, dict[str, Any]]:
     started, first = backend.clock(), None
-    machine = generation(way, case, messages, backend.capabilities, settings, begun)
+    machine = asked.generation(messages, backend.capabilities, begun)
     async with aclosing(drive(machine, backend)) as events:
         async for _ in events:
             first = backend.clock() - started if first is None else first
     last = machine.result
     assert last is not None
-    calls = [_kept_call(call.raw) for call in last.reply.calls if call.raw.dialect == "native"]
+    # Of a call that the server parsed, its name and the text of its arguments are kept.
+    raws = [call.raw for call in last.reply.calls if call.raw.dialect == "native"]
+    calls = [[raw.name, raw.text.partition('"arguments": ')[2].removesuffix("}")] for raw in raws]
     kept = {
         "text": last.raw,
         "reasoning": last.server_reasoning,
@@ -261,14 +227,7 @@ async def _reply(
     return last, {name: value for name, value in kept.items() if value not in ("", [])}
 
 
-def _kept_call(raw: RawCall) -> list[str]:
-    """Return the name and the text of the arguments of a call that the server parsed."""
-    return [raw.name, raw.text.partition('"arguments": ')[2].removesuffix("}")]
-
-
 class _BoundedBackend(KeptOpen):
-    """A backend whose replies end."""
-
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         length, end = 0, time.monotonic() + REPLY_SECONDS
         async with aclosing(self._backend.stream(request)) as chunks:
@@ -304,7 +263,6 @@ class PatientBackend(KeptOpen):
         return time.monotonic() - self._lost
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
         self.broke_off = begun = False
         try:
             async with aclosing(self._backend.stream(request)) as chunks:

@@ -33,10 +33,10 @@ from ..errors import UsageError, XmlcallError
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, ReplyEnded
-from ..types.calls import Message, Tool
+from ..types.calls import Tool
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
-from .ways import OF_WAY, Settings, Way
+from .ways import OF_WAY, Asked, Settings
 
 __all__ = [
     "PlayedTurn",
@@ -67,8 +67,6 @@ class RunError(XmlcallError):
 
 
 class RecordedRun:
-    """An open run."""
-
     def __init__(self, folder: Path, about: dict[str, Any], cases: list[Case], replies: list[dict[str, Any]]) -> None:
         self.folder, self.about, self.cases, self.replies = folder, about, cases, replies
         self.by_id = {case.id: case for case in cases}
@@ -90,7 +88,6 @@ class RecordedRun:
         return Settings(**{name: value for name, value in self.about["settings"].items() if name not in _GONE})
 
     def done(self) -> set[str]:
-        """Return the keys of all requests that were answered."""
         return {reply["key"] for reply in self.replies}
 
     def add(self, reply: dict[str, Any]) -> None:
@@ -143,15 +140,12 @@ def _create(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> No
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    lock = filelock.FileLock(folder / "lock", timeout=0)
     try:
-        lock.acquire()
+        held = filelock.FileLock(folder / "lock", timeout=0).acquire()
     except filelock.Timeout:
         raise RunError(f"another process is adding to the run in {folder}: wait for it, or give another folder") from None
-    try:
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def write_whole(file: Path, content: str | bytes) -> None:
@@ -207,7 +201,6 @@ def _unpack_replies(file: Path) -> None:
 
 
 def read_run(folder: Path) -> RecordedRun:
-    """Read a run."""
     about = read_about(folder)
     run = RecordedRun(folder, about, _read_cases(folder, about), _read_replies(folder, _REPLY))
     _check_conversations(run)
@@ -226,7 +219,6 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 
 def read_json(file: Path, schema: Mapping[str, Any], remedy: str) -> Any:
-    """Read a file of a run."""
     content = _parsed(_decoded(file.read_bytes(), file, remedy), file, remedy)
     _check(content, schema, file, remedy)
     return content
@@ -239,15 +231,11 @@ def _read_cases(folder: Path, about: dict[str, Any]) -> list[Case]:
         raise RunError(f"expected the cases of the run in {file}, which is missing: {_BEGIN_ANEW}")
     rows = list(_lines(content, file, _BEGIN_ANEW))
     cases = [_case_from_json(row, f"{file}, line {number}") for number, row in rows]
-    found = _fingerprint(row for _, row in rows)
+    # Hashed as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since.
+    found = hashlib.sha256(json.dumps([row for _, row in rows], sort_keys=True).encode()).hexdigest()[:16]
     if about.get("cases", found) != found:
         raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_BEGIN_ANEW}")
     return cases
-
-
-def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Hash cases as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since."""
-    return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _case_from_json(row: Any, place: str) -> Case:
@@ -334,10 +322,12 @@ def _shortened(text: str) -> str:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def request_key(way: Way, case: Case, messages: Iterable[Message], settings: Settings, model: str) -> str:
+def request_key(asked: Asked, model: str) -> str:
     """Hash a request: the same key, the same reply to expect."""
+    way, case = asked.way, asked.case
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []
-    request = [model, way.name, case.id, [[message.role, message.content] for message in messages], tools, settings.to_json()]
+    messages = [[message.role, message.content] for message in asked.messages]
+    request = [model, way.name, case.id, messages, tools, asked.settings.to_json()]
     return hashlib.sha256(json.dumps(request, sort_keys=True, ensure_ascii=False).encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -428,7 +418,6 @@ class ReplyRecorder(KeptOpen):
         return self._replies
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
         replies, text = self._replies, ""
         try:
             async with aclosing(self._backend.stream(request)) as stream:
@@ -451,7 +440,6 @@ class PlayedTurn:
     usage: Usage = field(default_factory=Usage)
 
     def note(self, event: LoopEvent) -> None:
-        """Take an event of the turn."""
         match event:
             case ReplyEnded(usage=usage):
                 self.usage = self.usage + usage

@@ -43,19 +43,15 @@ _ROUNDS = 50  # replies from stand-ins that repeat themselves; more than any tas
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """What is measured."""
-
     name: str
     backend: Callable[[Case, Way], Backend]
 
 
 def model_subject(backend: Backend) -> Subject:
-    """Return a model as subject."""
     return Subject(name=backend.model, backend=lambda case, way: backend)
 
 
 def stand_in(name: str, cases: list[Case]) -> Subject:
-    """Return a stand-in."""
     if name == "mutator" and any(case.expects == "talk" for case in cases):
         raise UsageError("the mutator damages replies that are judged one by one, not a conversation: use oracle or garbage")
     place = {case.id: number for number, case in enumerate(cases)}
@@ -69,13 +65,11 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
     def right_replies(case: Case, way: Way) -> list[Script]:
         if case.expects == "talk":
             return []
-        return _right_task(tasks[case.id], way) if case.id in tasks else [_right(case, way)]
+        if case.id in tasks:
+            return _right_task(tasks[case.id], way)
+        return [[_PLAIN] if case.expects == "no_call" else calling(oracle_calls(case), catalog_of(case), way)]
 
     return Subject(name=name, backend=backend)
-
-
-def _right(case: Case, way: Way) -> Script:
-    return calling(oracle_calls(case), catalog_of(case), way) if case.expects != "no_call" else [_PLAIN]
 
 
 def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
@@ -89,11 +83,6 @@ def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
     return replies
 
 
-def _oracle(right: list[Script], way: Way, number: int) -> list[Script]:
-    del way, number
-    return right
-
-
 def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:
     """Write a call of a tool that is not offered, an opener that never ends, or nothing."""
     del right, way
@@ -101,25 +90,13 @@ def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:
     return [[Chunk(text=texts[number % len(texts)])]] * _ROUNDS
 
 
-def _unquoted(text: str) -> str:
-    return text.replace('name="', "name='").replace('">', "'>")
-
-
-def _unknown(text: str) -> str:
-    return text.replace(_OPENER, f"{_OPENER}zzz")
-
-
-def _cut(text: str) -> str:
-    return text[: text.rfind(_OPENER)] + _OPENER
-
-
 # What is done to a right reply, and the last stage of the funnel that it still reaches ("" for none).
 MUTATIONS: Mapping[str, tuple[Callable[[str], str], str]] = {
     "as it is": (lambda text: text, "task_correct"),
-    "single quotes": (_unquoted, "task_correct"),
-    "unknown tool": (_unknown, "parsed_with_repairs"),
+    "single quotes": (lambda text: text.replace('name="', "name='").replace('">', "'>"), "task_correct"),
+    "unknown tool": (lambda text: text.replace(_OPENER, f"{_OPENER}zzz"), "parsed_with_repairs"),
     "in words": (lambda text: "I would call a tool for that.", "completed"),
-    "cut": (_cut, ""),
+    "cut": (lambda text: text[: text.rfind(_OPENER)] + _OPENER, ""),
 }
 
 
@@ -138,7 +115,7 @@ def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
 
 
 STAND_INS: Mapping[str, Callable[[list[Script], Way, int], list[Script]]] = {
-    "oracle": _oracle,
+    "oracle": lambda right, way, number: right,
     "garbage": _garbage,
     "mutator": _mutator,
 }
@@ -162,7 +139,6 @@ def oracle_calls(case: Case) -> list[Call]:
 
 
 def calling(calls: Sequence[Call], catalog: Catalog, way: Way) -> list[Chunk]:
-    """Return a reply that makes calls."""
     if way.is_native:
         return [
             Chunk(tool_calls=tuple(native_call(index, name, json_text(dict(each))) for index, (name, each) in enumerate(calls)))
@@ -180,12 +156,9 @@ def _choice(name: str, alternatives: Sequence[Any], schema: Mapping[str, Any]) -
     required = name in schema.get("required", ())
     candidates = [_LEFT_OUT if each == "" and not required else concrete(each) for each in alternatives]
     declared = schema.get("properties", {}).get(name)
-    fitting = (each for each in candidates if each is _LEFT_OUT or _is_valid(each, declared))
+    is_valid = Draft202012Validator(False if declared is None else declared).is_valid
+    fitting = (each for each in candidates if each is _LEFT_OUT or is_valid(each))
     return next(fitting, candidates[0] if candidates else _LEFT_OUT)
-
-
-def _is_valid(value: Any, schema: Any) -> bool:
-    return schema is not None and Draft202012Validator(schema).is_valid(value)
 
 
 def concrete(value: Any) -> Any:
@@ -211,7 +184,6 @@ class RightTurns(KeptOpen):
         self._case, self._way = case, way
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Say what comes next (see `Backend.stream`)."""
         for chunk in self._said(request.messages):
             yield chunk
         yield Chunk(finish_reason="stop")

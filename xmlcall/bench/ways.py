@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -37,25 +38,15 @@ from .case import Case, messages_of
 
 __all__ = [
     "OF_WAY",
+    "Asked",
     "Settings",
     "Way",
     "asked_by",
     "asking_of",
     "catalog_of",
-    "conversation",
-    "decided",
-    "feedback_of",
-    "format_of",
-    "generation",
     "kept_odds",
-    "need_of",
-    "offered_of",
     "origin_prompt",
     "prompt_hash",
-    "read_catalog",
-    "replay",
-    "sent",
-    "unreminded",
     "way_of",
 ]
 
@@ -135,7 +126,6 @@ _WAYS = {
 
 
 def way_of(name: str) -> Way:
-    """Return a way by its name."""
     if name not in _WAYS:
         raise UsageError(f"unknown way of calling {name!r}; known: {', '.join(_WAYS)}")
     return _WAYS[name]
@@ -156,51 +146,125 @@ def asking_of(way: Way, settings: Settings) -> Asking:
     return replace(settings, mode=mode, dialect=way.dialect or ENGLISH.dialect)
 
 
-def format_of(way: Way, settings: Settings) -> PromptFormat:
-    """Return the format in which a model is asked in a way."""
-    return asking_of(way, settings).format
+def catalog_of(case: Case) -> Catalog:
+    """Return the tools of a case; of two with one name, which a few of BFCL's cases have, the first."""
+    return Catalog({tool.name: tool for tool in reversed(case.tools)}.values())
 
 
-def conversation(
-    way: Way, case: Case, settings: Settings, *, needs_tool: bool = True, describes: bool = True
-) -> tuple[Message, ...]:
-    """Return the messages of a case as the model gets them; `describes`: fitting tools are described after the question."""
-    catalog, format = catalog_of(case), format_of(way, settings)
-    messages = messages_of(case.messages)
-    if way.is_native:
-        return tuple(messages)
-    messages = in_text(messages, catalog, format)
-    if way.name == "origin":
-        return with_system(origin_prompt(catalog), messages)
-    offered = offered_of(way, case, settings)
-    reminder = prompt.reminder(offered.catalog, offered.format, needs_tool=needs_tool) if settings.reminder else ""
-    follows = _follows_result(case)
-    if follows and settings.call_threshold is not None:
-        reminder = ""  # the question has one only where nothing was decided of it
-    writer = PromptWriter(offered=offered, reminder=reminder, stands="question" if follows else "end")
-    return writer.messages(messages, fits=describes and needs_tool)
+@dataclass(frozen=True)
+class Asked:
+    """A case as a model is asked it in a way."""
 
+    way: Way
+    case: Case
+    settings: Settings
 
-def feedback_of(way: Way, case: Case, settings: Settings, calls: Iterable[ToolCall | InvalidCall]) -> Message:
-    """Return the feedback to a model if none of its calls can run."""
-    catalog, format = read_catalog(way, case, settings), format_of(way, settings)
-    return results([(call, None) for call in calls], catalog, format, request=str(case.messages[-1]["content"]))
+    @property
+    def format(self) -> PromptFormat:
+        return asking_of(self.way, self.settings).format
 
+    @property
+    def unreminded(self) -> "Asked":
+        """The same without a reminder after the question."""
+        return replace(self, settings=replace(self.settings, reminder=False))
 
-def _follows_result(case: Case) -> bool:
-    """Say whether the model is to continue after the result of a call."""
-    return bool(case.messages) and case.messages[-1]["role"] == "tool"
+    @property
+    def offered(self) -> ToolPrompt:
+        """How the tools are described to the model."""
+        catalog, settings = catalog_of(self.case), self.settings
+        if settings.tool_tokens is not None and self.way.is_ours:
+            budget = Budget(whole=settings.whole_tokens or settings.tool_tokens, parts=settings.tool_tokens)
+            return tool_prompt_within(budget, catalog, self.format)
+        return ToolPrompt(catalog=catalog, grade="whole", system=prompt.tool_prompt(catalog, self.format), format=self.format)
 
+    @property
+    def catalog(self) -> Catalog:
+        """The tools that a reply may call: those of the case, and one of ours where those are shown in part."""
+        return catalog_of(self.case) if self.settings.tool_tokens is None else self.offered.catalog
 
-def sent(way: Way, case: Case, settings: Settings, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
-    """Return the messages that a kept reply answers, which depend on what was decided."""
-    first: Mapping[str, Any] = rounds[0] if rounds else {}
-    if first.get("begun"):
-        return conversation(way, case, replace(settings, reminder=False))
-    odds, threshold = kept_odds(first), first.get("threshold", settings.call_threshold)
-    if odds is None or threshold is None:
-        return conversation(way, case, settings)
-    return conversation(way, case, settings, needs_tool=odds > threshold)
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages as the model gets them if nothing was decided about the question."""
+        return self.conversation()
+
+    def conversation(self, *, needs_tool: bool = True, describes: bool = True) -> tuple[Message, ...]:
+        """Return the messages as the model gets them; `describes`: fitting tools are described after the question."""
+        messages = messages_of(self.case.messages)
+        if self.way.is_native:
+            return tuple(messages)
+        messages = in_text(messages, catalog_of(self.case), self.format)
+        if self.way.name == "origin":
+            return with_system(origin_prompt(catalog_of(self.case)), messages)
+        offered, settings, follows = self.offered, self.settings, self._follows_result
+        # After a result the question has a reminder only where nothing was decided about it.
+        is_reminded = settings.reminder and not (follows and settings.call_threshold is not None)
+        reminder = prompt.reminder(offered.catalog, offered.format, needs_tool=needs_tool) if is_reminded else ""
+        writer = PromptWriter(offered=offered, reminder=reminder, stands="question" if follows else "end")
+        return writer.messages(messages, fits=describes and needs_tool)
+
+    def undecided(self) -> tuple[Message, ...]:
+        """Return the messages as a model is asked whether it needs a tool."""
+        return self.unreminded.conversation(describes=False)
+
+    def decided(self, need: ToolNeed | None) -> tuple[Message, ...]:
+        """Return the messages after it was decided whether a tool is needed."""
+        if need is None or not need.is_sure:
+            return self.messages
+        return (self.unreminded if need.begun else self).conversation(needs_tool=need.needs_tool)
+
+    def sent(self, rounds: Sequence[Mapping[str, Any]]) -> tuple[Message, ...]:
+        """Return the messages that a kept reply answers, which depend on what was decided."""
+        first: Mapping[str, Any] = rounds[0] if rounds else {}
+        if first.get("begun"):
+            return self.unreminded.messages
+        odds, threshold = kept_odds(first), first.get("threshold", self.settings.call_threshold)
+        if odds is None or threshold is None:
+            return self.messages
+        return self.conversation(needs_tool=odds > threshold)
+
+    async def need(self, backend: Backend, scores: Scores | None = None) -> ToolNeed | None:
+        """Ask a model whether a tool is needed, if the settings have a threshold for that."""
+        threshold, way = self.settings.call_threshold, self.way
+        if threshold is None or not (way.is_ours and self.settings.reminder) or self._follows_result:
+            return None
+        request = CompletionRequest(messages=self.undecided(), seed=self.settings.seed)
+        shown = replace(request, messages=self.unreminded.messages)
+        asking = ask_tool_need(threshold, backend.capabilities, request, self.catalog, self.format, shown=shown)
+        return await result_of(Machine(asking), backend, scores)
+
+    def feedback(self, calls: Iterable[ToolCall | InvalidCall]) -> Message:
+        """Return the feedback to a model if none of its calls can run."""
+        request = str(self.case.messages[-1]["content"])
+        return results([(call, None) for call in calls], self.catalog, self.format, request=request)
+
+    def generation(self, messages: tuple[Message, ...], server: Capabilities, begun: str = "") -> Machine[Generated]:
+        way, settings, catalog = self.way, self.settings, self.catalog
+        request = CompletionRequest(
+            messages=messages,
+            tools=tuple(catalog) if way.is_native else (),
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            seed=settings.seed,
+        )
+        binder = Binder(catalog=catalog, unsaid=self.format.shows.unsaid if way.is_ours else "")
+        if way.is_native:
+            return Machine(generate_native(request, binder, server, read_text=way.reads_text))
+        one_tool = bool(begun and settings.tool_tokens is not None and self.offered.own)
+        how = ReplyOptions(server=server, parallel=settings.parallel, one_tool=one_tool)
+        return Machine(generate(request, binder, how, prefix=begun))
+
+    def replay(self, kept: Mapping[str, Any], *, reasoning_open: bool = False) -> tuple[Machine[Generated], Backend]:
+        """Return what reads a kept reply as if the model wrote it now, and a backend that writes it."""
+        calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
+        chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
+        end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
+        server = Capabilities(server="scripted", reasoning_open=reasoning_open)
+        return self.generation((), server), ScriptedBackend([[chunk, end]], capabilities=server)
+
+    @property
+    def _follows_result(self) -> bool:
+        """Whether the model is to continue after the result of a call."""
+        return bool(self.case.messages) and self.case.messages[-1]["role"] == "tool"
 
 
 def kept_odds(kept: Mapping[str, Any]) -> float | None:
@@ -215,79 +279,6 @@ def kept_odds(kept: Mapping[str, Any]) -> float | None:
     return float(odds + (0.0 if named is None else 10.0 * max(named, -2.0)))
 
 
-def decided(way: Way, case: Case, settings: Settings, need: ToolNeed | None) -> tuple[Message, ...]:
-    """Return the messages of a case after it was decided whether it needs a tool."""
-    if need is None or not need.is_sure:
-        return conversation(way, case, settings)
-    return conversation(way, case, replace(settings, reminder=not need.begun and settings.reminder), needs_tool=need.needs_tool)
-
-
-async def need_of(way: Way, case: Case, backend: Backend, settings: Settings, scores: Scores | None = None) -> ToolNeed | None:
-    """Ask a model whether a case needs a tool, if the settings have a threshold for that."""
-    if settings.call_threshold is None or not (way.is_ours and settings.reminder) or _follows_result(case):
-        return None
-    request = CompletionRequest(messages=unreminded(way, case, settings), seed=settings.seed)
-    shown = replace(request, messages=conversation(way, case, replace(settings, reminder=False)))
-    catalog, format = read_catalog(way, case, settings), format_of(way, settings)
-    asking = ask_tool_need(settings.call_threshold, backend.capabilities, request, catalog, format, shown=shown)
-    return await result_of(Machine(asking), backend, scores)
-
-
-def offered_of(way: Way, case: Case, settings: Settings) -> ToolPrompt:
-    """Return how the tools of a case are described to the model."""
-    catalog, format = catalog_of(case), format_of(way, settings)
-    if settings.tool_tokens is not None and way.is_ours:
-        budget = Budget(whole=settings.whole_tokens or settings.tool_tokens, parts=settings.tool_tokens)
-        return tool_prompt_within(budget, catalog, format)
-    return ToolPrompt(catalog=catalog, grade="whole", system=prompt.tool_prompt(catalog, format), format=format)
-
-
-def read_catalog(way: Way, case: Case, settings: Settings) -> Catalog:
-    """Return the tools that a reply may call: those of the case, and one of ours where those are shown in part."""
-    return catalog_of(case) if settings.tool_tokens is None else offered_of(way, case, settings).catalog
-
-
-def unreminded(way: Way, case: Case, settings: Settings) -> tuple[Message, ...]:
-    """Return the messages of a case as a model is asked whether it needs a tool."""
-    return conversation(way, case, replace(settings, reminder=False), describes=False)
-
-
-def catalog_of(case: Case) -> Catalog:
-    """Return the tools of a case; of two with one name, which a few of BFCL's cases have, the first."""
-    return Catalog({tool.name: tool for tool in reversed(case.tools)}.values())
-
-
-def generation(
-    way: Way, case: Case, messages: tuple[Message, ...], server: Capabilities, settings: Settings, begun: str = ""
-) -> Machine[Generated]:
-    """Return what generates a reply."""
-    catalog = read_catalog(way, case, settings)
-    request = CompletionRequest(
-        messages=messages,
-        tools=tuple(catalog) if way.is_native else (),
-        max_tokens=settings.max_tokens,
-        temperature=settings.temperature,
-        seed=settings.seed,
-    )
-    binder = Binder(catalog=catalog, unsaid=format_of(way, settings).shows.unsaid if way.is_ours else "")
-    if way.is_native:
-        return Machine(generate_native(request, binder, server, read_text=way.reads_text))
-    one_tool = bool(begun and settings.tool_tokens is not None and offered_of(way, case, settings).own)
-    how = ReplyOptions(server=server, parallel=settings.parallel, one_tool=one_tool)
-    return Machine(generate(request, binder, how, prefix=begun))
-
-
-def replay(
-    kept: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False
-) -> tuple[Machine[Generated], Backend]:
-    """Return what reads a kept reply as if the model wrote it now, and a backend that writes it."""
-    calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
-    chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
-    end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
-    server = Capabilities(server="scripted", reasoning_open=reasoning_open)
-    return generation(way, case, (), server, settings), ScriptedBackend([[chunk, end]], capabilities=server)
-
-
 def prompt_hash(way: Way, settings: Settings) -> str:
     """Hash the prompts of a way around a fixed tool, to show whether two runs used the same.
 
@@ -296,11 +287,11 @@ def prompt_hash(way: Way, settings: Settings) -> str:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))
     case = Case(id="", category="", messages=({"role": "user", "content": "?"},), tools=tools)
-    asked = [*conversation(way, case, settings)]
+    asked = Asked(way, case, settings)
+    messages = [*asked.messages]
     if settings.call_threshold is not None:
-        asked += conversation(way, case, settings, needs_tool=False)
-        asked += conversation(way, case, replace(settings, reminder=False))
-    text = json.dumps([[message.role, message.content] for message in asked], ensure_ascii=False)
+        messages += [*asked.conversation(needs_tool=False), *asked.unreminded.messages]
+    text = json.dumps([[message.role, message.content] for message in messages], ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
@@ -311,10 +302,6 @@ def prompt_hash(way: Way, settings: Settings) -> str:
 
 
 def origin_prompt(tools: Iterable[Tool]) -> str:
-    """Return the system prompt."""
     rules = Path(__file__).with_name("origin.txt").read_text(encoding="utf-8")
-    return rules + "\n".join(json.dumps(_described(tool), ensure_ascii=False) for tool in tools)
-
-
-def _described(tool: Tool) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description, "parameters": tool.input_schema}
+    rows = [{"name": tool.name, "description": tool.description, "parameters": tool.input_schema} for tool in tools]
+    return rules + "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)

@@ -152,7 +152,6 @@ class _Task:
     request: str
 
     def tool(self) -> Tool:
-        """Return the tool, with every parameter required."""
         items = {"array": {"items": {"type": "string"}}}
         properties = {name: {"type": kind, **items.get(kind, {})} for name, kind in self.parameters.items()}
         schema = {"type": "object", "properties": properties, "required": list(properties)}

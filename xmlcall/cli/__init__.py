@@ -92,7 +92,6 @@ def _command(name: str, arguments: list[str]) -> int:
 
 
 def command_of(name: str) -> Command:
-    """Import a command."""
     module = importlib.import_module(f".{_SHARED.get(name, name)}", __name__)
     if name in _SHARED:
         command: Command = module.COMMANDS[name]
@@ -102,7 +101,6 @@ def command_of(name: str) -> Command:
 
 
 def parser_of(name: str) -> CommandParser:
-    """Import a command, and make its parser."""
     return _parser(name, command_of(name))
 
 

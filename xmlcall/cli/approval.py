@@ -34,8 +34,6 @@ _ANSWERS: Final[dict[str, Choice]] = {
 
 
 class TerminalAsker:
-    """Asks on the terminal."""
-
     def __init__(self, display: Display) -> None:
         self._display, self._say = display, display.say
         self.lang: str = display.lang
@@ -45,7 +43,6 @@ class TerminalAsker:
         return is_interactive()
 
     async def ask(self, question: Question) -> PersonAnswer:
-        """Show a question, and wait for the answer."""
         await self._show(question)
         choice, why = await self._choice()
         if choice == "stop":
@@ -53,7 +50,6 @@ class TerminalAsker:
         return await self._edited(question.proposal) if choice == "edit" else PersonAnswer(choice=choice, reason=why)
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Report that a rule denied a call."""
         self._display.refused(proposal, self._say("denied_by", rule=visible(rule.name)))
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:

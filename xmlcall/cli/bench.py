@@ -47,7 +47,6 @@ _OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # of its c
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     for action, (declare, _, summary, examples) in _ACTIONS.items():
         epilog = "".join(["examples:", *(f"\n  xmlcall bench {action} {words}" for words in examples)])
@@ -55,7 +54,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     return _ACTIONS[options.action][1](options)
 
 
@@ -141,13 +139,13 @@ async def _run(options: argparse.Namespace) -> int:
 
 def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_length: int | None) -> Any:
     """Return settings with a budget for tools, if single questions need one; say how many have their tools shown in part."""
-    from ..bench.ways import offered_of
+    from ..bench.ways import Asked
     from ..prompting.grades import budget_for
 
     budget = budget_for(context_length, settings.tool_tokens)
     wanted = replace(settings, tool_tokens=budget.parts, whole_tokens=budget.whole if budget.whole > budget.parts else None)
     single = [case for case in cases if case.tools]
-    graded = sum(any(offered_of(way, case, wanted).own for way in ways if way.is_ours) for case in single)
+    graded = sum(any(Asked(way, case, wanted).offered.own for way in ways if way.is_ours) for case in single)
     if graded:
         complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --ask tool_tokens)")
     return wanted if graded else settings
@@ -235,7 +233,6 @@ def _file_of(model: str, backend: Any) -> dict[str, Any]:
 
 
 def _libraries(*names: str) -> dict[str, str]:
-    """Return the versions of those that are installed."""
     found: dict[str, str] = {}
     for name in names:
         with contextlib.suppress(PackageNotFoundError):

@@ -27,7 +27,6 @@ _READ_ONCE = (
 
 
 def _gate(text: str) -> tuple[str, float]:
-    """Read `METRIC=VALUE`."""
     from ..bench.funnel import METRICS
 
     metric, _, value = text.partition("=")
@@ -246,7 +245,7 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 def _show(options: argparse.Namespace) -> int:
     from ..bench.report import judged
     from ..bench.store import read_run
-    from ..bench.ways import sent, way_of
+    from ..bench.ways import Asked, way_of
 
     run = read_run(options.run)
     case = run.by_id.get(options.case) or run.by_id.get(options.case.rpartition("#")[0])
@@ -262,7 +261,7 @@ def _show(options: argparse.Namespace) -> int:
             continue
         found = [verdict for verdict in verdicts[way] if verdict.case.id == case.id]
         print(f"===== {case.id}, {way}: the prompt\n")
-        for message in sent(way_of(way), case, run.settings, found[0].row["rounds"] if found else ()):
+        for message in Asked(way_of(way), case, run.settings).sent(found[0].row["rounds"] if found else ()):
             print(f"--- {message.role}\n{plain(message.content)}\n")
         for verdict in found:
             _show_verdict(verdict, way)

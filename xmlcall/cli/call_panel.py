@@ -5,7 +5,7 @@ is found when a call is opened, in what was said before it: the numbers of calls
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len, set_cell_size
@@ -19,7 +19,7 @@ from ..types.calls import InvalidCall, Message, ToolCall
 from .plain import json_text, plain, visible
 from .words import Say
 
-__all__ = ["CallLog", "LoggedCall", "arguments_text", "call_line", "call_lines"]
+__all__ = ["CallLog", "LoggedCall", "arguments_text", "call_line", "call_lines", "origins"]
 
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
 _LEAST_RESULT = 12  # cells
@@ -49,8 +49,6 @@ class LoggedCall:
 
 @dataclass(slots=True)
 class CallLog:
-    """The calls of a chat."""
-
     calls: list[LoggedCall] = field(default_factory=list)
     _said: list[Message] = field(default_factory=list)
     _before: tuple[Message, ...] = ()
@@ -84,7 +82,6 @@ class CallLog:
         return self._end(running, "stopped", "") if running else None
 
     def clear(self) -> None:
-        """Begin again."""
         self.calls.clear()
         self._said.clear()
         self._before = ()
@@ -107,7 +104,6 @@ class CallLog:
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:
-    """Write a call on one line of the terminal."""
     label = set_cell_size(f"{say('call')} {entry.number}", label_width)
     outcome = ", ".join([*([f"{entry.seconds:.1f} s"] if entry.seconds is not None else []), say(f"outcome_{entry.outcome}")])
     target = _fitted(entry.target, max(width // 2, 10))
@@ -131,7 +127,7 @@ def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str,
     if arguments:
         yield say("arguments"), "\n".join(visible(row) for row in json_text(dict(arguments)).split("\n"))
     if isinstance(call, ToolCall) and arguments:
-        yield say("origin"), "\n".join(_origins(call, entry, say, tools)) or say("from_nobody")
+        yield say("origin"), "\n".join(words for _, words in origins(call, entry.before, say, tools)) or say("from_nobody")
     if entry.by:
         yield say("denied_by_whom" if entry.outcome == "denied" else "allowed_by_whom"), _whom(entry.by, say)
     if entry.seconds is not None:
@@ -151,20 +147,27 @@ def _whom(by: str, say: Say) -> str:
     return say("you_always") if rest else say("you")
 
 
-def _origins(call: ToolCall, entry: LoggedCall, say: Say, tools: Tools) -> Iterator[str]:
-    for path, source in provenance(call, entry.before, tools).items():
+def origins(call: ToolCall, before: Sequence[Message], say: Say, tools: Tools) -> Iterator[tuple[str, str]]:
+    """Yield the kind of origin of each value that is not trivial, and where it comes from in words."""
+    for path, source in provenance(call, before, tools).items():
         kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
         if kind != "trivial":
-            yield say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+            words = say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+            yield source.kind, words
 
 
-def arguments_text(call: ToolCall | InvalidCall) -> str:
-    """Write arguments as in a call, on one line."""
+def arguments_text(call: ToolCall | InvalidCall, *, width: int | None = None) -> str:
+    """Write arguments as in a call, on one line; longer values are cut to a width."""
     if isinstance(call, InvalidCall):
-        return ", ".join(f"{visible(each.name)}={visible(each.text)}" for each in call.raw.arguments)
-    return ", ".join(f"{visible(name)}={visible(json_text(value, indent=None))}" for name, value in call.arguments.items())
+        values = {each.name: visible(each.text) for each in call.raw.arguments}
+    else:
+        values = {name: visible(json_text(value, indent=None)) for name, value in call.arguments.items()}
+    return ", ".join(f"{visible(name)}={_cut(value, width)}" for name, value in values.items())
+
+
+def _cut(text: str, width: int | None) -> str:
+    return text if width is None or len(text) <= width else f"{text[:width]}... ({len(text)} characters)"
 
 
 def _fitted(text: str, cells: int) -> str:
-    """Cut a text to a number of cells."""
     return text if cell_len(text) <= cells else f"{set_cell_size(text, max(cells - 3, 0)).rstrip()}..."

@@ -53,13 +53,11 @@ _LEAST_TOKENS, _LEAST_SECONDS = 5, 0.05  # shorter replies give no meaningful sp
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_model_options(parser)
     add_record_options(parser, resumes=True)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     return run_async(_chat(options))
 
 
@@ -69,7 +67,8 @@ async def _chat(options: argparse.Namespace) -> int:
     async with open_session(options, calls=calls if is_interactive() else None) as session:
         chat = Chat(session, start, calls, options.max_turns)
         if is_interactive():
-            session.display.line("", await _greeting(session), style="dim")
+            model, count = visible(session.loop.backend.model), len(await session.loop.catalog())
+            session.display.line("", chat.say("greeting", model=model, count=count), style="dim")
         chat.conversation.go_on(await taken_up(session, start))
         lines = questions(chat.status_text, lambda line: completions(chat, line), chat.values.rest)
         while not chat.is_over:
@@ -78,11 +77,6 @@ async def _chat(options: argparse.Namespace) -> int:
                 break
             await chat.take(line.strip())
     return FAILED if chat.failed and not is_interactive() else OK
-
-
-async def _greeting(session: Session) -> str:
-    count = len(await session.loop.catalog())
-    return session.display.say("greeting", model=visible(session.loop.backend.model), count=count)
 
 
 class Chat:
@@ -207,8 +201,6 @@ def _interrupt_ends(task: asyncio.Task[None]) -> Iterator[None]:
 
 
 class StatusLine:
-    """Gathers what the line shows."""
-
     def __init__(self, say: Say) -> None:
         self._say = say
         self.forget()
@@ -221,7 +213,6 @@ class StatusLine:
         self._first: float | None = None
 
     def note(self, event: LoopEvent) -> None:
-        """Take the next event."""
         match event:
             case ReplyStarted():
                 self._first = None
@@ -240,7 +231,6 @@ class StatusLine:
             self._speed = tokens / seconds
 
     def text(self, model: str, way: str, context: int | None, hosts: Iterable[HostState], width: int) -> str:
-        """Write the line."""
         states = [state for state in hosts if state.kind != "off"]
         answering = sum(state.kind == "answers" for state in states)
         parts = [visible(model), way, self._say("status_servers", count=answering, all=len(states)), *self._counts(context)]

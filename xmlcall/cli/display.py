@@ -9,14 +9,12 @@ Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose 
 
 import difflib
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ..agent.policy import Proposal
-from ..binding.provenance import ValueSource, provenance
 from ..prompting.results import result_text
 from ..turn.events import (
     Answer,
@@ -37,7 +35,7 @@ from ..turn.events import (
 from ..turn.generate import Continued
 from ..turn.tool_need import ToolNeed
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
-from ..types.completion import PromptProgress, Usage
+from ..types.completion import PromptProgress
 from ..types.events import (
     CallInReasoning,
     Markup,
@@ -48,7 +46,7 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .call_panel import CallLog, LoggedCall, call_line
+from .call_panel import CallLog, LoggedCall, arguments_text, call_line, origins
 from .markdown import MarkdownStream, answer_console, shows_markdown
 from .plain import PlainStream, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
@@ -88,14 +86,16 @@ class Display:
         answers_to = answer_console()
         self._text: MarkdownStream | _ShownStream = _ShownStream(_to_stdout, lambda: Wrapping(self.console.width))
         if self._live and shows_markdown(answers_to) and self.console.is_terminal:
-            self._text = MarkdownStream(answers_to, self._writing)
-        self._reasoning = _ShownStream(lambda text: self._print(text, "dim", end=""), self._wrapping_of_reasoning)
+            self._text = MarkdownStream(answers_to, lambda quiet: self.say("elapsed", text=self.say("writing"), seconds=quiet))
+        self._reasoning = _ShownStream(
+            lambda text: self._print(text, "dim", end=""),
+            lambda: Wrapping(self.console.width) if self.console.is_terminal else None,
+        )
         self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
         self._call_pieces = 0  # of the call that the model writes; a server sends one for each token, or nearly
 
     def show(self, event: LoopEvent) -> None:
-        """Show one event, if there is anything to see."""
         entry = self.calls.note(event) if self.calls else None
         if isinstance(event, _UNSEEN) or (isinstance(event, TextDelta) and not self._live):
             return
@@ -161,7 +161,6 @@ class Display:
         self._text.end()
 
     def notice(self, text: str) -> None:
-        """Show a remark of our own."""
         self.settle()
         self._print(self._broken(f"xmlcall: {visible(text)}"), "yellow")
 
@@ -187,13 +186,9 @@ class Display:
             self._print(f"  {self.say('again', times=proposal.times_in_a_row)}", "yellow")
         for row in json_text(proposal.call.arguments).split("\n"):
             self._print(f"  {visible(row)}")
-        for path, source in provenance(proposal.call, proposal.conversation, [proposal.tool]).items():
-            if source.kind not in ("person", "trivial"):
-                self._print(f"  {self._source(path, source)}", "yellow" if source.kind == "invented" else "dim")
-
-    def _source(self, path: str, source: ValueSource) -> str:
-        kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
-        return self.say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+        for kind, words in origins(proposal.call, proposal.conversation, self.say, [proposal.tool]):
+            if kind != "person":
+                self._print(f"  {words}", "yellow" if kind == "invented" else "dim")
 
     def foreign(self, path: str, server: str) -> None:
         """Say that a value came from another server's result; without a server, that it leads to a place named nowhere."""
@@ -215,7 +210,6 @@ class Display:
         self._print(f"  {self.say('made_out', codes=', '.join(map(visible, codes)))}", "yellow")
 
     def changed(self, before: str, now: str) -> None:
-        """Show how a tool's definition differs from the one that was allowed."""
         self._print(f"  {self.say('changed')}", "yellow")
         for row in difflib.unified_diff(before.split("\n"), now.split("\n"), lineterm="", n=1):
             if not row.startswith(("---", "+++", "@@")):
@@ -225,7 +219,8 @@ class Display:
         """Show a call that does not run, and what to do about it."""
         self.settle()
         self._judged = proposal.call
-        self.line("denied", f"{visible(proposal.target)}({_arguments(proposal.call.arguments)})", label_style="yellow")
+        arguments = arguments_text(proposal.call, width=_VALUE_WIDTH)
+        self.line("denied", f"{visible(proposal.target)}({arguments})", label_style="yellow")
         self.notice(why)
 
     def quote(self, title: str, text: str) -> None:
@@ -244,9 +239,6 @@ class Display:
         self._call_pieces = 0
         self._status.start(self.say("waiting"))
 
-    def _writing(self, seconds: int) -> str:
-        return self.say("elapsed", text=self.say("writing"), seconds=seconds)
-
     def _pass(self, event: _PASSING) -> None:
         match event:
             case PromptProgress(read=read, total=total):
@@ -257,19 +249,18 @@ class Display:
             case ToolArgumentDelta():
                 self._call_pieces += 1
                 self._status.update(self.say("writing_call", count=self._call_pieces))
-            case CallProgress():
-                self._status.update(f"{self._status.begun} {self._progress_words(event)}")
-
-    def _progress_words(self, event: CallProgress) -> str:
-        key = "progress" if event.total is None else "progress_of"
-        amount = self.say(key, done=f"{event.done:g}", total=f"{event.total or 0:g}")
-        return f"{amount} {visible(event.message)[:_TOLD_WIDTH]}".strip()
+            case CallProgress(done=done, total=total, message=message):
+                key = "progress" if total is None else "progress_of"
+                amount = self.say(key, done=f"{done:g}", total=f"{total or 0:g}")
+                self._status.update(f"{self._status.begun} {amount} {visible(message)[:_TOLD_WIDTH]}".rstrip())
 
     def _tell_need(self, need: ToolNeed) -> None:
         if self.verbose:
-            words = self.say(
-                _decision(need), odds=f"{need.log_odds:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool)
-            )
+            if need.needs_tool:
+                key = "needs_this_tool" if need.tool else "needs_tool"
+            else:
+                key = "needs_no_tool" if need.score <= need.threshold else "no_tool_fits"
+            words = self.say(key, odds=f"{need.log_odds:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool))
             self.line("decided", words, style="dim")
         self._wait_for_model()
 
@@ -297,7 +288,7 @@ class Display:
     def _start_call(self, event: CallStarted) -> None:
         target = f"{visible(event.host)}.{visible(event.host_tool)}"
         if event.call is not self._judged:
-            self.line("call", f"{target}({_arguments(event.call.arguments)})", label_style="cyan")
+            self.line("call", f"{target}({arguments_text(event.call, width=_VALUE_WIDTH)})", label_style="cyan")
         self._status.start(self.say("running", target=target))
 
     def _show_call(self, entry: LoggedCall) -> None:
@@ -325,15 +316,12 @@ class Display:
         if self._answers and not self._live and text and answer.messages[-1].role == "assistant":
             print(text, flush=True)
         if self.verbose:
-            self.line("tokens", self.say("usage", counts=self._counts(answer.usage), replies=answer.turns), style="dim")
-
-    def _counts(self, usage: Usage) -> str:
-        counts = {"tokens_in": usage.prompt_tokens, "tokens_cached": usage.cached_tokens, "tokens_out": usage.completion_tokens}
-        parts = [self.say(key, count=count) for key, count in counts.items() if count is not None]
-        return ", ".join(parts) or self.say("tokens_unknown")
-
-    def _wrapping_of_reasoning(self) -> Wrapping | None:
-        return Wrapping(self.console.width) if self.console.is_terminal else None
+            usage = answer.usage
+            counts = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+            keys = ("tokens_in", "tokens_cached", "tokens_out")
+            parts = [self.say(key, count=count) for key, count in zip(keys, counts, strict=True) if count is not None]
+            words = ", ".join(parts) or self.say("tokens_unknown")
+            self.line("tokens", self.say("usage", counts=words, replies=answer.turns), style="dim")
 
     def _broken(self, text: str, indent: int = 0) -> str:
         return wrapped(text, self.console.width, indent) if self.console.is_terminal else text
@@ -390,20 +378,3 @@ def _reason(issue: Issue) -> str:
     where = issue.path.removeprefix("$").removeprefix(".")
     message = issue.message if not where or repr(where) in issue.message else f"{where}: {issue.message}"
     return shortened(visible(message), lines=1, width=_ISSUE_WIDTH)
-
-
-def _arguments(arguments: Mapping[str, Any]) -> str:
-    """Write arguments as in a call, each shortened."""
-    return ", ".join(f"{visible(name)}={_value(value)}" for name, value in arguments.items())
-
-
-def _value(value: Any) -> str:
-    text = visible(json_text(value, indent=None))
-    return text if len(text) <= _VALUE_WIDTH else f"{text[:_VALUE_WIDTH]}... ({len(text)} characters)"
-
-
-def _decision(need: ToolNeed) -> str:
-    """Return the key of the words for what was decided."""
-    if need.needs_tool:
-        return "needs_this_tool" if need.tool else "needs_tool"
-    return "needs_no_tool" if need.score <= need.threshold else "no_tool_fits"

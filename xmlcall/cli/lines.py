@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ..errors import UsageError
-from ..private_folders import make_private
+from ..private_folders import make_private, user_path
 from .exits import complain
 
 if TYPE_CHECKING:
@@ -160,14 +160,11 @@ def _when_typing_pauses(suggest: Suggest) -> "AutoSuggest":
             if buffer.document != document or not document.is_cursor_at_the_end:
                 return None
             found = await suggest(document.text)
-            return Suggestion(found) if found and not _is_plain() else None
+            # Without colours a suggestion would look like typed text; Tab still offers it there.
+            is_plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "dumb") in ("dumb", "")
+            return Suggestion(found) if found and not is_plain else None
 
     return Paused()
-
-
-def _is_plain() -> bool:
-    """Return whether a suggestion would look like typed text; Tab still offers it there."""
-    return bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM", "dumb") in ("dumb", "")
 
 
 def _keys() -> "KeyBindings":
@@ -207,10 +204,9 @@ async def edited(prompt: str, text: str) -> str:
 
 def _history() -> "History":
     """Open the file of earlier questions, which only its owner may read; without it the chat still works."""
-    import platformdirs
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
-    path = platformdirs.user_state_path("xmlcall") / "chat_history"
+    path = user_path("state", "chat_history")
     try:
         make_private(path.parent)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))

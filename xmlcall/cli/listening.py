@@ -47,7 +47,6 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 
 
 def url_of(listener: socket.socket) -> str:
-    """Return the address of a port."""
     host, port = listener.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
@@ -122,7 +121,6 @@ class CountedLines(logging.Filter):
         self._seen: dict[tuple[object, ...], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether a line is written."""
         kind = _kind(record)
         if kind is None:
             return True

@@ -66,7 +66,6 @@ _SOURCES: Final = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list", json=False)
     for action, (_, summary, takes) in _ACTIONS.items():
@@ -84,7 +83,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     with Store(store_path()) as store:
         return _ACTIONS[options.action or "list"][0](options, store)
 
@@ -140,7 +138,6 @@ def _search(options: argparse.Namespace, store: Store) -> int:
 
 
 def _replay(options: argparse.Namespace, store: Store) -> int:
-
     found = store.find(options.id)
     replies = list(_replayed(store, store.events(found.id)))
     changed = [each for each in replies if each["differences"]]

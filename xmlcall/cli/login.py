@@ -31,19 +31,13 @@ The server is not told. Its own page can end what you allowed.
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "server", metavar="SERVER", nargs="?", help="the server's name in the file; optional if there is only one"
     )
     add_mcp_option(parser, "where the server is configured")
 
 
-def _execute_login(options: argparse.Namespace) -> int:
-    return run_async(_login(_chosen_server(options)))
-
-
 def _chosen_server(options: argparse.Namespace) -> HttpServer:
-    """Return the server that is meant."""
     if not options.mcp:
         raise UsageError("expected --mcp SERVERS, where the server is configured")
     servers = {server.name: server for server in servers_given(options.mcp) if isinstance(server, HttpServer)}
@@ -74,21 +68,16 @@ def _where(path: Path) -> str:
     return f"{advice} ({place})"
 
 
-def _execute_logout(options: argparse.Namespace) -> int:
-    return run_async(_logout(_chosen_server(options)))
-
-
 async def _logout(server: HttpServer) -> int:
     from ..hosts.mcp.oauth import SignIn, forget
 
+    name = visible(server.name)
     was_kept = await forget(server, SignIn().tokens)
-    complain(
-        f"the tokens of {visible(server.name)} are forgotten" if was_kept else f"there are no tokens of {visible(server.name)}"
-    )
+    complain(f"the tokens of {name} are forgotten" if was_kept else f"there are no tokens of {name}")
     return OK
 
 
 COMMANDS = {
-    "login": Command(_SIGN_IN, _SIGN_IN_MORE, _configure, _execute_login),
-    "logout": Command(_FORGET, _FORGET_MORE, _configure, _execute_logout),
+    "login": Command(_SIGN_IN, _SIGN_IN_MORE, _configure, lambda options: run_async(_login(_chosen_server(options)))),
+    "logout": Command(_FORGET, _FORGET_MORE, _configure, lambda options: run_async(_logout(_chosen_server(options)))),
 }

@@ -47,7 +47,6 @@ Rows = list[list[Segment]]
 
 
 def answer_console() -> Console:
-    """Make a console on standard output, for answers."""
     return Console(markup=False, emoji=False, highlight=False)
 
 
@@ -76,7 +75,6 @@ class MarkdownStream:
         self._drawn = self._fed = 0.0
 
     def feed(self, text: str) -> None:
-        """Take the next piece."""
         self._open += self._plain.feed(text)
         self._fed = time.monotonic()
         if self._timer is None and self._open.strip():
@@ -173,8 +171,6 @@ class MarkdownStream:
 
 
 class _Code:
-    """The lines of a fence."""
-
     def __init__(self, opening: str) -> None:
         match = _FENCE.fullmatch(opening)
         assert match is not None

@@ -21,7 +21,6 @@ Models are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other G
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list", json=False)
     for action, (_, summary, default) in _ACTIONS.items():
@@ -39,7 +38,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     return _ACTIONS[options.action or "list"][0](options)
 
 

@@ -41,28 +41,20 @@ _TOOLS_MORE = """examples:
 
 
 def _configure_tools(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_server_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON in the shape of MCP's tools/list, for --tools FILE")
-
-
-def _execute_tools(options: argparse.Namespace) -> int:
-    return run_async(_tools(options))
 
 
 async def _tools(options: argparse.Namespace) -> int:
     async with open_router(options) as router:
         tools = await router.tools()
         if options.json:
-            print(json_text({"tools": [_described(tool, router) for tool in tools]}))
+            servers = ({"_meta": {"xmlcall/server": router.origin(tool.name)[0].name}} for tool in tools)
+            print(json_text({"tools": [tool_to_mcp(tool) | server for tool, server in zip(tools, servers, strict=True)]}))
         else:
             for line in tool_lines(tools, router):
                 print(line)
         return FAILED if router.failures else OK
-
-
-def _described(tool: Tool, router: Router) -> dict[str, Any]:
-    return tool_to_mcp(tool) | {"_meta": {"xmlcall/server": router.origin(tool.name)[0].name}}
 
 
 def tool_lines(tools: Iterable[Tool], router: Router) -> list[str]:
@@ -122,15 +114,10 @@ _RESOURCES_MORE = """examples:
 
 
 def _configure_resources(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_server_options(parser)
     parser.add_argument("uri", nargs="?", help="the resource to read (default: list all resources)")
     parser.add_argument("--server", metavar="NAME", help="the server to use, if several have resources")
     parser.add_argument("--json", action="store_true", help="print JSON")
-
-
-def _execute_resources(options: argparse.Namespace) -> int:
-    return run_async(_resources(options))
 
 
 async def _resources(options: argparse.Namespace) -> int:
@@ -145,15 +132,21 @@ async def _resources(options: argparse.Namespace) -> int:
 
 async def _list_resources(router: Router, *, as_json: bool) -> int:
     resources, templates = await router.resources(), await router.resource_templates()
-    notices = dict.fromkeys((*resources.notices, *templates.notices))
-    for notice in notices:
-        complain(notice)
     found: list[tuple[str, Resource | ResourceTemplate]] = [*resources.items, *templates.items]
-    if as_json:
-        print(json_text({"resources": [{"server": server, "resource": item} for server, item in found]}))
-    else:
-        for server, item in found:
-            print(_resource_line(server, item))
+    lines = None if as_json else [_resource_line(*each) for each in found]
+    return _print_list("resource", found, lines, router, (*resources.notices, *templates.notices))
+
+
+def _print_list(
+    kind: str, found: Sequence[tuple[str, Any]], lines: Iterable[str] | None, router: Router, notices: Iterable[str]
+) -> int:
+    """Print what servers offer, as lines or else as JSON, and what went wrong while it was listed."""
+    for notice in (notices := dict.fromkeys(notices)):
+        complain(notice)
+    if lines is None:
+        print(json_text({f"{kind}s": [{"server": server, kind: item} for server, item in found]}))
+    for line in lines or ():
+        print(line)
     return FAILED if router.failures or notices else OK
 
 
@@ -176,7 +169,6 @@ _PROMPTS_MORE = """examples:
 
 
 def _configure_prompts(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_server_options(parser)
     parser.add_argument("name", nargs="?", help="the prompt to fill in (default: list all prompts)")
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT=VALUE", help="arguments of the prompt")
@@ -184,13 +176,7 @@ def _configure_prompts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-def _execute_prompts(options: argparse.Namespace) -> int:
-    arguments = arguments_of(options.arguments)
-    return run_async(_prompts(options, arguments))
-
-
 def arguments_of(given: Sequence[str]) -> dict[str, str]:
-    """Read the arguments of a prompt."""
     pairs = [each.partition("=") for each in given]
     for each, (name, sign, _) in zip(given, pairs, strict=True):
         if not name or not sign:
@@ -201,7 +187,9 @@ def arguments_of(given: Sequence[str]) -> dict[str, str]:
 async def _prompts(options: argparse.Namespace, arguments: Mapping[str, str]) -> int:
     async with open_router(options) as router:
         if options.name is None:
-            return await _list_prompts(router, as_json=options.json)
+            listing = await router.prompts()
+            lines = None if options.json else [prompt_line(*each) for each in listing.items]
+            return _print_list("prompt", listing.items, lines, router, listing.notices)
         served = chosen_server(router, "prompts", options.server) if options.server else await prompt_server(router, options.name)
         text = await served.get_prompt(options.name, arguments)
         if options.json:
@@ -227,20 +215,7 @@ async def prompt_server(router: Router, name: str) -> Served:
     return router.having("prompts")[found[0]]
 
 
-async def _list_prompts(router: Router, *, as_json: bool) -> int:
-    listing = await router.prompts()
-    for notice in listing.notices:
-        complain(notice)
-    if as_json:
-        print(json_text({"prompts": [{"server": server, "prompt": prompt} for server, prompt in listing.items]}))
-    else:
-        for server, prompt in listing.items:
-            print(prompt_line(server, prompt))
-    return FAILED if router.failures or listing.notices else OK
-
-
 def prompt_line(server: str, prompt: Prompt) -> str:
-    """Write a prompt as a line of a list."""
     arguments = ", ".join(f"{visible(each.name)}{'' if each.required else '?'}" for each in prompt.arguments)
     title = prompt.title if prompt.title != prompt.name else ""
     details = ": ".join(part for part in (visible(title), shortened(prompt.description, lines=1, width=200)) if part)
@@ -248,7 +223,9 @@ def prompt_line(server: str, prompt: Prompt) -> str:
 
 
 COMMANDS = {
-    "tools": Command(_TOOLS, _TOOLS_MORE, _configure_tools, _execute_tools),
-    "resources": Command(_RESOURCES, _RESOURCES_MORE, _configure_resources, _execute_resources),
-    "prompts": Command(_PROMPTS, _PROMPTS_MORE, _configure_prompts, _execute_prompts),
+    "tools": Command(_TOOLS, _TOOLS_MORE, _configure_tools, lambda options: run_async(_tools(options))),
+    "resources": Command(_RESOURCES, _RESOURCES_MORE, _configure_resources, lambda options: run_async(_resources(options))),
+    "prompts": Command(
+        _PROMPTS, _PROMPTS_MORE, _configure_prompts, lambda options: run_async(_prompts(options, arguments_of(options.arguments)))
+    ),
 }

@@ -98,7 +98,6 @@ class CommandParser(argparse.ArgumentParser):
                 self.add_argument_group(_KEYS, each.described())
 
     def show_all(self) -> None:
-        """Have the help show all options."""
         self._common = set()
 
     def error(self, message: str) -> Never:
@@ -119,11 +118,7 @@ class _HelpAll(argparse.Action):
 
 
 def add_server_options(parser: argparse._ActionsContainer) -> None:
-    """Declare the MCP servers and their time limit."""
-    add_mcp_option(
-        parser,
-        "MCP servers (default: a demo server with calculator, text_analyzer and get_weather)",
-    )
+    add_mcp_option(parser, "MCP servers (default: a demo server with calculator, text_analyzer and get_weather)")
     parser.add_argument(
         "--timeout",
         type=number(float, above=0),
@@ -134,7 +129,6 @@ def add_server_options(parser: argparse._ActionsContainer) -> None:
 
 
 def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
-    """Declare `--mcp`."""
     parser.add_argument(
         "--mcp",
         action="append",
@@ -146,7 +140,6 @@ def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
 
 
 def add_model_choice(model: argparse._ActionsContainer) -> None:
-    """Declare the model and its profile."""
     model.add_argument(
         "--model",
         default="local",
@@ -164,7 +157,6 @@ def add_model_choice(model: argparse._ActionsContainer) -> None:
 
 
 def add_profile_option(parser: argparse._ActionsContainer) -> None:
-    """Declare `--profile`."""
     parser.add_argument(
         "--profile",
         default="auto",
@@ -175,7 +167,6 @@ def add_profile_option(parser: argparse._ActionsContainer) -> None:
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """Declare the model, how it is offered tools, and which calls may run."""
     model = parser.add_argument_group("the model")
     add_model_choice(model)
     add_asking_options(model)
@@ -185,7 +176,6 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_control_options(tools: argparse._ArgumentGroup) -> None:
-    """Declare which calls run without asking."""
     approval = tools.add_mutually_exclusive_group()
     approval.add_argument("--yes", action="store_true", help="run every call without asking")
     approval.add_argument(
@@ -213,7 +203,6 @@ def _add_control_options(tools: argparse._ArgumentGroup) -> None:
 
 
 def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
-
     add_server_options(tools)
     tools.add_argument("--no-tools", action="store_true", help="use no server: the model answers alone")
     _add_control_options(tools)
@@ -241,7 +230,6 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
 
 
 def add_policy_option(parser: argparse._ActionsContainer) -> None:
-    """Declare the file of rules."""
     parser.add_argument(
         "--policy",
         type=Path,

@@ -51,7 +51,6 @@ _REMARKS: Final = (Repaired, CallInReasoning)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("file", metavar="FILE", nargs="?", default="-", help="the model's text (default: -, standard input)")
     parser.add_argument(
         "--tools",
@@ -76,7 +75,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     if options.json and not options.explain:
         raise UsageError("--json is only for --explain: without it, the reply is printed as JSON anyway")
     tools = read_tools(options.tools) if options.tools else Catalog()
@@ -152,7 +150,6 @@ _KINDS: Final[dict[type[Any], tuple[str, Callable[[Any], str]]]] = {
 
 
 def _explained(text: str, events: Iterable[Event]) -> Iterator[Piece]:
-    """Name each piece of a reply."""
     for event in events:
         kind, about = _KINDS[type(event)]
         piece = "" if isinstance(event, _REMARKS) else text[slice(*event.span)]
@@ -165,7 +162,6 @@ def _end(event: ToolCallEnd) -> str:
 
 
 def _piece_lines(pieces: Iterable[Piece]) -> Iterator[str]:
-    """Write a line for each piece."""
     for piece in pieces:
         start, end = piece.span
         shown = _shown(piece.text) if piece.text else ""

@@ -53,7 +53,6 @@ class PlainStream:
         return plain(text[:start])
 
     def close(self) -> str:
-        """Give the rest."""
         held, self._held = self._held, ""
         return plain(held)
 

@@ -24,14 +24,12 @@ EPILOG = """examples:
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("target", metavar="SERVER.TOOL", nargs="?", help="show what happens to a call of this tool")
     parser.add_argument("arguments", metavar="ARGUMENTS", nargs="?", default="{}", help="arguments of that call, a JSON object")
     add_policy_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     loaded = load_rules(options.policy)
     if options.target:
         print("\n".join(_explained(loaded.rules, _proposal(options.target, options.arguments))))

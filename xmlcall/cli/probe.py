@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..private_folders import user_path
 from .bench import opened
 from .bench_read import table
 from .exits import INTERRUPTED, OK, complain, run_async
@@ -37,7 +38,6 @@ _SECONDS_A_REPLY = (2.5, 5.0)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "model", metavar="MODEL", nargs="?", default="local", help="as for `xmlcall run --model` (default: local)"
     )
@@ -55,7 +55,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     try:
         return run_async(_run(options))
     except KeyboardInterrupt:
@@ -77,7 +76,8 @@ async def _run(options: argparse.Namespace) -> int:
         default = incumbent(shipped(backend.capabilities.fingerprints))
         most = most_replies(len(candidates(backend.capabilities.native_tools, default)), len(cases))
         bar = stack.enter_context(RunBar(most, "replies at most"))
-        folder = options.out or _folder(backend)
+        known = next(iter(backend.capabilities.fingerprints), backend.model)
+        folder = options.out or user_path("cache", "probe") / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
         probe = Probe(
             backend,
             cases,
@@ -92,15 +92,7 @@ async def _run(options: argparse.Namespace) -> int:
     return OK
 
 
-def _folder(backend: Any) -> Path:
-    import platformdirs
-
-    known = next(iter(backend.capabilities.fingerprints), backend.model)
-    return platformdirs.user_cache_path("xmlcall") / "probe" / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
-
-
 def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> None:
-    """Print what was found and write the profile."""
     from ..bench.probe import found_json, sentences
     from ..profiles.profile import file_of, write_profile
 

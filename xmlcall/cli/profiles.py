@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from ..errors import UsageError
-from ..profiles.profile import Figure, FoundProfile, Rate, folder, listed, named
+from ..profiles.profile import FoundProfile, folder, listed, named
 from .exits import OK, complain
 from .plain import json_text, visible
 
@@ -23,7 +23,6 @@ none.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
     parser.set_defaults(action="list", json=False)
     for action, (_, summary, takes_name) in _ACTIONS.items():
@@ -36,7 +35,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     return _ACTIONS[options.action or "list"][0](options)
 
 
@@ -79,17 +77,10 @@ def _show(options: argparse.Namespace) -> int:
     for label, text in rows:
         print(visible(f"{label:9} {text}"))
     for figure in measured.figures if measured else ():
-        print(visible(f"  {_figure(figure)}"))
+        rates = [(name, rate) for name, rate in (("right calls", figure.calls), ("rightly none", figure.none)) if rate.total]
+        shown = [f"{name} {rate.right} of {rate.total} [{100 * rate.low:.0f}-{100 * rate.high:.0f} %]" for name, rate in rates]
+        print(visible(f"  {figure.way}: {'; '.join(shown)}"))
     return OK
-
-
-def _figure(figure: Figure) -> str:
-    rates = {"right calls": figure.calls, "rightly none": figure.none}
-    return f"{figure.way}: {'; '.join(f'{name} {_rate(rate)}' for name, rate in rates.items() if rate.total)}"
-
-
-def _rate(rate: Rate) -> str:
-    return f"{rate.right} of {rate.total} [{100 * rate.low:.0f}-{100 * rate.high:.0f} %]"
 
 
 def _path(options: argparse.Namespace) -> int:

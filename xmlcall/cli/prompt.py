@@ -27,7 +27,6 @@ _PROMPT_MORE = """examples:
 
 
 def _configure_prompt(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_server_options(parser)
     parser.add_argument(
         "--tools", metavar="FILE", help="a JSON file instead of servers: MCP's tools/list, or OpenAI's tools; - is standard input"
@@ -80,7 +79,6 @@ A template can write these formats: {", ".join(supported())}.
 
 
 def _configure_template(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     add_asking_options(parser, ("dialect", "lang", "parallel"))
     parser.add_argument(
         "--reminder",

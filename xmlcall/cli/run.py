@@ -35,7 +35,6 @@ COMMON = "--model --mcp --no-tools --profile --ask --system --yes --allow --json
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("question", metavar="QUESTION", help="the question, in quotes; - reads it from standard input")
     parser.add_argument("--json", action="store_true", help="print one JSON object: answer, calls, usage and more")
     add_model_options(parser)
@@ -43,7 +42,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     text = read_text("-", "a question") if options.question == "-" else options.question
     return run_async(_run(options, checked_text(text, "a question").strip()))
 
@@ -70,8 +68,6 @@ async def _run(options: argparse.Namespace, question: str) -> int:
 
 
 class Record:
-    """Gathers the events of a run."""
-
     def __init__(self, router: Router) -> None:
         self.answer: Answer | None = None
         self._router = router
@@ -79,7 +75,6 @@ class Record:
         self._need: ToolNeed | None = None
 
     def note(self, event: LoopEvent) -> None:
-        """Take the next event."""
         match event:
             case ToolNeed():
                 self._need = event
@@ -97,7 +92,6 @@ class Record:
 
     @property
     def was_denied(self) -> bool:
-        """Whether a call was not allowed to run."""
         return any(call["outcome"] == "denied" for call in self._calls)
 
     def to_json(self) -> dict[str, Any]:
@@ -113,17 +107,12 @@ class Record:
             "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "number", "threshold", "tool")},
         }
 
-    def _server_of(self, call: ToolCall | InvalidCall) -> str | None:
-        """Return the name of a tool's server, or the name of this program for its own tools."""
-        if isinstance(call, InvalidCall):
-            return None
-        return origin[0].name if (origin := self._router.find(call.name)) else OURS
-
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:
+        is_valid, origin = isinstance(call, ToolCall), self._router.find(call.name)
         self._calls.append(
             {
                 "name": call.name,
-                "server": self._server_of(call),
+                "server": (origin[0].name if origin else OURS) if is_valid else None,
                 "arguments": call.arguments if isinstance(call, ToolCall) else None,
                 "outcome": outcome,
                 "result": result,

@@ -24,13 +24,7 @@ from ..turn.attempts import RepairPolicy
 from .exits import OK, complain, run_async
 from .listening import STOP_SECONDS, listening, serve_app, url_of
 from .open_model import connected, model_notices, profile_of, profile_words
-from .options import (
-    add_asking_options,
-    add_mcp_option,
-    add_model_choice,
-    add_policy_option,
-    number,
-)
+from .options import add_asking_options, add_mcp_option, add_model_choice, add_policy_option, number
 from .plain import visible
 from .serve_observed import add_observed_options, add_page_options, observing, page_beside, recording, start_log
 from .servers import described, hosts_of, servers_of
@@ -72,7 +66,6 @@ COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     from ..turn.ask_keys import SERVED
 
     model = parser.add_argument_group("the model")
@@ -152,7 +145,6 @@ def _add_many(many: argparse._ArgumentGroup) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     serving = _serving_of(options)
     if (options.allow or options.policy) and not options.mcp:
         option = "--allow names" if options.allow else "--policy has rules about"
@@ -164,8 +156,6 @@ def execute(options: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Serving:
-    """The settings to serve with, from options, variables and the file."""
-
     host: str
     port: int
     grace: float
@@ -181,7 +171,6 @@ class _Serving:
 
 
 def _serving_of(options: argparse.Namespace) -> _Serving:
-    """Combine options, variables and the settings file."""
     settings = _settings(options)
     said, common = (settings.serve, settings.ask) if settings else (None, {})
     host = _first(options.host, said and said.host, _HOST)
@@ -248,7 +237,6 @@ def _check(options: argparse.Namespace, serving: _Serving) -> None:
 
 
 async def _serve(options: argparse.Namespace, serving: _Serving, listener: socket.socket) -> int:
-    """Open the models and serve them."""
     from ..proxy.app import app_of
     from ..proxy.http.exchange import Ending
 
@@ -271,7 +259,9 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
                 complain(line)
         _collect_seldom()
         routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
-        _announce(url_of(listener), ", ".join(model.name for model in served.models))
+        names, url = visible(", ".join(model.name for model in served.models)), url_of(listener)
+        complain(f"serving {names}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
+        print(url, flush=True)
         ending = Ending()
         app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)
 
@@ -345,7 +335,6 @@ def _own_tools(options: argparse.Namespace, serving: _Serving) -> "OwnTools":
 
 
 def _rules(options: argparse.Namespace, serving: _Serving) -> Rules:
-    """Return the rules of files and options."""
     loaded = load_rules(options.policy)
     if (path := loaded.passed_over) and path != serving.config:
         complain(speaker("en")("strict_here", file=visible(str(path)), name=visible(path.name)))
@@ -362,9 +351,3 @@ async def _offered(engine: "Engine") -> list[str]:
         "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
         "or by a rule (--policy)"
     ]
-
-
-def _announce(url: str, names: str) -> None:
-    """Print the address."""
-    complain(f"serving {visible(names)}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
-    print(url, flush=True)

@@ -35,7 +35,6 @@ _KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables who
 
 
 def add_observed_options(seen: argparse._ArgumentGroup) -> None:
-    """Declare the arguments."""
     seen.add_argument(
         "--log-format",
         choices=("text", "json"),
@@ -74,8 +73,6 @@ def _is_no_cancellation(record: logging.LogRecord) -> bool:
 
 
 class _LogLines(io.TextIOBase):
-    """A stream whose lines go into the log."""
-
     def __init__(self, log: logging.Logger) -> None:
         self._log, self._rest = log, ""
 
@@ -114,7 +111,6 @@ def _send_last(provider: "TracerProvider") -> None:
 
 
 def add_page_options(page: argparse._ArgumentGroup) -> None:
-    """Declare the arguments."""
     page.add_argument(
         "--ui",
         action="store_true",

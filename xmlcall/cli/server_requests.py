@@ -14,6 +14,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
@@ -70,9 +71,9 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
         elicit=_Elicitation(display, terminal) if is_interactive() else None,
         sample=sampling if is_asked or options.sampling == "allow" else None,
         roots=tuple(map(_folder, options.root)),
-        log=_Log(display) if options.verbose else None,
-        refused=_Refused(display),
-        sign_in=_SigningIn(display, terminal) if is_interactive() else None,
+        log=partial(_show_log, display) if options.verbose else None,
+        refused=_refusing(display),
+        sign_in=partial(_ask_to_sign_in, display, terminal) if is_interactive() else None,
     )
 
 
@@ -90,8 +91,8 @@ def page_features(
         elicit=elicit,
         sample=sample,
         roots=tuple(map(_folder, options.root)),
-        log=_Log(display) if options.verbose else None,
-        refused=_Refused(display, notice),
+        log=partial(_show_log, display) if options.verbose else None,
+        refused=_refusing(display, notice),
         sign_in=sign_in,
     )
 
@@ -103,48 +104,32 @@ def _folder(given: str) -> str:
     return str(path)
 
 
-class _SigningIn:
-    """Asks the person to sign in while a call waits for that."""
-
-    def __init__(self, display: Display, terminal: asyncio.Lock) -> None:
-        self._display, self._terminal = display, terminal
-
-    async def __call__(self, server: str, url: str) -> bool:
-        async with self._terminal:
-            self._display.settle()
-            forget_typed()
-            return await ask_to_sign_in(server, url)
+async def _ask_to_sign_in(display: Display, terminal: asyncio.Lock, server: str, url: str) -> bool:
+    async with terminal:
+        display.settle()
+        forget_typed()
+        return await ask_to_sign_in(server, url)
 
 
-class _Log:
-    """Shows log messages of servers."""
-
-    def __init__(self, display: Display) -> None:
-        self._display = display
-
-    def __call__(self, message: LogMessage) -> None:
-        data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
-        part = f" {visible(message.logger)}" if message.logger else ""
-        left_out = f" ({self._display.say('log_left_out', count=message.left_out)})" if message.left_out else ""
-        text = visible(data[:_LOG_WIDTH]) + (f"... ({len(data)} characters)" if len(data) > _LOG_WIDTH else "")
-        self._display.settle()
-        self._display.line("log", f"{visible(message.server)}{part}, {message.level}: {text}{left_out}", style="dim")
+def _show_log(display: Display, message: LogMessage) -> None:
+    data = message.data if isinstance(message.data, str) else json.dumps(message.data, ensure_ascii=False)
+    part = f" {visible(message.logger)}" if message.logger else ""
+    left_out = f" ({display.say('log_left_out', count=message.left_out)})" if message.left_out else ""
+    text = visible(data[:_LOG_WIDTH]) + (f"... ({len(data)} characters)" if len(data) > _LOG_WIDTH else "")
+    display.settle()
+    display.line("log", f"{visible(message.server)}{part}, {message.level}: {text}{left_out}", style="dim")
 
 
-class _Refused:
-    """Says once what a server has asked for in vain."""
+def _refusing(display: Display, notice: Callable[[str], None] = lambda text: None) -> Callable[[str, str], None]:
+    """Return what says once what a server has asked for in vain."""
 
-    def __init__(self, display: Display, more: Callable[[str], None] | None = None) -> None:
-        self._display, self._notified = display, set[tuple[str, str]]()
-        self._more = more
+    @cache
+    def refused(server: str, method: str) -> None:
+        text = display.say(_REFUSED[method], server=server)
+        display.notice(text)
+        notice(text)
 
-    def __call__(self, server: str, method: str) -> None:
-        if (server, method) not in self._notified:
-            self._notified.add((server, method))
-            text = self._display.say(_REFUSED[method], server=server)
-            self._display.notice(text)
-            if self._more is not None:
-                self._more(text)
+    return refused
 
 
 class _Left(Exception):
@@ -247,8 +232,6 @@ class _Elicitation:
 
 
 class _Sampling:
-    """Answers requests for completions."""
-
     def __init__(
         self, display: Display, terminal: asyncio.Lock | None, backend: Callable[[], Backend], max_tokens: int | None
     ) -> None:
@@ -267,9 +250,8 @@ class _Sampling:
         except BackendError as error:
             self._display.notice(self._say("completion_failed", server=server, error=str(error)))
             return None
-        if not await self._allowed(self._say("completed", server=server), reply.text, "send_completion"):
-            return None
-        return reply
+        is_sent = await self._allowed(self._say("completed", server=server), reply.text, "send_completion")
+        return reply if is_sent else None
 
     async def _allowed(self, title: str, text: str, question: str) -> bool:
         if self._terminal is None:

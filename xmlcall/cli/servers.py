@@ -216,7 +216,6 @@ async def sign_in_where_wanted(servers: Iterable[ServerConfig]) -> None:
 
 
 async def sign_in(server: HttpServer) -> bool:
-    """Sign in to a server; return whether the user was asked."""
     if not is_interactive():
         raise UsageError("signing in needs a terminal, because a person has to agree")
     from ..hosts.mcp.host import McpHost

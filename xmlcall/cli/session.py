@@ -5,12 +5,10 @@ runs it as a task, because then the server can be asked. Ctrl-C during that ends
 """
 
 import argparse
-import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict
-from pathlib import Path
 from typing import Final
 
 from ..agent.asking_person import Asker, asking_person, asking_person_of_repeats
@@ -21,6 +19,7 @@ from ..agent.run_call import Audit
 from ..backends.base import Backend
 from ..errors import UsageError
 from ..hosts.base import Host
+from ..private_folders import user_path
 from ..prompting.grades import ToolPrompt
 from ..prompting.results import result_text
 from ..records.audit import AuditFile
@@ -88,7 +87,6 @@ class Session:
             display.line("", display.say("family", name=visible(family)), style="dim")
 
     def tell_of_model(self) -> None:
-        """Warn of likely problems with the model."""
         for notice in model_notices(self.loop.backend, self.mode, self.display.say):
             self.display.notice(notice)
 
@@ -125,7 +123,6 @@ class Session:
 async def open_session(
     options: argparse.Namespace, *, answers: bool = True, calls: CallLog | None = None
 ) -> AsyncIterator[Session]:
-    """Open the model and the servers."""
     display = Display(
         live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=asking_of(options).lang, calls=calls
     )
@@ -157,7 +154,6 @@ def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus,
 def loop_of(
     options: argparse.Namespace, display: Display, backend: Backend, hosts: list[Host], *, asker: Asker, audit: Audit | None
 ) -> ToolLoop:
-    """Make a loop as the options say."""
     free = {"may_flow": options.flow == "allow", "repaired": options.repaired == "allow"}
     rules = _rules(options, display).freed(**free)
     return ToolLoop(
@@ -170,7 +166,7 @@ def loop_of(
         asking=asking_of(options),
         timeout=options.timeout,
         audit=audit,
-        files=_files(),
+        files=user_path("data", "files", "XMLCALL_FILES"),  # for pictures and other data of results
     )
 
 
@@ -182,15 +178,6 @@ def _rules(options: argparse.Namespace, display: Display) -> Rules:
     given = [Rule(effect="allow", tools=(glob,), source="--allow") for glob in options.allow]
     demo = [] if options.mcp else [Rule(effect="allow", tools=_DEMO_ONLY, repaired=True, may_flow=True)]
     return Rules(rules=(*loaded.rules.rules, *given, *demo))
-
-
-def _files() -> Path:
-    """Return the folder for pictures and other data of results: `$XMLCALL_FILES`, else one in the user's data."""
-    if chosen := os.environ.get("XMLCALL_FILES"):
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_data_path("xmlcall") / "files"
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:
@@ -212,7 +199,6 @@ def stop_message(answer: Answer, max_turns: int, say: Say) -> str:
 
 
 def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False) -> None:
-    """Declare the options for recording and resuming conversations."""
     records = parser.add_argument_group("records")
     which = records.add_mutually_exclusive_group()
     which.add_argument(
@@ -237,7 +223,6 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
 
 @contextmanager
 def _kept(options: argparse.Namespace) -> Iterator[Keeper]:
-    """Open the records of a command."""
     with ExitStack() as stack:
         store = None if options.no_record else stack.enter_context(Store(store_path()))
         path = options.audit or (None if options.no_record else audit_path())

@@ -28,7 +28,6 @@ PORT = 8486
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("paths", nargs="*", metavar="PATH", help="recordings to open in the page")
     add_model_options(parser)
     add_record_options(parser)
@@ -46,7 +45,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     if not is_loopback(options.host):
         raise UsageError(f"--host {options.host}: the page is only for this machine: give an address such as 127.0.0.1")
     from .ui_page import serve_page  # the help needs none of what it imports

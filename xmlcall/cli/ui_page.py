@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..hosts.mcp.server_requests import ClientFeatures
 from ..proxy.http.access import Guard
@@ -42,7 +41,6 @@ __all__ = ["serve_page"]
 
 
 async def serve_page(options: argparse.Namespace) -> int:
-    """Serve the page until a signal comes."""
     runs, files = named_paths(options.paths)
     recorded = Recorded(store_path(), runs, files)
     async with AsyncExitStack() as stack:
@@ -86,7 +84,9 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         loop = loop_of(options, display, backend, hosts_of(servers_of(options), options, features), asker=asker, audit=audit)
         async with opening:
             await stack.enter_async_context(loop)
-        await _tell(loop, display, options)
+        session = Session(loop, display, options, Keeper(None, None))
+        await session.tell_notices()
+        session.tell_of_model()
         room.append(ChatRoom(loop, store, recorder, news, questions, start=opening_messages(options)))
         yield await stack.enter_async_context(room[0])
 
@@ -109,13 +109,6 @@ def _features(
         sign_in=PageSignIn(questions, turn_on),
         notice=news.notice,
     )
-
-
-async def _tell(loop: ToolLoop, display: Display, options: argparse.Namespace) -> None:
-    """Ask the model as its profile says, and say what is likely to go wrong with it and with the servers."""
-    session = Session(loop, display, options, Keeper(None, None))
-    await session.tell_notices()
-    session.tell_of_model()
 
 
 def _page(url: str, guard: Guard, recorder: Recorder, recorded: Recorded, room: ChatRoom | None) -> UiPage:

@@ -8,7 +8,6 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
@@ -62,7 +61,6 @@ class DownloadBar:
         self.active = False
 
     def __call__(self, step: Progress) -> None:
-        """Show a step."""
         if step.note:
             self._note(visible(step.note))
         if self._console.is_terminal:
@@ -74,11 +72,10 @@ class DownloadBar:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(self, *exception: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Take the bar away."""
         self.active = False
         if self._bar.live.is_started:
             self._bar.stop()
@@ -119,7 +116,6 @@ class SlowStatus:
         self._since = 0.0
 
     def start(self, text: str, *, after: float = SLOW_SECONDS) -> None:
-        """Begin to wait for something."""
         self.stop()
         self._text = self._begun = text
         self._since = time.monotonic()
@@ -181,9 +177,7 @@ class OpeningStatus:
         self._status.start(self._say("loading", model=visible(self.model)))
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *exception: object) -> None:
         self._over = True
         self._status.stop()
         self._bar.close()
@@ -221,19 +215,14 @@ class RunBar:
         self._progress.stop()
 
     def advance(self, answered: int) -> None:
-        """Count answered requests."""
         self._answered += answered
         self._progress.advance(self._task, answered)
-        if not self._console.is_terminal and time.monotonic() - self._shown_at > _RUN_LINE_SECONDS:
-            complain(f"{self._answered} of {self._total} {self._what}, {self._left()}")
+        seconds = time.monotonic() - self._shown_at
+        if not self._console.is_terminal and seconds > _RUN_LINE_SECONDS:
+            # The rest takes as long as at the pace since the last line.
+            minutes = (self._total - self._answered) * seconds / max(self._answered - self._answered_before, 1) / 60
+            complain(f"{self._answered} of {self._total} {self._what}, about {max(round(minutes), 1)} min left")
             self._shown_at, self._answered_before = time.monotonic(), self._answered
 
-    def _left(self) -> str:
-        """Say how long the rest takes at the pace since the last line."""
-        lately = max(self._answered - self._answered_before, 1)
-        minutes = (self._total - self._answered) * (time.monotonic() - self._shown_at) / lately / 60
-        return f"about {max(round(minutes), 1)} min left"
-
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
-        """Report a request without an answer."""
         complain(f"{case.id} ({way.name}): {error}")

@@ -10,22 +10,10 @@ __all__ = ["LABELS", "TEXTS", "Say", "speaker"]
 Say = Callable[..., str]
 """Returns the text of a key, with its placeholders filled in."""
 
-LABELS = [
-    "call",
-    "result",
-    "error",
-    "failed",
-    "denied",
-    "rejected",
-    "waits",
-    "cut",
-    "retry",
-    "decided",
-    "repaired",
-    "left out",
-    "tokens",
-    "log",
-]
+LABELS = (
+    *("call", "result", "error", "failed", "denied", "rejected", "waits", "cut", "retry", "decided", "repaired", "left out"),
+    *("tokens", "log"),
+)
 
 EN = {
     **{label: label for label in LABELS},

@@ -49,7 +49,6 @@ class Wrapping:
         return "".join(map(self._piece, _PIECE.findall(held)))
 
     def close(self) -> str:
-        """Give the rest."""
         rest = self.end_word()
         self._begin_line()
         self._is_code, self._space = False, ""
@@ -72,22 +71,14 @@ class Wrapping:
             self._is_code = not self._is_code
         elif is_first and _ITEM.match(piece):
             self._indent = cell_len(self._space + piece) + 1
-        elif not self._is_code and self._column > self._indent and self._is_too_long(piece):
-            self._space, self._column = "", self._indent
-            return f"\n{' ' * self._indent}{self._after_space(piece)}"
-        return self._after_space(piece)
-
-    def _is_too_long(self, word: str) -> bool:
-        return self._column + cell_len(self._space) + cell_len(word) > self._width
-
-    def _after_space(self, word: str) -> str:
-        space, self._space = self._space, ""
-        self._column += cell_len(space) + cell_len(word)
-        return space + word
+        elif not self._is_code and self._column > self._indent and self._column + cell_len(self._space + piece) > self._width:
+            self._space, self._column = f"\n{' ' * self._indent}", 0
+        shown, self._space = self._space + piece, ""
+        self._column += cell_len(shown.removeprefix("\n"))
+        return shown
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> str:
-    """Break a whole text between words."""
     rows = []
     for line in text.split("\n"):
         wrapping = Wrapping(width - indent)

@@ -5,7 +5,7 @@ a queue that slows down the app when the reader is slow, and the app is notified
 "Internal Server Error" and then raise the cause, and the caller should see the cause. So the start of an error and the end of any
 answer are handed over only after the app has continued or ended.
 
-Source: ASGI 3.0, specs "HTTP & WebSocket" 2.3 (from 2.4 on, sending to a disconnected caller must fail) and "Lifespan" 2.0.
+Source: ASGI 3.0, spec "HTTP & WebSocket" 2.3 (from 2.4 on, sending to a disconnected caller must fail).
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import anyio
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Scope
 
 __all__ = ["AppError", "AppResponse", "Lifespan"]
@@ -126,9 +127,9 @@ class AppResponse:
 class Lifespan:
     """Opens an app and keeps it open, in a task of its own: what a task has opened must be closed in the same task."""
 
-    def __init__(self, app: "ASGIApp") -> None:
+    def __init__(self, app: "Starlette") -> None:
         self.app = app
-        self._is_asked = self._is_open = False
+        self._is_open = False
         self._ready, self._ending = asyncio.Event(), asyncio.Event()
         self._failure: Exception | None = None
         self._task = _start(self._run())
@@ -163,22 +164,12 @@ class Lifespan:
             raise self._failure
 
     async def _run(self) -> None:
-        scope = {"type": "lifespan", "asgi": {"version": "3.0", "spec_version": "2.0"}}
         try:
-            await self.app(scope, self._receive, self._send)
+            async with self.app.router.lifespan_context(self.app):
+                self._is_open = True
+                self._ready.set()
+                await self._ending.wait()
         except Exception as error:
             self._failure = error
         finally:
-            self._ready.set()
-
-    async def _receive(self) -> "Message":
-        if not self._is_asked:
-            self._is_asked = True
-            return {"type": "lifespan.startup"}
-        await self._ending.wait()
-        return {"type": "lifespan.shutdown"}
-
-    async def _send(self, message: "Message") -> None:
-        if message["type"] == "lifespan.startup.complete":
-            self._is_open = True
             self._ready.set()

@@ -34,6 +34,7 @@ from ..proxy.http.routes import format_of
 from .asgi import AppError, AppResponse, Headers, Lifespan
 
 if TYPE_CHECKING:
+    from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = [
@@ -58,7 +59,7 @@ class _Service:
     def __init__(self, model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> None:
         guard = replace(options.pop("guard", None) or Guard(), hosts=("*",))  # no network, so no DNS rebinding
         arguments = {**options, "guard": guard, "hosts": tuple(hosts)}
-        self._make: Callable[[], ASGIApp] = functools.partial(create_app, model, **arguments)
+        self._make: Callable[[], Starlette] = functools.partial(create_app, model, **arguments)
         self._make()  # so that invalid arguments raise now
         self._lifespan: Lifespan | None = None
         self._exchanges: set[AppResponse] = set()
@@ -107,7 +108,6 @@ class _Service:
 
 
 def _refusing(error: XmlcallError) -> "ASGIApp":
-    """Make an app that answers every request with this error."""
 
     async def app(scope: "Scope", receive: "Receive", send: "Send") -> None:
         await answering.Exchange(receive, send, format_of(scope["path"])).fail(answering.api_error(error))
@@ -124,7 +124,6 @@ class _Background:
         self._stack = ExitStack()
 
     def start(self) -> None:
-        """Start the loop, if it does not run yet."""
         with self._lock:
             if self._portal is None:
                 self._portal = self._stack.enter_context(start_blocking_portal(name="xmlcall"))
@@ -313,7 +312,6 @@ def _scope(request: Request) -> "Scope":
 
 @contextlib.contextmanager
 def _errors(request: Request, seconds: float | None) -> Iterator[None]:
-    """Convert errors into exceptions of the request's library."""
     try:
         yield
     except TimeoutError as error:

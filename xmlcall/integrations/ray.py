@@ -54,17 +54,10 @@ HEALTH_SECONDS: Final = 30.0  # for the event loop of a replica to respond
 
 # Settings of the deployment, which do not concern models or callers.
 _BESIDE_CONFIG: Final = frozenset(
-    {
-        "autoscaling",
-        "config",
-        "grace",
-        "max_ongoing_requests",
-        "max_queued_requests",
-        "max_replicas",
-        "min_replicas",
-        "num_cpus",
-        "target_ongoing_requests",
-    }
+    (
+        *("autoscaling", "config", "grace", "max_ongoing_requests", "max_queued_requests"),
+        *("max_replicas", "min_replicas", "num_cpus", "target_ongoing_requests"),
+    )
 )
 
 
@@ -187,7 +180,6 @@ def _engine(settings: RaySettings) -> Engine:
 
 
 def _hosts(settings: RaySettings) -> list[Host]:
-    """Make the hosts of the configured MCP servers."""
     if not settings.mcp:
         return []
     from ..hosts.config import load_servers

@@ -43,8 +43,6 @@ _CUT: Final = "length"  # the safest assumption about why the reply ended
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineText:
-    """Visible text."""
-
     text: str
 
 
@@ -100,14 +98,11 @@ class EngineReplyReader:
                     yield from self._called(raw)
                 case CallInReasoning(name=name):
                     log.warning("the model called %r in thinking that never ended, so nothing was called", name)
-            self._covered(event.span[1])
+            while self._chunks and self._start + len(self._chunks[0]) <= event.span[1]:
+                self._start += len(self._chunks.popleft())
 
     def _written(self, span: Span) -> str:
         return "".join(self._chunks)[span[0] - self._start : span[1] - self._start]
-
-    def _covered(self, end: int) -> None:
-        while self._chunks and self._start + len(self._chunks[0]) <= end:
-            self._start += len(self._chunks.popleft())
 
     def _said(self, text: str) -> Iterator[Piece]:
         kept = text.rstrip()
@@ -141,15 +136,10 @@ def _sent(raw: RawCall, catalog: Catalog) -> ToolCall | None:
 def _json(arguments: Mapping[str, Any]) -> str:
     """Write JSON that every server can encode: a lone surrogate, which a model can write as an escape, stays escaped."""
     text = json.dumps(arguments, ensure_ascii=False)
-    return text if text.isascii() or _is_unicode(text) else json.dumps(arguments)
-
-
-def _is_unicode(text: str) -> bool:
-    return not any("\ud800" <= character <= "\udfff" for character in text)
+    return json.dumps(arguments) if regex.search("[\ud800-\udfff]", text) else text
 
 
 def _joined(pieces: Iterable[Piece]) -> list[Piece]:
-    """Join adjacent texts."""
     joined: list[Piece] = []
     for piece in pieces:
         if joined and isinstance(piece, EngineText) and isinstance(joined[-1], EngineText):

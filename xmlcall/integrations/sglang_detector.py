@@ -27,19 +27,16 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         return may_have_calls(text)
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> StreamingParseResult:
-        """Read a whole reply."""
         said, calls = read_whole(text, catalog_of(tool.model_dump() for tool in tools))
         items = [ToolCallItem(tool_index=call.index, name=call.name, parameters=call.arguments) for call in calls]
         return StreamingParseResult(normal_text=said, calls=items)
 
     def parse_streaming_increment(self, new_text: str, tools: list[Any]) -> StreamingParseResult:
-        """Read a piece of a stream."""
         if self._reader is None:
             self._reader = EngineReplyReader(catalog_of(tool.model_dump() for tool in tools))
         return self._result(self._reader.feed(new_text))
 
     def finish(self, tools: list[Any]) -> StreamingParseResult:
-        """Read the end of a stream."""
         reader, self._reader = self._reader, None
         return self._result(reader.finish() if reader else [])
 

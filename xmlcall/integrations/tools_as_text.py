@@ -234,7 +234,6 @@ class StreamedReply:
         return [*pieces, ended]
 
     def _check(self, generated: Generated) -> None:
-        """Raise an error if the reply is not an answer."""
         if generated.refusal:
             log.warning("%s", _NO_ANSWER[generated.refusal])
             raise ApiError(_NO_ANSWER[generated.refusal], status=502, kind="server_error", code=generated.refusal)
@@ -292,13 +291,10 @@ class StreamedReply:
 
 
 class ChoiceWriter:
-    """Writes one streamed answer."""
-
     def __init__(self, asked: Asked) -> None:
         self._writer = CHAT.writer(asked)
 
     def begin(self) -> Choices:
-        """Return the choices of the first chunk."""
         return _choices(self._writer.begin())
 
     def write(self, event: ResponseEvent) -> Choices:

@@ -44,7 +44,6 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
         return request
 
     def extract_tool_calls(self, model_output: str, request: Any) -> ExtractedToolCallInformation:
-        """Read a whole reply."""
         text, calls = read_whole(model_output, self._offered(request))
         found = [ToolCall(id=new_id(), function=FunctionCall(name=call.name, arguments=call.arguments)) for call in calls]
         return ExtractedToolCallInformation(tools_called=bool(found), tool_calls=found, content=text or None)
@@ -59,13 +58,11 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
         delta_token_ids: Sequence[int],
         request: Any,
     ) -> DeltaMessage | None:
-        """Read a piece of a stream."""
         if self._reader is None:
             self._reader = EngineReplyReader(self._offered(request))
         return self._message(self._reader.feed(delta_text))
 
     def finish_streaming(self) -> DeltaMessage | None:
-        """Read the end of a stream."""
         reader, self._reader = self._reader, None
         return self._message(reader.finish()) if reader else None
 

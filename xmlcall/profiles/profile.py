@@ -14,7 +14,6 @@ written completely or not at all.
 
 import difflib
 import math
-import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from ..errors import UsageError
+from ..private_folders import user_path
 from ..prompting.format import ENGLISH
 from ..toml_file import read_toml, toml_text
 from ..turn.asking import Asking, AskingFields
@@ -198,8 +198,6 @@ Source = Literal["yours", "shipped", "file"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoundProfile:
-    """A profile and where it comes from."""
-
     name: str
     source: Source  # `file`: given by its path
     path: Path
@@ -209,15 +207,10 @@ class FoundProfile:
 
 def folder() -> Path:
     """Return the folder of the user's profiles: `$XMLCALL_PROFILES`, else one in the user's configuration folder."""
-    if chosen := os.environ.get("XMLCALL_PROFILES"):
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_config_path("xmlcall") / "profiles"
+    return user_path("config", "profiles", "XMLCALL_PROFILES")
 
 
 def shipped_folder() -> Path:
-    """Return the folder of the package's profiles."""
     return Path(__file__).with_name("known")
 
 
@@ -331,8 +324,11 @@ def read_profile(file: Path) -> Profile:
     """Read a profile; an error names the file, the key or line, and what was expected."""
     data = {key: value for key, value in read_toml(file, "a profile").items() if key not in _GONE}
     _check_file(data, file)
+    table = data.get("measured")
+    figures = ({**row, "calls": Rate(**row["calls"]), "none": Rate(**row["none"])} for row in (table or {}).get("figures", ()))
+    measured = Measurement(**{**table, "figures": tuple(Figure(**row) for row in figures)}) if table else None
     try:
-        return _from_file(data)
+        return Profile(**{**data, "fingerprints": tuple(data.get("fingerprints", ())), "measured": measured})
     except UsageError as error:
         raise UsageError(f"{file}: {error}") from error
 
@@ -352,27 +348,15 @@ def _shortened(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN // 2]} ... {text[-_SHOWN // 2 :]}"
 
 
-def _from_file(data: Mapping[str, Any]) -> Profile:
-    table = data.get("measured")
-    figures = [
-        Figure(way=row["way"], calls=Rate(**row["calls"]), none=Rate(**row["none"])) for row in (table or {}).get("figures", ())
-    ]
-    measured = Measurement(**{**table, "figures": tuple(figures)}) if table else None
-    return Profile(**{**data, "fingerprints": tuple(data.get("fingerprints", ())), "measured": measured})
-
-
 def write_profile(profile: Profile, file: Path) -> None:
     """Write a profile; readers see the old file or the new one, never a part."""
     part = file.with_name(f"{file.name}.part")
+    # TOML has no null, and simple keys come before tables.
+    rows = {field.name: getattr(profile, field.name) for field in fields(Profile) if field.name != "measured"}
+    rows |= {"measured": asdict(profile.measured)} if profile.measured else {}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        part.write_text(toml_text(_to_table(profile)), encoding="utf-8")
+        part.write_text(toml_text(rows), encoding="utf-8")
         part.replace(file)
     except OSError as error:
         raise UsageError(f"cannot write the profile {file}: {error.strerror or error}") from error
-
-
-def _to_table(profile: Profile) -> dict[str, Any]:
-    """Return the data to write: TOML has no null, and simple keys come before tables."""
-    rows = {field.name: getattr(profile, field.name) for field in fields(Profile) if field.name != "measured"}
-    return rows | ({"measured": asdict(profile.measured)} if profile.measured else {})

@@ -54,7 +54,6 @@ def call_from_json(data: Mapping[str, Any]) -> ToolCall:
 
 
 def raw_to_json(raw: RawCall) -> dict[str, Any]:
-    """Return a call as the model wrote it, as a JSON object."""
     arguments = [
         {"name": each.name, "text": each.text} | ({} if each.value is MISSING else {"value": each.value})
         for each in raw.arguments
@@ -63,7 +62,6 @@ def raw_to_json(raw: RawCall) -> dict[str, Any]:
 
 
 def raw_from_json(data: Mapping[str, Any]) -> RawCall:
-    """Read a call as the model wrote it."""
     arguments = tuple(
         RawArgument(name=each["name"], text=each["text"], value=each.get("value", MISSING)) for each in data["arguments"]
     )

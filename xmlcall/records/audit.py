@@ -113,10 +113,7 @@ def _sources(sources: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 def _result(result: ToolResult) -> dict[str, Any]:
     """Return the size and the hash of a result: of its text if it is a single text, else of its blocks as JSON."""
     only = result.content[0] if len(result.content) == 1 else None
-    if isinstance(only, TextContent):
-        data = only.text.encode("utf-8", "surrogatepass")
-    else:
-        data = repr(result.content).encode("utf-8", "surrogatepass")
+    data = (only.text if isinstance(only, TextContent) else repr(result.content)).encode("utf-8", "surrogatepass")
     return {"is_error": result.is_error, "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from ..errors import UsageError
-from ..private_folders import make_private
+from ..private_folders import make_private, user_path
 
 __all__ = ["FILE_MODE", "append_line", "audit_path", "folder", "private_folder", "store_path"]
 
@@ -17,11 +17,7 @@ _FILES: Final = ("conversations.db", "audit.jsonl", "page-secret")  # how their 
 
 def folder() -> Path:
     """Return the folder of the user's records: `$XMLCALL_RECORDS`, else one in the user's data folder."""
-    if chosen := os.environ.get("XMLCALL_RECORDS"):
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_data_path("xmlcall") / "records"
+    return user_path("data", "records", "XMLCALL_RECORDS")
 
 
 def private_folder() -> Path:
@@ -68,10 +64,8 @@ def append_line(descriptor: int, line: str) -> None:
 
 
 def store_path() -> Path:
-    """Return the path of the conversations; create its folder."""
     return private_folder() / "conversations.db"
 
 
 def audit_path() -> Path:
-    """Return the path of the audit; create its folder."""
     return private_folder() / "audit.jsonl"

@@ -49,7 +49,6 @@ _KEY: Final = re.compile(r"""(?<![\w-])[\w-]++(?=["'>\\]*\s*[=:>])|(?<=["'=<>])[
 
 
 def is_secret(name: str) -> bool:
-    """Say whether a parameter of this name holds a secret."""
     plain = _SEPARATORS.sub("", name).lower()
     return plain in _NAMES or plain.endswith(_ENDINGS)
 
@@ -101,7 +100,6 @@ def secret_places(text: str, known: Iterable[str] = ()) -> list[Span]:
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:
-    """Yield the texts of all secrets in a value."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             yield from secrets_in(part, str(key) if not (name and is_secret(name)) else name)

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from ..errors import UsageError, XmlcallError
@@ -53,8 +52,6 @@ _WAIT: Final = 10.0  # seconds for another program that writes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConversationSummary:
-    """A conversation in a line."""
-
     id: str
     begun: str
     changed: str
@@ -65,8 +62,6 @@ class ConversationSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptEvent:
-    """Something that happened in a conversation."""
-
     time: str
     kind: str
     body: dict[str, Any]
@@ -106,7 +101,6 @@ def undamaged(conversation: str, what: str = "") -> Iterator[None]:
 
 
 def new_id() -> str:
-    """Make an id for a conversation."""
     return secrets.token_hex(4)
 
 
@@ -134,19 +128,17 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /) -> None:
+    def __exit__(self, *exception: object) -> None:
         """Close the file; other programs can open this program's conversations again."""
         self._stack.close()
 
     # -- reading -------------------------------------------------------------------------------------------------------------
 
     def listed(self, most: int = -1) -> list[ConversationSummary]:
-        """Return conversations, the most recently changed first."""
         rows = self._rows(f"{_LINES} GROUP BY id ORDER BY changed DESC, begun DESC, conversation.rowid DESC LIMIT ?", most)
         return [_conversation(row) for row in rows]
 
     def find(self, start: str) -> ConversationSummary:
-        """Return the conversation whose id begins with `start`."""
         rows = self._rows(f"{_LINES} WHERE substr(id, 1, ?) = ? GROUP BY id LIMIT 2", len(start), start.lower())
         if len(rows) != 1 or not start:
             what = "begins several ids" if rows and start else "is the beginning of none"
@@ -154,7 +146,6 @@ class Store:
         return _conversation(rows[0])
 
     def messages(self, conversation: str) -> list[Message]:
-        """Return the messages of a conversation."""
         rows = self._rows("SELECT body FROM message WHERE conversation = ? ORDER BY place", conversation)
         with undamaged(conversation):
             return [message_from_json(json.loads(body)) for (body,) in rows]

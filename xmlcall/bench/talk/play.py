@@ -37,8 +37,6 @@ _START_SECONDS = 180.0  # for a server to start, beside a model that takes the w
 
 @dataclass(slots=True)
 class _Played(PlayedTurn):
-    """What happened in a turn."""
-
     need: dict[str, Any] = field(default_factory=dict)
     files: dict[str, str | None] = field(default_factory=dict)
     seconds: float = 0.0
@@ -147,5 +145,4 @@ class CannedHost(LocalHost):
     async def call(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
-        """Say that it is done (see `Host.call`)."""
         return ToolResult(content=(TextContent(text="Done."),))

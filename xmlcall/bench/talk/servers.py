@@ -23,7 +23,7 @@ import filelock
 
 from ...errors import BackendUnavailable, UsageError, missing_extra
 from ...hosts.server import StdioServer
-from ...models.sources import scratch_folder
+from ...models.sources import made_once
 from ..bfcl import data_folder
 
 __all__ = ["NPM_PACKAGES", "folder_of", "lay_out", "node_program", "npm_install", "occupied", "server_of"]
@@ -74,17 +74,13 @@ async def occupied(name: str) -> AsyncIterator[None]:
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
     """Make the folder of a conversation again, without what an earlier run left."""
     place = folder_of(name)
-    if place.is_symlink() or (place.exists() and not _is_ours(place)):
+    if place.is_symlink() or (place.exists() and not (place.is_dir() and place.stat().st_uid == os.getuid())):
         raise UsageError(f"expected {place} to be free for the files of a conversation, it is somebody else's: remove it")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     for server in servers:
         _fill(place, server, language)
     return place
-
-
-def _is_ours(place: Path) -> bool:
-    return place.is_dir() and place.stat().st_uid == os.getuid()
 
 
 def _write(place: Path, files: Mapping[str, str]) -> None:
@@ -145,23 +141,11 @@ def _python(name: str, module: str, *arguments: str) -> StdioServer:
 
 
 def _script(server: str) -> str:
-    """Return the program of a server from npm, installed on first use; an installation that broke off leaves nothing there."""
+    """Return the program of a server from npm, installed on first use."""
     package = NPM_PACKAGES[server]
-    root = data_folder() / "node" / package.rpartition("/")[2].replace("@", "-")
-    if not root.exists():
-        root.parent.mkdir(parents=True, exist_ok=True)
-        with scratch_folder(root.with_name(f"{root.name}.{os.getpid()}")) as scratch:
-            npm_install(scratch, package)
-            _rename(scratch, root)
+    place = data_folder() / "node" / package.rpartition("/")[2].replace("@", "-")
+    root = made_once(place, lambda folder: npm_install(folder, package))
     return str(root / "node_modules" / package.rpartition("@")[0] / "dist" / "index.js")
-
-
-def _rename(scratch: Path, root: Path) -> None:
-    try:
-        scratch.rename(root)
-    except OSError:
-        if not root.exists():  # if it does, another process was faster
-            raise
 
 
 # -- where Node.js is, and programs from npm, without running any of their install scripts -----------------------------
@@ -173,12 +157,10 @@ _SECONDS: Final = 600
 
 
 def node_program() -> str:
-    """Return the path of Node.js."""
     return shutil.which("node") or str(_wheel() / "bin" / "node")
 
 
 def npm_install(root: Path, *packages: str) -> None:
-    """Install packages of npm."""
     command = [*_npm(), "install", "--prefix", str(root), *_OPTIONS, *packages]
     path = os.pathsep.join([str(Path(node_program()).parent), os.environ.get("PATH", os.defpath)])  # npm looks for node there
     problem = f"cannot install {' '.join(packages) or root / 'package.json'} with npm"
