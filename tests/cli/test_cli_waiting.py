@@ -11,7 +11,7 @@ from rich.console import Console
 
 from xmlcall.cli.waiting import DownloadBar, OpeningStatus, SlowStatus
 from xmlcall.cli.words import speaker
-from xmlcall.models.known import Progress
+from xmlcall.models.download import Progress
 
 MB = 1_000_000
 

@@ -28,8 +28,8 @@ from profiles import is_deep
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.models import download, sources
 from xmlcall.models import known as models
-from xmlcall.models.download import SourceFailed
-from xmlcall.models.known import KnownModel, Progress
+from xmlcall.models.download import Progress, SourceFailed
+from xmlcall.models.known import KnownModel
 from xmlcall.models.sources import HttpSource, WheelSource
 
 DATA = b"GGUF" + random.Random(7).randbytes(299_996)

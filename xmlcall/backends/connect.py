@@ -17,7 +17,7 @@ from ..errors import UsageError
 from .base import Backend
 
 if TYPE_CHECKING:
-    from ..models.known import Progress, ProgressCallback
+    from ..models.download import Progress, ProgressCallback
 
 __all__ = ["FORMS", "connect"]
 

@@ -290,19 +290,15 @@ def call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
 def expected_of(case: Case) -> dict[str, str]:
     """Return what counts as right, for any case but a task of several turns; of a conversation, for one turn."""
     if case.expects == "talk":
-        return _expected_turn(case.turns[0])
+        turn = case.turns[0]
+        text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in _TURN_KEYS if key in turn)
+        return {"text": text, "note": "An answer in words." if "tools" in turn else "An answer in words, without a tool."}
     if case.expects != "calls":
         return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
     if case.exact:
         return {"text": "\n".join(call_text(*call) for call in case.exact), "note": "Equal to the last character."}
     text = "\n".join(_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items())
     return {"text": text, "note": 'Where "" is accepted, the parameter may be left out.' if '""' in text else ""}
-
-
-def _expected_turn(turn: Mapping[str, Any]) -> dict[str, str]:
-    keys = [key for key in _TURN_KEYS if key in turn]
-    text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in keys)
-    return {"text": text, "note": "An answer in words." if "tools" in turn else "An answer in words, without a tool."}
 
 
 def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:

@@ -114,7 +114,9 @@ async def judge_reply(
     # With its own function calling a server takes the thoughts out of the text itself.
     said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open and not way.is_native).strip()
     tries = bool(reply.calls) or attempted(said, (tool.name for tool in case.tools))
-    cut, no_call = _cut(row["rounds"][-1], reply), case.expects == "no_call"
+    no_call, cut = case.expects == "no_call", "" if reply.finish_reason in UNCUT else "truncated"
+    if row["rounds"][-1].get("finish_reason") == "context_overflow":  # the runner's word: there was no reply
+        cut = "context_overflow"
     if no_call:
         reached, failure = _without_call(reply, said, tries, cut)
     else:
@@ -213,13 +215,6 @@ def _without_call(reply: Reply, said: str, tries: bool, cut: str) -> tuple[set[s
     if not said:
         return reached | {"empty"}, "empty"
     return reached | {"refused_rightly", "task_correct"}, ""
-
-
-def _cut(kept: Mapping[str, Any], reply: Reply) -> str:
-    """Return the code of a reply that did not end by itself; "" if it did."""
-    if kept.get("finish_reason") == "context_overflow":  # the runner's word: there was no reply
-        return "context_overflow"
-    return "" if reply.finish_reason in UNCUT else "truncated"
 
 
 def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, repairs: bool) -> tuple[set[str], str]:

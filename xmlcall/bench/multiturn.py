@@ -314,17 +314,13 @@ class Reference:
             return ""
         if not results:
             return "no_call"
-        if not all(_agrees(mine, theirs) for mine, theirs in zip(hosts, self._hosts, strict=True)):
+        states = ((mine.state, theirs.state) for mine, theirs in zip(hosts, self._hosts, strict=True))
+        if not all(name in mine and mine[name] == value for mine, theirs in states for name, value in theirs.items()):
             return "state"
         return "" if Counter(expected) <= self._got else "response"
 
     def _host(self, name: str) -> StateHost:
         return next(host for host in self._hosts if name in host)
-
-
-def _agrees(host: StateHost, reference: StateHost) -> bool:
-    state = host.state
-    return all(name in state and state[name] == value for name, value in reference.state.items())
 
 
 async def run_case(

@@ -163,6 +163,10 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
     """Return what is shown above the numbers of a run."""
     run, _, report = shown
     own = [column for column in columns if column["place"] == place]
+    ways = [column["way"] for column in own]
+    # Runs of earlier versions did not record their prompts, so there is nothing to compare.
+    prompts = {way: prompt_hash(way_of(way), run.settings) for way in ways} if "prompts" in run.about else {}
+    changed = [way for way in prompts if run.about["prompts"].get(way, prompts[way]) != prompts[way]]
     return {
         "name": own[0]["run_name"] if own else "",
         "title": f"{run.about.get('model')} on {run.about.get('suite')}",
@@ -173,16 +177,9 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
         "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
             *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and its warning
-            *((column["way"], _OTHER_PROMPT) for column in own if _is_changed(column)),
+            *((way, _OTHER_PROMPT) for way in changed),
         ],
     }
-
-
-def _is_changed(column: Mapping[str, Any]) -> bool:
-    """Say whether this version's prompt differs from the run's."""
-    run, way = column["run"], column["way"]
-    now = prompt_hash(way_of(way), run.settings)
-    return bool(run.about.get("prompts", {}).get(way, now) != now)
 
 
 def _funnel(column: Mapping[str, Any]) -> str:
@@ -232,7 +229,15 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
             "repairs": list(dict.fromkeys(verdict.repairs)),
             "seconds": f"{sum(seconds):.2f}",
             **shown,
-            "prompt": [_prompt_part(message, texts) for message in shown["prompt"]],
+            "prompt": [
+                {
+                    "role": message.role,
+                    "length": len(message.content),
+                    "parts": texts.parts(message.content[:PROMPT_LIMIT]),
+                    "over": max(len(message.content) - PROMPT_LIMIT, 0),
+                }
+                for message in shown["prompt"]
+            ],
         }
 
 
@@ -274,8 +279,3 @@ def _expected_task(outcome: Mapping[str, Any]) -> dict[str, str]:
 def _task_call(call: Mapping[str, Any]) -> str:
     answer = call.get("denied") or call.get("result", "")
     return call_text(call["name"], call.get("arguments", {})) + (f"\n→ {answer}" if answer else "")
-
-
-def _prompt_part(message: Any, texts: _Texts) -> dict[str, Any]:
-    text, over = message.content[:PROMPT_LIMIT], max(len(message.content) - PROMPT_LIMIT, 0)
-    return {"role": message.role, "length": len(message.content), "parts": texts.parts(text), "over": over}

@@ -75,8 +75,10 @@ class RecordedRun:
     def locked(self) -> Iterator[None]:
         """Keep other processes from adding to the run, and begin with what is there: a line that was cut is taken away."""
         with _locked(self.folder):
-            file = self.folder / "replies.jsonl"
-            _unpack_replies(file)
+            file, packed = self.folder / "replies.jsonl", self.folder / "replies.jsonl.gz"
+            if packed.is_file() and not file.exists():
+                write_whole(file, gzip.decompress(packed.read_bytes()))
+                packed.unlink()
             if file.exists():
                 os.truncate(file, len(_whole_lines(file.read_bytes())))
             self.replies = _read_replies(self.folder, _ADDED)
@@ -190,13 +192,6 @@ def _compress(file: Path, packed: Path) -> None:
     file.unlink()
 
 
-def _unpack_replies(file: Path) -> None:
-    packed = file.with_name(file.name + ".gz")
-    if packed.is_file() and not file.exists():
-        write_whole(file, gzip.decompress(packed.read_bytes()))
-        packed.unlink()
-
-
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
@@ -270,9 +265,9 @@ def _check_conversations(run: RecordedRun) -> None:
     for reply in run.replies:
         case = run.by_id.get(reply["case"])
         if case is not None and case.expects == "talk":
-            _check(
-                reply, _conversation_schema(len(case.turns)), f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT
-            )
+            turns = _array(_TALK_TURN, minItems=len(case.turns), maxItems=len(case.turns))
+            schema = _object("outcome", outcome=_object("folder", "turns", folder=_STRING, turns=turns))
+            _check(reply, schema, f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT)
 
 
 def _content(folder: Path, name: str) -> bytes | None:
@@ -394,12 +389,6 @@ _SETTINGS |= {name: {} for name in _GONE}
 _ABOUT = _object(
     *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}
 )
-
-
-def _conversation_schema(turns: int) -> dict[str, Any]:
-    """Return the schema of a line of `replies.jsonl` that holds all that is needed to judge the turns of a conversation again."""
-    played = _array(_TALK_TURN, minItems=turns, maxItems=turns)
-    return _object("outcome", outcome=_object("folder", "turns", folder=_STRING, turns=played))
 
 
 # -- what is kept of a played conversation -----------------------------------------------------------------------------

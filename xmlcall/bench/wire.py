@@ -185,11 +185,13 @@ def _case(category: str, index: int, seed: int) -> Case:
     task = rng.choice([task for task in _TASKS if [*task.parameters.values()][-1] == _KINDS[type(value)]])
     *names, parameter = task.parameters
     others = {name: json.loads(_fill(rng, _OTHERS[name])) for name in names}
+    offered = [task, *rng.sample([other for other in _TASKS if other is not task], rng.randrange(3))]
+    rng.shuffle(offered)
     return Case(
         id=f"wire-{category}-{index + 1:03}",
         category=category,
         messages=({"role": "user", "content": _question(task, others, value)},),
-        tools=_offered(rng, task),
+        tools=tuple(each.tool() for each in offered),
         exact=((task.name, {**others, parameter: value}),),
     )
 
@@ -199,9 +201,3 @@ def _question(task: _Task, others: dict[str, Any], value: Any) -> str:
     quoted = {name: other if isinstance(other, str) else json.dumps(other) for name, other in others.items()}
     rule, text = (_TEXT, value) if isinstance(value, str) else (_JSON, json.dumps(value, ensure_ascii=False))
     return _FRAME.format(request=task.request.format(**quoted), rule=rule.format(parameter=parameter, kind=kind), value=text)
-
-
-def _offered(rng: random.Random, task: _Task) -> tuple[Tool, ...]:
-    offered = [task, *rng.sample([other for other in _TASKS if other is not task], rng.randrange(3))]
-    rng.shuffle(offered)
-    return tuple(each.tool() for each in offered)

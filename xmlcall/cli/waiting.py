@@ -24,7 +24,7 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from ..errors import BackendError
-from ..models.known import Progress
+from ..models.download import Progress
 from .exits import complain
 from .plain import visible
 from .words import Say

@@ -159,7 +159,9 @@ class _AnswerStream:
             if choice.finish_reason:
                 yield from self._ended(choice.finish_reason)
         if getattr(chunk, "usage", None) is not None or (choice is not None and choice.delta.get("tool_calls")):
-            yield _emptied(chunk)
+            for each in chunk.choices:  # their other fields were already read
+                each.finish_reason, each.delta.content, each.delta.reasoning_content = None, None, None
+            yield chunk
 
     def end(self) -> Iterator[Any]:
         """Yield what is left after the last chunk."""
@@ -179,13 +181,6 @@ def _chunk(like: Any, choices: list[dict[str, Any]]) -> Any:
     made = ModelResponseStream(id=like.id, created=like.created, model=like.model, choices=choices)
     made._hidden_params = getattr(like, "_hidden_params", {})
     return made
-
-
-def _emptied(chunk: Any) -> Any:
-    """Return a chunk without the fields that were already read."""
-    for choice in chunk.choices:
-        choice.finish_reason, choice.delta.content, choice.delta.reasoning_content = None, None, None
-    return chunk
 
 
 def _converted(error: ApiError) -> Exception:

@@ -79,7 +79,9 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
                 async for event in events:
                     choices = writer.write(event)
                     if isinstance(event, ResponseEnded):
-                        yield _end(choices[0]["finish_reason"], event)
+                        # LiteLLM's other form of chunks; from this form it takes the usage instead of estimating it.
+                        end = {"text": "", "is_finished": True, "finish_reason": choices[0]["finish_reason"], "index": 0}
+                        yield end | {"usage": usage_dict(event.usage)}
                     elif choices:
                         yield ModelResponseStream(model=call["model"], choices=choices)
 
@@ -101,11 +103,6 @@ def _read(call: Mapping[str, Any]) -> Asked:
     fields = {name: value for name, value in call["optional_params"].items() if name not in _LITELLMS}
     body, _ = mended({"model": call["model"], "messages": call["messages"], **fields}, CHAT.name)
     return CHAT.read(body)
-
-
-def _end(reason: str, event: ResponseEnded) -> dict[str, Any]:
-    """Write the end in LiteLLM's other form of chunks; from this form it takes the usage instead of estimating it."""
-    return {"text": "", "is_finished": True, "finish_reason": reason, "usage": usage_dict(event.usage), "index": 0}
 
 
 def _options(given: Any) -> dict[str, Any]:

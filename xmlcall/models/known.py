@@ -14,15 +14,13 @@ from typing import Final
 
 from ..errors import BackendUnavailable, UsageError
 from ..private_folders import user_path
-from .download import Download, Progress, ProgressCallback, Source, disk_error, fetch
+from .download import Download, ProgressCallback, Source, disk_error, fetch
 from .sources import HttpSource, WheelSource
 
 __all__ = [
     "DEFAULT_MODEL",
     "KNOWN",
     "KnownModel",
-    "Progress",
-    "ProgressCallback",
     "folder",
     "known",
     "path",
