@@ -4,11 +4,13 @@ import atexit
 import codecs
 import contextlib
 import io
+import json
 import os
 import re
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import termios
 import threading
@@ -18,18 +20,36 @@ from pathlib import Path
 from typing import Any
 
 import pyte
-from cli_process import XMLCALL, begin
+from cli_process import begin
 from servers.fake_openai import FakeOpenAI, Step, reply
 from servers.run_server import Stage, run_server
+from servers.started import ProcessFiles
 
 from xmlcall.cli import main
 
-__all__ = ["HOSTILE", "XMLCALL", "Terminal", "call", "environment", "lent_server", "model_server", "run_cli", "run_here"]
+__all__ = [
+    "HOSTILE",
+    "Terminal",
+    "call",
+    "configured",
+    "environment",
+    "lent_server",
+    "model_server",
+    "run_cli",
+    "run_here",
+]
 
 HOSTILE = str(Path(__file__).parent / "servers" / "hostile.py")
 SECONDS = 20.0
 
 _ESCAPE = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07]*\x07|\x1b[ -/]*[0-~]")
+
+
+def configured(folder: Path, mode: str = "good", *, name: str = "files", **fields: Any) -> str:
+    """Write a configuration of one server that behaves in this mode, and notes in the folder what it does."""
+    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(folder).env, **fields}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {name: server}}))
+    return str(folder / "mcp.json")
 
 
 def environment(home: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:

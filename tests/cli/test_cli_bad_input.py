@@ -1,15 +1,13 @@
 """What goes wrong is one message that says what to do, an exit code, no traceback and no process left behind."""
 
-import json
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, call, model_server, run_cli
+from cli_harness import call, configured, model_server, run_cli
 from servers.run_server import free_port
 from servers.started import ProcessFiles, is_alive
 
@@ -131,11 +129,6 @@ def test_the_model_server_refuses(refusal: tuple[int, Any], message: str, tmp_pa
 
 
 # -- MCP servers and their configuration -------------------------------------------------------------------------------
-
-
-def configured(home: Path, mode: str) -> str:
-    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(home).env}
-    return written(home, json.dumps({"mcpServers": {"files": server}}))
 
 
 def written(home: Path, text: str) -> str:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, XMLCALL, Terminal, call, environment, model_server, run_cli
+from cli_harness import HOSTILE, Terminal, call, configured, environment, model_server, run_cli
+from cli_process import XMLCALL
 from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
 
@@ -23,12 +24,6 @@ pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 PROMPT = ">\x08"
 QUESTION = "[s]top: "
 ECHO = call("echo", text="hi")
-
-
-def configured(tmp_path: Path, mode: str = "good") -> str:
-    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
-    return str(tmp_path / "mcp.json")
 
 
 def said_to(body: dict[str, Any]) -> list[tuple[str, str]]:

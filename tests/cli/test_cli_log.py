@@ -2,13 +2,12 @@
 
 import json
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
+from cli_harness import Terminal, call, configured, model_server, run_cli, run_here
 from servers.started import ProcessFiles
 
 from xmlcall import Message
@@ -119,12 +118,6 @@ def test_conversations_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert run_here("log", "delete", the_id()).returncode == 0
     assert run_here("log", "list").stdout == ""
     assert b"Hello" not in (tmp_path / "records" / "conversations.db").read_bytes()
-
-
-def configured(tmp_path: Path, mode: str) -> str:
-    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
-    return str(tmp_path / "mcp.json")
 
 
 def said(body: dict[str, Any]) -> list[tuple[str, str]]:

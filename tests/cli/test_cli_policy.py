@@ -1,23 +1,14 @@
 """What a file of rules does to `run`, and what `xmlcall policy` tells of it."""
 
-import json
-import sys
 from pathlib import Path
 
 import pytest
-from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
+from cli_harness import Terminal, call, configured, model_server, run_cli
 from servers.started import ProcessFiles
 
 QUESTION = "[s]top: "
 
 REPAIRED = call("echo", text="hi").replace('name="text"', 'name="Text"')
-
-
-def configured(tmp_path: Path) -> str:
-    path = tmp_path / "mcp.json"
-    server = {"command": sys.executable, "args": [HOSTILE, "good"], "env": ProcessFiles(tmp_path).env}
-    path.write_text(json.dumps({"mcpServers": {"files": server}}))
-    return str(path)
 
 
 def run(tmp_path: Path, rules: str, *options: str, reply: str = "", here: bool = False) -> tuple[int, str, bool]:

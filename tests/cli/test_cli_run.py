@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import HOSTILE, Terminal, call, environment, model_server, run_cli
+from cli_harness import HOSTILE, Terminal, call, configured, environment, model_server, run_cli
 from cli_process import begin
 from servers.fake_openai import Step, chunk, llama_props, reply
 from servers.started import ProcessFiles, is_alive
@@ -25,14 +25,6 @@ Capture = pytest.CaptureFixture[str]
 
 ECHO = call("echo", text="hi")
 ADD = call("calculator", operation="add", a="1", b="2")
-
-
-def configured(tmp_path: Path, mode: str = "good", *, name: str = "files", **fields: Any) -> str:
-    """Write a configuration of one server that behaves in this mode."""
-    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env, **fields}
-    path = tmp_path / "mcp.json"
-    path.write_text(json.dumps({"mcpServers": {name: server}}))
-    return str(path)
 
 
 def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from cli_harness import HOSTILE, call, environment, model_server, run_cli
+from cli_harness import call, configured, environment, model_server, run_cli
 from cli_process import Running, begin
-from servers.started import ProcessFiles, printed_url
+from servers.started import printed_url
 
 from xmlcall.records.store import Store
 
@@ -77,11 +76,6 @@ def page(tmp_path: Path, *arguments: str) -> Iterator[Page]:
             process.send_signal(signal.SIGINT)
             assert process.wait(SECONDS) in (0, 130), (tmp_path / "stderr").read_text()
         process.stdout.close()
-
-
-def configured(tmp_path: Path, mode: str = "good") -> None:
-    server = {"command": sys.executable, "args": [HOSTILE, mode], "env": ProcessFiles(tmp_path).env}
-    (tmp_path / "mcp.json").write_text(json.dumps({"mcpServers": {"files": server}}))
 
 
 def test_a_conversation_goes_from_the_page_to_the_terminal_and_back(tmp_path: Path) -> None:

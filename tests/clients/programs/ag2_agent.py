@@ -1,11 +1,9 @@
 """AG2: python tests/clients/programs/ag2_agent.py http://127.0.0.1:8485/v1"""
 
-import asyncio
-import sys
-
 from ag2 import Agent, tool
 from ag2.config import OpenAIConfig
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = "What is 1234 times 5678?"
 
@@ -47,8 +45,5 @@ async def error(url):
         return refused
 
 
-HOWS = {"async whole": async_whole, "async streamed": async_streamed, "structured": structured, "error": error}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        print(f"{how}: {asyncio.run(ask(sys.argv[1]))}", flush=True)
+    print_answers(async_whole, async_streamed, structured, error)

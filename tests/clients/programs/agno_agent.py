@@ -1,13 +1,13 @@
 """Agno: python tests/clients/programs/agno_agent.py http://127.0.0.1:8485/v1"""
 
 import os
-import sys
 
 os.environ["AGNO_TELEMETRY"] = "false"
 
 from agno.agent import Agent
 from agno.models.openai import OpenAILike
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = "What is 1234 times 5678?"
 
@@ -45,8 +45,5 @@ def error(url):
     return agent_at(url).run("This is too long.").content
 
 
-HOWS = {"whole": whole, "streamed": streamed, "structured": structured, "structured json": structured_json, "error": error}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        print(f"{how}: {ask(sys.argv[1])}", flush=True)
+    print_answers(whole, streamed, structured, structured_json, error)

@@ -1,13 +1,13 @@
 """CrewAI: python tests/clients/programs/crewai_crew.py http://127.0.0.1:8485/v1"""
 
 import os
-import sys
 
 os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}
 
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = "What is 1234 times 5678?"
 
@@ -48,8 +48,5 @@ def error(url):
         return refused
 
 
-HOWS = {"whole": whole, "streamed": streamed, "structured": structured, "error": error}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        print(f"{how}: {ask(sys.argv[1])}", flush=True)
+    print_answers(whole, streamed, structured, error)

@@ -1,7 +1,6 @@
 """Haystack: python tests/clients/programs/haystack_agent.py http://127.0.0.1:8485/v1"""
 
 import os
-import sys
 
 os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"
 
@@ -11,6 +10,7 @@ from haystack.dataclasses import ChatMessage
 from haystack.tools import tool
 from haystack.utils import Secret
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = "What is 1234 times 5678?"
 
@@ -56,8 +56,5 @@ def error(url):
         return refused
 
 
-HOWS = {"whole": whole, "streamed": streamed, "structured": structured, "error": error}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        print(f"{how}: {ask(sys.argv[1])}", flush=True)
+    print_answers(whole, streamed, structured, error)

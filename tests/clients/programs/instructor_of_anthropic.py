@@ -1,12 +1,11 @@
 """instructor with Anthropic's SDK: python tests/clients/programs/instructor_of_anthropic.py http://127.0.0.1:8485"""
 
-import sys
-
 import anthropic
 import instructor
 from instructor import Mode
 from instructor.core import InstructorRetryException
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
 TOO_LONG = {"role": "user", "content": "This is too long."}
@@ -25,7 +24,7 @@ def structured(url):
     return client_at(url).create(messages=[QUESTION], response_model=Product)
 
 
-def structured_json(url):
+def structured_JSON(url):
     return client_at(url, Mode.JSON).create(messages=[QUESTION], response_model=Product)
 
 
@@ -36,8 +35,5 @@ def error(url):
         return refused
 
 
-HOWS = {"structured": structured, "structured JSON": structured_json, "error": error}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        print(f"{how}: {ask(sys.argv[1])}", flush=True)
+    print_answers(structured, structured_JSON, error)

@@ -2,12 +2,12 @@
 
 import functools
 import operator
-import sys
 
 import openai
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
 OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
@@ -68,15 +68,5 @@ def error(url):
         return refused
 
 
-HOWS = {
-    "whole": whole,
-    "streamed": streamed,
-    "structured": structured,
-    "structured tools": structured_tools,
-    "structured json": structured_json,
-    "error": error,
-}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        print(f"{how}: {ask(sys.argv[1])}", flush=True)
+    print_answers(whole, streamed, structured, structured_tools, structured_json, error)

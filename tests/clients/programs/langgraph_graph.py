@@ -1,13 +1,11 @@
 """LangGraph, a graph of nodes and its ready-made agent: python tests/clients/programs/langgraph_graph.py http://127.0.0.1:8485/v1"""
 
-import asyncio
-import sys
-
 import openai
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = {"messages": [{"role": "user", "content": "What is 1234 times 5678?"}]}
 OBJECT = {"messages": [{"role": "user", "content": "What is 1234 times 5678? Answer as an object."}]}
@@ -67,16 +65,5 @@ def error(url):
         return refused
 
 
-HOWS = {
-    "whole": whole,
-    "streamed": streamed,
-    "async whole": async_whole,
-    "prebuilt": prebuilt,
-    "structured": structured,
-    "error": error,
-}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        answer = ask(sys.argv[1])
-        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)
+    print_answers(whole, streamed, async_whole, prebuilt, structured, error)

@@ -1,11 +1,9 @@
 """LlamaIndex: python tests/clients/programs/llama_index_agent.py http://127.0.0.1:8485/v1"""
 
-import asyncio
-import sys
-
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.llms.openai_like import OpenAILike
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = "What is 1234 times 5678?"
 
@@ -41,7 +39,7 @@ async def structured(url):
     return result.structured_response
 
 
-def structured_of_a_model(url):
+def structured_by_a_model(url):
     return model_at(url).as_structured_llm(Product).complete(f"{QUESTION} Answer as an object.").raw
 
 
@@ -52,15 +50,5 @@ async def error(url):
         return refused
 
 
-HOWS = {
-    "async whole": async_whole,
-    "async streamed": async_streamed,
-    "structured": structured,
-    "structured by a model": structured_of_a_model,
-    "error": error,
-}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        answer = ask(sys.argv[1])
-        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)
+    print_answers(async_whole, async_streamed, structured, structured_by_a_model, error)

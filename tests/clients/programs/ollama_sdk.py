@@ -1,10 +1,8 @@
 """Ollama's SDK: python tests/clients/programs/ollama_sdk.py http://127.0.0.1:8485"""
 
-import asyncio
-import sys
-
 import ollama
 from pydantic import BaseModel
+from shared import print_answers
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
 OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
@@ -90,16 +88,5 @@ def error(url):
         client.close()
 
 
-HOWS = {
-    "whole": whole,
-    "streamed": streamed,
-    "async whole": async_whole,
-    "async streamed": async_streamed,
-    "structured": structured,
-    "error": error,
-}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        answer = ask(sys.argv[1])
-        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)
+    print_answers(whole, streamed, async_whole, async_streamed, structured, error)

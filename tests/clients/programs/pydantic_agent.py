@@ -1,14 +1,12 @@
 """Pydantic AI: python tests/clients/programs/pydantic_agent.py http://127.0.0.1:8485/v1"""
 
-import asyncio
-import sys
-
 from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.output import NativeOutput, PromptedOutput
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
+from shared import print_answers
 
 QUESTION = "What is 1234 times 5678?"
 OBJECT = "What is 1234 times 5678? Answer as an object."
@@ -58,16 +56,5 @@ def error(url):
         return refused
 
 
-HOWS = {
-    "whole": whole,
-    "streamed": streamed,
-    "structured": structured,
-    "structured native": structured_native,
-    "structured prompted": structured_prompted,
-    "error": error,
-}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        answer = ask(sys.argv[1])
-        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)
+    print_answers(whole, streamed, structured, structured_native, structured_prompted, error)

@@ -1,9 +1,7 @@
 """Strands Agents: python tests/clients/programs/strands_agent.py http://127.0.0.1:8485/v1"""
 
-import asyncio
-import sys
-
 from pydantic import BaseModel
+from shared import print_answers
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
 
@@ -55,9 +53,5 @@ def error(url):
         return refused
 
 
-HOWS = {"whole": whole, "streamed": streamed, "async streamed": async_streamed, "structured": structured, "error": error}
-
 if __name__ == "__main__":
-    for how, ask in HOWS.items():
-        answer = ask(sys.argv[1])
-        print(f"{how}: {asyncio.run(answer) if asyncio.iscoroutine(answer) else answer}", flush=True)
+    print_answers(whole, streamed, async_streamed, structured, error)
