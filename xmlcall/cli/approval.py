@@ -4,6 +4,7 @@ The call is shown in full, with everything unprintable escaped. Only a terminal 
 anywhere. What was typed before the question appeared is discarded, so that it does not answer the question.
 """
 
+import difflib
 import json
 import shlex
 import sys
@@ -74,16 +75,23 @@ class TerminalAsker:
 
     async def _show(self, question: Question) -> None:
         self._display.proposal(question.proposal)
+        remark, say, ruling = self._display.remark, self._say, question.ruling
         if rows := await question.changes():
-            self._display.change(rows)
-        if question.ruling.unsaid:
-            self._display.made_up(question.ruling.unsaid)
-        if question.ruling.repairs:
-            self._display.repaired(question.ruling.repairs)
-        for path, server in question.ruling.foreign.items():
-            self._display.foreign(path, server)
+            remark(say("change"))
+            for row in rows:
+                remark(visible(row), {"+": "green", "-": "red"}.get(row[:1], ""))
+        if ruling.unsaid:
+            remark(say("made_up", names=", ".join(map(visible, ruling.unsaid))), "yellow")
+        if ruling.repairs:
+            remark(say("made_out", codes=", ".join(map(visible, ruling.repairs))), "yellow")
+        for path, server in ruling.foreign.items():  # without a server, the value leads to a place named nowhere
+            key = "foreign" if server else "unsaid_place"
+            remark(say(key, path=visible(path.removeprefix("$.")), server=visible(server)), "yellow")
         if question.approved is not None:
-            self._display.changed(question.approved, question.definition)
+            remark(say("changed"), "yellow")
+            for row in difflib.unified_diff(question.approved.split("\n"), question.definition.split("\n"), lineterm="", n=1):
+                if not row.startswith(("---", "+++", "@@")):
+                    remark(visible(row))
 
     async def _choice(self) -> tuple[Choice, str]:
         """Ask until there is an answer; a no may have a reason. The end of input stops; too many wrong answers are a no."""

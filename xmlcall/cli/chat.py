@@ -70,9 +70,9 @@ async def _chat(options: argparse.Namespace) -> int:
             model, count = visible(session.loop.backend.model), len(await session.loop.catalog())
             session.display.line("", chat.say("greeting", model=model, count=count), style="dim")
         chat.conversation.go_on(await taken_up(session, start))
-        lines = questions(chat.status_text, lambda line: completions(chat, line), chat.values.rest)
+        next_line = questions(chat.status_text, lambda line: completions(chat, line), chat.values.rest)
         while not chat.is_over:
-            line = await lines.next(chat.take_draft())
+            line = await next_line(chat.take_draft())
             if line is None:
                 break
             await chat.take(line.strip())

@@ -7,9 +7,8 @@ to standard output, and text before a call to standard error, dimmed.
 Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose content it does not interpret.
 """
 
-import difflib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -181,39 +180,18 @@ class Display:
         before, _, after = self.say("proposal", target="\0", host=visible(proposal.host)).partition("\0")
         self.console.print(Text.assemble(before, (target, "bold"), after))
         if (proposal.tool.annotations or {}).get("destructiveHint") is True:
-            self._print(f"  {self.say('destructive')}", "yellow")
+            self.remark(self.say("destructive"), "yellow")
         if proposal.times_in_a_row > 1:
-            self._print(f"  {self.say('again', times=proposal.times_in_a_row)}", "yellow")
+            self.remark(self.say("again", times=proposal.times_in_a_row), "yellow")
         for row in json_text(proposal.call.arguments).split("\n"):
-            self._print(f"  {visible(row)}")
+            self.remark(visible(row))
         for kind, words in origins(proposal.call, proposal.conversation, self.say, [proposal.tool]):
             if kind != "person":
-                self._print(f"  {words}", "yellow" if kind == "invented" else "dim")
+                self.remark(words, "yellow" if kind == "invented" else "dim")
 
-    def foreign(self, path: str, server: str) -> None:
-        """Say that a value came from another server's result; without a server, that it leads to a place named nowhere."""
-        key = "foreign" if server else "unsaid_place"
-        self._print(f"  {self.say(key, path=visible(path.removeprefix('$.')), server=visible(server))}", "yellow")
-
-    def made_up(self, names: Sequence[str]) -> None:
-        """Say that the values of some parameters appear nowhere in the conversation."""
-        self._print(f"  {self.say('made_up', names=', '.join(map(visible, names)))}", "yellow")
-
-    def change(self, rows: Sequence[str]) -> None:
-        """Show what a call would change in a text, as rows of a difference."""
-        self._print(f"  {self.say('change')}")
-        for row in rows:
-            self._print(f"  {visible(row)}", {"+": "green", "-": "red"}.get(row[:1], ""))
-
-    def repaired(self, codes: Sequence[str]) -> None:
-        """Say that a call was not written as it is shown."""
-        self._print(f"  {self.say('made_out', codes=', '.join(map(visible, codes)))}", "yellow")
-
-    def changed(self, before: str, now: str) -> None:
-        self._print(f"  {self.say('changed')}", "yellow")
-        for row in difflib.unified_diff(before.split("\n"), now.split("\n"), lineterm="", n=1):
-            if not row.startswith(("---", "+++", "@@")):
-                self._print(f"  {visible(row)}")
+    def remark(self, text: str, style: str = "") -> None:
+        """Show a line about the call that was shown last; the text is safe already."""
+        self._print(f"  {text}", style)
 
     def refused(self, proposal: Proposal, why: str) -> None:
         """Show a call that does not run, and what to do about it."""

@@ -13,7 +13,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..private_folders import make_private, user_path
@@ -82,11 +82,8 @@ def is_interactive() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-class Questions(Protocol):
-    """A source of typed lines."""
-
-    async def next(self, draft: str = "") -> str | None:
-        """Wait for the next question or command; None when the user leaves."""
+Questions = Callable[[str], Awaitable[str | None]]
+"""Waits for the next question or command, which begins with a draft on a terminal; None when the user leaves."""
 
 
 def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> Questions:
@@ -96,29 +93,21 @@ def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]
         complete: returns whole lines that a line may become.
         suggest: is called when typing pauses; the right arrow takes what it returns.
     """
-    return _Edited(status, complete, suggest) if is_interactive() else _Piped()
+    if not is_interactive():
+        lines = LineReader()
+        return lambda draft: lines.line()
+    session = _session(status, complete, suggest)
 
-
-class _Piped:
-    def __init__(self) -> None:
-        self._lines = LineReader()
-
-    async def next(self, draft: str = "") -> str | None:
-        return await self._lines.line()
-
-
-class _Edited:
-    def __init__(self, status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> None:
-        self._session = _session(status, complete, suggest)
-
-    async def next(self, draft: str = "") -> str | None:
+    async def next_line(draft: str) -> str | None:
         while True:  # until there is a line
             try:
-                return await self._session.prompt_async(default=draft)
+                return await session.prompt_async(default=draft)
             except KeyboardInterrupt:  # Ctrl-C clears the line
                 draft = ""
             except EOFError:
                 return None
+
+    return next_line
 
 
 def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> "PromptSession[str]":

@@ -141,7 +141,14 @@ class Proxy:
 
     def _app_of_model(self) -> Starlette:
         settings, key = self._settings, os.environ.get("XMLCALL_API_KEY", "")
-        engine = _engine(settings)
+        engine = Engine(
+            connect(settings.model),
+            _hosts(settings),
+            allowed=settings.allow,
+            asking=Asking(**settings.model_dump(include=set(AskingFields.__annotations__))),
+            stream_arguments=settings.stream_arguments,
+            strict=settings.strict,
+        )
 
         @contextlib.asynccontextmanager
         async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -166,17 +173,6 @@ class Proxy:
         """Respond from the event loop that serves callers, so that Ray replaces a hanging replica; only the replica counts."""
         if not self._is_open:
             raise RuntimeError("the engine is not open")
-
-
-def _engine(settings: RaySettings) -> Engine:
-    return Engine(
-        connect(settings.model),
-        _hosts(settings),
-        allowed=settings.allow,
-        asking=Asking(**settings.model_dump(include=set(AskingFields.__annotations__))),
-        stream_arguments=settings.stream_arguments,
-        strict=settings.strict,
-    )
 
 
 def _hosts(settings: RaySettings) -> list[Host]:
