@@ -10,7 +10,7 @@ import asyncio
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +23,7 @@ from .base import Capabilities, Relayed
 from .fingerprint import of_file
 from .gguf import context_for
 from .openai import OpenAIBackend
+from .server_facts import Answered
 
 __all__ = ["SLOTS", "EmbeddedBackend", "Slots"]
 
@@ -100,6 +101,10 @@ class EmbeddedBackend:
         """Forward a request unchanged (see `Relaying`)."""
         async with self._opened().relay(method, path, content) as relayed:
             yield relayed
+
+    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
+        """Request a JSON object from a path beside the API (see `Looking`)."""
+        return await self._opened().look(path, body)
 
     async def _placed(self, request: CompletionRequest) -> CompletionRequest:
         """Assign a request to a slot of its kind, after copying the part of its prompt that another slot has read."""

@@ -11,7 +11,7 @@ tools and messages (ollama 0.6.3), and takes U+2028 inside a JSON string for the
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import Any, Final, Self
@@ -26,6 +26,7 @@ from ..wire.openai import count, mappings, read_error, text_of
 from .base import Capabilities, Relayed
 from .fingerprint import of_digest
 from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
+from .server_facts import Answered
 
 __all__ = ["DEFAULT_NUM_CTX", "OllamaBackend"]
 
@@ -116,6 +117,14 @@ class OllamaBackend:
             async with self._request(method, path, content) as response:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
+
+    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
+        """Request a JSON object from a path (see `Looking`)."""
+        method, content = ("GET", b"") if body is None else ("POST", json_bytes(body))
+        with self._errors():
+            async with self._request(method, path, content) as response:
+                found = await self._answer(response) if response.status_code == 200 else {}
+                return Answered(data=found, server=response.headers.get("server", ""))
 
     async def _lines(self, content: bytes) -> AsyncGenerator[dict[str, Any]]:
         with self._errors():

@@ -41,6 +41,7 @@ from .http import (
     status_error,
     timeouts,
 )
+from .server_facts import Answered
 
 __all__ = ["OpenAIBackend", "plain_names"]
 
@@ -172,6 +173,15 @@ class OpenAIBackend:
                 media_type = response.headers.get("content-type", "application/json")
                 yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
 
+    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
+        """Request a JSON object from a path beside the API (see `Looking`)."""
+        method, content = ("GET", None) if body is None else ("POST", json_bytes(body))
+        with self._errors():
+            async with self._request(method, f"{self._root}{path}", content) as response:
+                data, server = await self._read(response), response.headers.get("server", "")
+        found = _json_object(data) if response.status_code == 200 else None
+        return Answered(data=found or {}, server=server)
+
     async def copy_slot(self, source: int, target: int, filename: str) -> bool:
         """Copy llama.cpp's cached prompt to another slot."""
         with self._errors():
@@ -272,11 +282,8 @@ class OpenAIBackend:
         """Request a JSON object; return `{"message": text}` if the answer is something else."""
         async with self._request(method, path, content, query=query) as response:
             body = await self._read(response)
-        try:
-            data = json.loads(body)
-        except (ValueError, RecursionError):
-            data = None
-        return response.status_code, data if isinstance(data, dict) else {"message": body.decode("utf-8", "replace")}
+        data = _json_object(body)
+        return response.status_code, {"message": body.decode("utf-8", "replace")} if data is None else data
 
     async def _read(self, response: httpx2.Response) -> bytes:
         body = bytearray()
@@ -317,6 +324,14 @@ class OpenAIBackend:
             return f"asked for the model {self.model!r}, the server has: {listed or 'no list of its models'}"
         wrong_place = status in (404, 405) or 300 <= status < 400
         return "check the address: expected OpenAI's /v1/chat/completions there" if wrong_place else ""
+
+
+def _json_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None
 
 
 async def _read_out(rest: AsyncIterator[bytes]) -> None:

@@ -34,6 +34,7 @@ GROUPS = {
         "tools": "list the tools that servers offer",
         "resources": "list the resources of servers, and read one",
         "prompts": "list the prompts of servers, and fill one in",
+        "doctor": "test why a model server does not call tools, and say what to do",
         "policy": "show the rules about which calls run, and what they decide for a call",
         "log": "list, show, search and export conversations, and parse their replies again",
     },

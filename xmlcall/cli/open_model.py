@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["asking_of", "connected", "model_notices", "profile_json", "profile_of", "profile_words"]
 
 
-def connected(name: str, context: int | None, opening: "OpeningStatus") -> Backend:
+def connected(name: str, context: int | None, opening: "OpeningStatus", api_key: str | None = None) -> Backend:
     """Return the backend for `--model` and `--context`, not yet open; `opening` shows progress until it is open."""
     from ..backends.connect import connect
 
-    backend = connect(name, context_length=context, progress=opening.progress)
+    backend = connect(name, context_length=context, api_key=api_key, progress=opening.progress)
     opening.model = backend.model or opening.model
     return backend
 

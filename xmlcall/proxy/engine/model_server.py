@@ -40,7 +40,18 @@ from ...wire.openai import count, message_dict, read_json
 if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
-__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce", "WithWholeMessages", "calls_natively", "count_tokens"]
+__all__ = [
+    "NOTES_LIMIT",
+    "TRIAL_ARGUMENTS",
+    "TRIAL_QUESTION",
+    "TRIAL_TOKENS",
+    "TRIAL_TOOL",
+    "Fitting",
+    "SaidOnce",
+    "WithWholeMessages",
+    "calls_natively",
+    "count_tokens",
+]
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -77,23 +88,23 @@ Der Bericht enthält die Zahlen der letzten Woche; bitte prüfen Sie, ob die Sum
 """
 
 _INTEGER: Final = {"type": "integer"}
-_TOOL: Final = Tool(
+TRIAL_TOOL: Final = Tool(
     name="multiply",
     description="Multiply two integers.",
     input_schema={"type": "object", "properties": {"a": _INTEGER, "b": _INTEGER}, "required": ["a", "b"]},
 )
-_QUESTION: Final = Message(role="user", content="What is 1234 times 5678? Use the tool.")
-_RIGHT: Final = [{"a": 1234, "b": 5678}]
+TRIAL_QUESTION: Final = Message(role="user", content="What is 1234 times 5678? Use the tool.")
+TRIAL_ARGUMENTS: Final = {"a": 1234, "b": 5678}
 
 
 async def calls_natively(backend: Retrying) -> bool:
     """Return whether the server calls a tool correctly for a question that needs one; a server that refuses tools does not."""
-    request = CompletionRequest(messages=(_QUESTION,), tools=(_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
-    binder = Binder(catalog=Catalog([_TOOL]))
+    request = CompletionRequest(messages=(TRIAL_QUESTION,), tools=(TRIAL_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
+    binder = Binder(catalog=Catalog([TRIAL_TOOL]))
     machine, works = Machine(generate_native(request, binder, backend.capabilities, read_text=False)), False
     try:
         generated = await result_of(machine, backend)
-        works = [call.arguments for call in generated.reply.calls if isinstance(call, ToolCall)] == _RIGHT
+        works = [call.arguments for call in generated.reply.calls if isinstance(call, ToolCall)] == [TRIAL_ARGUMENTS]
     except BackendError as error:
         if not isinstance(error, BackendStatusError) or error.status_code >= 500:
             raise
