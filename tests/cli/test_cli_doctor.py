@@ -247,10 +247,13 @@ SCHEMA: dict[str, Any] = {
     "system": str,
     "address": str,
     "model": str,
+    "model_file": str,
     "is_first_model": bool,
+    "fingerprint": str,
     "server": {"kind": str, "name": str, "version": str, "tool_parser": str | None},
     "template": {"exists": bool | None, "tools": bool | None, "family": str, "opens_reasoning": bool},
     "context_length": int | None,
+    "plain_error": str,
     "streaming": str,
     "logprobs": bool | None,
     "speed": {"prompt": float | None, "reply": float | None},
@@ -420,15 +423,18 @@ def test_no_password_of_an_address_is_shown() -> None:
     assert f"xmlcall serve --model {url.replace('://', '://USER:PASSWORD@')}/v1" in shown
 
 
-def test_hostile_answers_are_cut_and_escaped() -> None:
+@pytest.mark.parametrize("owner", ["vllm", "nobody"])
+def test_hostile_answers_are_cut_and_escaped(owner: str) -> None:
     nasty = "\x1b[2J\u202e" + "x" * 5000
     pages = {
-        "/v1/models": {"data": [{"id": "tiny" + nasty}]},
+        "/v1/models": {"data": [{"id": "tiny" + nasty, "owned_by": owner}]},
         "/.well-known/serviceinfo": {"software": {"name": nasty, "version": nasty}},
         "/server_info": [[[]]],
         "/props": {"default_generation_settings": None, "chat_template": 7},
         "/api/v1/models": {"models": [None, {"loaded_instances": 3}]},
     }
+    if owner == "vllm":
+        del pages["/.well-known/serviceinfo"]
     with lent_server(Product(pages, native="refuses", refusal=(400, nasty), prompted=nasty).app) as url:
         done = run_here("doctor", f"{url}/v1")
         _, report = examined(f"{url}/v1")
@@ -437,6 +443,21 @@ def test_hostile_answers_are_cut_and_escaped() -> None:
         assert "\x1b" not in text
         assert "\u202e" not in text
         assert len(text) < 5000
+
+
+def test_a_reply_without_end_is_cut() -> None:
+    with served("another", prompted=" ".join(str(7**power) for power in range(100, 420))) as (url, _):
+        code, report = examined(f"{url}/v1")
+    assert (code, report["works"], report["prompt"]["outcome"]) == (0, "native", "fails")
+    assert "expected a short reply" in report["prompt"]["error"]
+
+
+@pytest.mark.parametrize("name", ["a\nb", "$(reboot)", "--trust", "x" * 300, "'", "日本"])
+def test_a_name_that_a_server_chose_is_not_put_into_a_command(name: str) -> None:
+    found = replace(FOUND, model=name, facts=ServerFacts(kind="vllm"), native=Trial(error="x", status=400))
+    shown = [line for item in advice(found) for line in item.lines]
+    assert [line for line in shown if name in line] == []
+    assert any(line.startswith("vllm serve MODEL ") for line in shown)
 
 
 REDACTED = [
@@ -539,10 +560,10 @@ def test_what_is_advised(changes: dict[str, Any], expected: list[str]) -> None:
 
 
 def test_a_key_goes_into_the_command_as_a_variable() -> None:
-    line = serve_line(replace(FOUND, key_variable="TABBY_KEY", model="it's"))
+    line = serve_line(replace(FOUND, key_variable="TABBY_KEY"))
     shell = ["sh", "-c", line.replace("xmlcall serve", "printenv XMLCALL_MODEL")]
     done = subprocess.run(shell, capture_output=True, text=True, check=True, env={"TABBY_KEY": KEY, "PATH": "/usr/bin:/bin"})
-    assert json.loads(done.stdout) == [{"name": "it's", "address": "http://h:1/v1", "api_key": KEY}]
+    assert json.loads(done.stdout) == [{"name": "m", "address": "http://h:1/v1", "api_key": KEY}]
 
 
 def test_a_report_without_anything_tested() -> None:
@@ -561,8 +582,8 @@ ENGINES = ROOT / "build" / "engines"
 
 @pytest.mark.skipif(not ENGINES.exists(), reason="needs the engines' files: tests/engines/fetch.py")
 def test_parsers_are_those_of_the_engines() -> None:
-    vllm = next(ENGINES.glob("vllm-*/vllm/tool_parsers/__init__.py")).read_text("utf-8")
-    sglang = next(ENGINES.glob("sglang-*/sglang/srt/function_call/function_call_parser.py")).read_text("utf-8")
+    vllm = max(ENGINES.glob("vllm-*/vllm/tool_parsers/__init__.py")).read_text("utf-8")
+    sglang = max(ENGINES.glob("sglang-*/sglang/srt/function_call/function_call_parser.py")).read_text("utf-8")
     assert [row.vllm for row in PARSERS.values() if f'"{row.vllm}"' not in vllm] == []
     assert [row.sglang for row in PARSERS.values() if row.sglang and f'"{row.sglang}"' not in sglang] == []
 

@@ -1,4 +1,4 @@
-"""Recognises the product behind an address, and reads what it reports about itself in its own endpoints.
+"""Recognises which product a server is, and reads what it reports about itself in its own endpoints.
 
 Most servers have OpenAI's API, and some imitate others: KoboldCpp and tabbyAPI answer llama.cpp's `/props`, KoboldCpp and SGLang
 Ollama's `/api/tags`. So the rows of `_ROWS` are tried in order, and an endpoint that only one product has comes first. All

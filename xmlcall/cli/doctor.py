@@ -168,7 +168,7 @@ async def _findings(options: argparse.Namespace, key: str | None) -> Findings:
             problem = f"it did not answer within {options.timeout:g} s: it may hang, or still be loading its model"
             return replace(found, barrier="no answer", problem=problem)
         except BackendError as error:
-            barrier = _barrier(error)
+            barrier = "other" if found.is_local else _barrier(error)
             listening = await _listening(found) if barrier == "no connection" else ()
             return replace(found, barrier=barrier, problem=str(error), listening=listening)
         status = SlowStatus(error_console(), say, line=True)
@@ -177,6 +177,7 @@ async def _findings(options: argparse.Namespace, key: str | None) -> Findings:
 
 
 def _barrier(error: BackendError) -> Barrier:
+    """Return why a server could not be tested."""
     if isinstance(error, BackendStatusError):
         return _BARRIERS.get(error.status_code, "other")
     return "no connection" if isinstance(error, BackendUnavailable) else "no model"  # no such API is there

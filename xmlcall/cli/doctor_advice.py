@@ -8,6 +8,7 @@ in their documentation.
 """
 
 import json
+import re
 import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ __all__ = ["PARSERS", "Advice", "advice", "kind_of", "serve_line"]
 
 ROOMY: Final = 8192  # tokens: below, a few tools and their results fill the context
 ENOUGH: Final = 16384  # tokens: what is suggested
+_NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)
 _PROXY: Final = "http://127.0.0.1:8485"  # where `serve` listens by default
 
 
@@ -89,9 +91,9 @@ def kind_of(found: Findings) -> str:
 
 def serve_line(found: Findings) -> str:
     """Return the command that puts xmlcall in front of this model."""
-    model = f"ollama:{found.model}" if _is_ollama_by_url(found) else found.named
+    model = f"ollama:{_model(found)}" if _is_ollama_by_url(found) else found.named
     if found.key_variable:
-        entry = json.dumps([{"name": found.model, "address": model, "api_key": "KEY"}], ensure_ascii=False)
+        entry = json.dumps([{"name": _model(found), "address": model, "api_key": "KEY"}])
         before, _, after = shlex.quote(entry).rpartition("KEY")
         return f"XMLCALL_MODEL={before}'\"${found.key_variable}\"'{after} xmlcall serve"
     line = f"{_ollama_host(found)}xmlcall serve --model {_quoted(model)}"
@@ -278,7 +280,8 @@ def _kobold_jinja(found: Findings) -> Iterator[Advice]:
 
 
 def _model(found: Findings) -> str:
-    return shlex.quote(found.model) if found.model else "MODEL"
+    """Return the server's name of the model, if a command can contain it: the server chose it."""
+    return found.model if _NAME.fullmatch(found.model) else "MODEL"
 
 
 _MORE: Final = "If the model was trained for more:"
@@ -350,7 +353,7 @@ def _wait(found: Findings) -> Iterator[Advice]:
 
 def _fetch(found: Findings) -> Iterator[Advice]:
     if found.named.startswith("ollama:"):
-        yield Advice("Fetch the model:", (f"ollama pull {shlex.quote(found.model)}",))
+        yield Advice("Fetch the model:", (f"ollama pull {_model(found)}",))
     else:
         yield Advice("Check the address: OpenAI's API is usually under /v1.", (f"xmlcall doctor {_with_path(found.address)}",))
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 from ..backends.server_facts import ServerFacts
+from ..errors import BackendProtocolError
 from ..types.calls import InvalidCall, ToolCall
 from ..types.completion import Capabilities, Chunk, Usage
 
@@ -29,6 +30,7 @@ __all__ = [
 ]
 
 LEAST_TOOL_TOKENS: Final = 15  # the shortest description of the tool of the trial has about 40
+LONGEST: Final = 50_000  # characters of a reply; at most 1024 tokens are asked for
 LEAST_WRITTEN: Final = 8  # tokens of a reply below which its speed and its stream say nothing
 BURST: Final = 0.05  # the share of a slow reply's time in which all of it arrives if something buffers it
 SLOW_REPLY: Final = 1.0  # seconds
@@ -90,7 +92,7 @@ def read_call(call: ToolCall | InvalidCall, right: Mapping[str, Any]) -> ReadCal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """What came of the question without tools.
+    """The result of the question without tools.
 
     Args:
         streaming: "at once" if a reply of some length arrived in one burst at its end.
@@ -106,7 +108,7 @@ class Plain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What came of the question with a tool.
+    """The result of the question with a tool.
 
     Args:
         text: what the model wrote.
@@ -201,7 +203,7 @@ class Findings:
 
     @property
     def native_outcome(self) -> Outcome:
-        """What came of the server's own function calling."""
+        """The result of the server's own function calling."""
         if self.native is None:
             return "untested"
         if self.native.calls and all(call.by == "xmlcall" for call in self.native.calls):
@@ -211,7 +213,7 @@ class Findings:
 
     @property
     def prompt_outcome(self) -> Outcome:
-        """What came of tools that are offered in our prompt."""
+        """The result of tools that are offered in our prompt."""
         return "untested" if self.prompt is None else self.prompt.outcome
 
     @property
@@ -251,13 +253,16 @@ class Pace:
         self._clock = clock
         self._begun = clock()
         self._first = self._last = 0.0
-        self._pieces = 0
+        self._pieces = self._characters = 0
         self._has_logprobs = False
 
     def hear(self, chunk: Chunk) -> None:
         """Note a piece."""
         self.usage = chunk.usage or self.usage
         self._has_logprobs = self._has_logprobs or bool(chunk.top_logprobs)
+        self._characters += len(chunk.text) + len(chunk.reasoning)
+        if self._characters > LONGEST:
+            raise BackendProtocolError(f"expected a short reply (`max_tokens`), got one of more than {LONGEST} characters")
         if chunk.text or chunk.reasoning:
             self._last = self._clock()
             self._first = self._first or self._last

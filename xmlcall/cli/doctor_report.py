@@ -10,7 +10,6 @@ import platform
 import re
 import textwrap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -73,7 +72,9 @@ def report_of(found: Findings, known: Collection[str] = (), home: str = "") -> d
         "system": platform.system(),
         "address": found.address,
         "model": visible(found.model[:NAME_CHARACTERS]),
+        "model_file": visible(found.known.model_file[:NAME_CHARACTERS]),
         "is_first_model": found.is_first_model,
+        "fingerprint": next(iter(found.known.fingerprints), ""),
         "server": {
             "kind": kind_of(found),
             "name": visible(found.facts.name[:NAME_CHARACTERS]),
@@ -87,6 +88,7 @@ def report_of(found: Findings, known: Collection[str] = (), home: str = "") -> d
             "opens_reasoning": found.known.reasoning_open,
         },
         "context_length": found.context_length,
+        "plain_error": _shown(found.plain.error, ERROR_CHARACTERS),
         "streaming": found.plain.streaming,
         "logprobs": found.plain.logprobs,
         "speed": {"prompt": _rounded(found.prompt_speed), "reply": _rounded(found.reply_speed)},
@@ -98,7 +100,7 @@ def report_of(found: Findings, known: Collection[str] = (), home: str = "") -> d
         "problem": visible(found.problem[:ERROR_CHARACTERS]),
     }
     cleared: dict[str, Any] = _cleared(report, known, home)
-    items = [asdict(item) for item in advice(found)]
+    items = [{"why": item.why, "lines": [visible(line) for line in item.lines]} for item in advice(found)]
     return {**cleared, "advice": [_cleared(item, known, home, is_ours=True) for item in items]}
 
 
@@ -195,10 +197,12 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     name = " ".join(filter(None, (server["name"] or server["kind"] or "not recognised", server["version"])))
     rows = {
         "server": f"{name} at {report['address']}" if report["address"] else f"{name}, inside this process",
-        "model": report["model"] + (", the first that the server lists" if report["is_first_model"] else ""),
+        "model": _model(report),
+        "known as": report["fingerprint"],
         "template": _template(report["template"]),
         "parser": "" if server["tool_parser"] is None else f"of calls: {server['tool_parser'] or 'none is set'}",
         "context": f"{report['context_length']} tokens" if report["context_length"] else "unknown",
+        "chat": f"fails without tools, too: {report['plain_error']}" if report["plain_error"] else "",
         "streaming": _STREAMS[report["streaming"]],
         "logprobs": {True: "yes", False: "no: xmlcall cannot ask first whether a tool is needed", None: "unknown"}[
             report["logprobs"]
@@ -209,6 +213,11 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     for label, value in rows.items():
         if value:
             yield f"{label:10} {value}"
+
+
+def _model(report: Mapping[str, Any]) -> str:
+    file = f" ({report['model_file']})" if report["model_file"] not in ("", report["model"]) else ""
+    return f"{report['model']}{file}{', the first that the server lists' if report['is_first_model'] else ''}"
 
 
 def _template(template: Mapping[str, Any]) -> str:
