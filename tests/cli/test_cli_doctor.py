@@ -26,6 +26,7 @@ from xmlcall.cli import doctor
 from xmlcall.cli.doctor_advice import PARSERS, advice, serve_line
 from xmlcall.cli.doctor_findings import Findings, Outcome, Pace, Plain, ReadCall, Trial, speed
 from xmlcall.cli.doctor_report import lines_of, redacted, report_of
+from xmlcall.cli.waiting import SlowStatus
 from xmlcall.dialects import DIALECTS
 from xmlcall.types.completion import Capabilities, Chunk, Usage
 
@@ -236,9 +237,18 @@ def normal(text: str, url: str) -> str:
 def test_the_transcript_of_the_page(tmp_path: Path) -> None:
     with served("llama.cpp", native="drops") as (url, _):
         done = run_cli("doctor", f"{url}/v1#tiny", home=tmp_path)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert done.returncode == 1
     [shown] = re.findall(r"```console\n(\$ xmlcall doctor .*?)```", (ROOT / "docs/why.md").read_text("utf-8"), flags=re.DOTALL)
     assert f"$ xmlcall doctor http://127.0.0.1:8080/v1#tiny\n{normal(done.stdout, url)}" == shown
+
+
+def test_what_takes_long_is_said_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SlowStatus.start.__kwdefaults__, "after", 0.05)
+    with served("another", pause=0.3) as (url, _):
+        done = run_here("doctor", f"{url}/v1")
+    for step in ("a question without tools", "it with the server's own function calling", "it with the tools in our prompt"):
+        assert f"asking {step} ...\n" in done.stderr
+    assert "asking" not in done.stdout
 
 
 SCHEMA: dict[str, Any] = {
