@@ -1,6 +1,5 @@
 """`xmlcall doctor`: what it finds at fakes of each product, what it advises, and what it must not show."""
 
-import asyncio
 import contextlib
 import json
 import re
@@ -21,7 +20,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
-from xmlcall.backends.server_facts import Answered, ServerFacts, fingerprinted, recognized
+from xmlcall.backends.server_facts import ServerFacts
 from xmlcall.cli import doctor
 from xmlcall.cli.doctor_advice import PARSERS, advice, serve_line
 from xmlcall.cli.doctor_findings import Findings, Outcome, Pace, Plain, ReadCall, Trial, speed
@@ -243,7 +242,7 @@ def test_the_transcript_of_the_page(tmp_path: Path) -> None:
 
 
 def test_what_takes_long_is_said_on_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SlowStatus.start.__kwdefaults__, "after", 0.05)
+    monkeypatch.setattr(SlowStatus.start, "__kwdefaults__", {"after": 0.05})
     with served("another", pause=0.3) as (url, _):
         done = run_here("doctor", f"{url}/v1")
     for step in ("a question without tools", "it with the server's own function calling", "it with the tools in our prompt"):
@@ -312,7 +311,7 @@ def test_the_json_has_one_schema(tmp_path: Path) -> None:
         (["none.gguf"], "expected a GGUF file at none.gguf"),
         (["http://"], "expected"),
         (["local", "--timeout", "0"], "expected a number above 0"),
-        (["http://127.0.0.1:9/v1", "--api-key-from", "XMLCALL_NO_SUCH_VARIABLE"], "expected the name of an environment variable"),
+        (["http://127.0.0.1:9/v1", "--api-key-from", "sk-the-key"], "expected the name of an environment variable"),
         (["local", "more"], "unrecognized arguments"),
     ],
 )
@@ -320,6 +319,7 @@ def test_wrong_usage(arguments: list[str], problem: str) -> None:
     done = run_here("doctor", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
     assert problem in done.stderr
+    assert "sk-the-key" not in done.stderr
 
 
 # -- servers that cannot be tested ---------------------------------------------------------------------------------------
@@ -431,6 +431,11 @@ def test_no_password_of_an_address_is_shown() -> None:
     for secret in (PASSWORD, "robin-user", "secret-in-query"):
         assert secret not in shown
     assert f"xmlcall serve --model {url.replace('://', '://USER:PASSWORD@')}/v1" in shown
+
+
+def test_no_token_in_an_address_is_shown() -> None:
+    with served("another", native="refuses", refusal=(400, f"no tools for {PASSWORD}")) as (url, _):
+        assert PASSWORD not in everything(f"{url.replace('://', f'://{PASSWORD}@')}/v1")
 
 
 @pytest.mark.parametrize("owner", ["vllm", "nobody"])
@@ -596,71 +601,6 @@ def test_parsers_are_those_of_the_engines() -> None:
     sglang = max(ENGINES.glob("sglang-*/sglang/srt/function_call/function_call_parser.py")).read_text("utf-8")
     assert [row.vllm for row in PARSERS.values() if f'"{row.vllm}"' not in vllm] == []
     assert [row.sglang for row in PARSERS.values() if row.sglang and f'"{row.sglang}"' not in sglang] == []
-
-
-# -- recognising servers -------------------------------------------------------------------------------------------------
-
-
-class Pages:
-    """A server that answers with these pages, or raises."""
-
-    def __init__(self, pages: Mapping[str, Any], server: str = "") -> None:
-        self._pages, self._server = pages, server
-
-    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
-        if path == "/health" and self._server == "hangs":
-            await asyncio.sleep(60)
-        return Answered(data=self._pages.get(path, {}), server=self._server)
-
-
-@pytest.mark.parametrize("name", PRODUCTS)
-async def test_each_product_is_recognised(name: str) -> None:
-    facts = await recognized(Pages(PRODUCTS[name], "BaseHTTP/0.6 Python/3.12.4"), "tiny")
-    assert facts.kind == ("" if name == "another" else name.partition(",")[0])
-
-
-async def test_a_server_that_hangs_at_an_endpoint_is_recognised_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xmlcall.backends.server_facts.LOOK_SECONDS", 0.05)
-    assert (await recognized(Pages(PRODUCTS["llama.cpp"], "hangs"), "tiny")).kind == "llama.cpp"
-
-
-async def test_other_products_are_named_by_what_they_say() -> None:
-    pages = {"/.well-known/serviceinfo": {"software": {"name": "Aphrodite Engine", "version": "0.9"}}}
-    facts = await recognized(Pages(pages), "tiny")
-    assert (facts.kind, facts.name, facts.version) == ("", "Aphrodite Engine", "0.9")
-
-
-FACTS: list[tuple[str, dict[str, Any], str, Any]] = [
-    ("sglang", {"/server_info": {"tool_call_parser": "qwen25", "version": "1"}}, "tool_parser", "qwen25"),
-    ("sglang", {}, "tool_parser", ""),
-    ("sglang", {}, "context_length", None),  # of another model
-    ("lmstudio", {}, "context_length", 4096),
-    ("lmstudio", {}, "template_has_tools", None),
-    ("lmstudio, old", {}, "context_length", 16384),
-    ("lmstudio, old", {}, "template_has_tools", True),
-    ("koboldcpp", {}, "context_length", 8192),
-    ("koboldcpp", {"/api/extra/true_max_context_length": {"value": -1}}, "context_length", None),
-    ("tabbyapi", {}, "context_length", 32768),
-    ("tabbyapi", {"/v1/model": {"parameters": {"prompt_template_content": "{{ tools }}"}}}, "template_has_tools", True),
-    ("llama.cpp", {}, "template_has_tools", False),
-    ("llama.cpp, old", {}, "template_has_tools", True),
-    ("ollama", {"/api/ps": {"models": []}}, "context_length", None),
-    ("ollama", {"/api/show": {"capabilities": ["completion", "tools"]}}, "template_has_tools", True),
-]
-
-
-@pytest.mark.parametrize(("name", "changes", "field", "expected"), FACTS)
-async def test_what_is_read_of_a_server(name: str, changes: dict[str, Any], field: str, expected: Any) -> None:
-    model = "tiny:latest" if name == "ollama" else "tiny"
-    assert getattr(await recognized(Pages({**PRODUCTS[name], **changes}), model), field) == expected
-
-
-@pytest.mark.parametrize(
-    ("fingerprint", "version"),
-    [("0.31.2-0.30.4-macOS-26.1-arm64", "0.31.2"), ("fp_ollama", ""), (None, ""), ("1." * 500, ""), ({}, "")],
-)
-def test_the_version_in_a_fingerprint(fingerprint: Any, version: str) -> None:
-    assert fingerprinted(ServerFacts(kind="mlx-lm"), fingerprint).version == version
 
 
 # -- with a model --------------------------------------------------------------------------------------------------------

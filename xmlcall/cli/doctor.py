@@ -115,9 +115,8 @@ def _key(options: argparse.Namespace) -> str | None:
         return None
     if key := os.environ.get(options.api_key_from, "").strip():
         return key
-    raise UsageError(
-        f"--api-key-from: expected the name of an environment variable with a key, got {options.api_key_from[:80]!r}"
-    )
+    # What was given is not repeated, because it may be the key itself.
+    raise UsageError("--api-key-from: expected the name of an environment variable that holds a key, got no such name")
 
 
 def _secrets(model: str, key: str | None) -> list[str]:
@@ -128,10 +127,10 @@ def _secrets(model: str, key: str | None) -> list[str]:
 
 
 def _forms_of(user: str) -> Iterator[str]:
-    """Yield the password of an address, and what a server may repeat of it."""
-    if user:
-        plain = unquote(user)
-        yield from (user.partition(":")[2], plain.partition(":")[2], base64.b64encode(plain.encode()).decode())
+    """Yield the secret of an address, and what a server may repeat of it: the password, or a token in place of both."""
+    for text in {user, unquote(user)} - {""}:
+        yield text.partition(":")[2] if ":" in text else text
+        yield base64.b64encode(text.encode()).decode()
 
 
 # -- the server --------------------------------------------------------------------------------------------------------
