@@ -10,6 +10,7 @@
       |  +- BackendUnavailable         no connection, time-out, not started
       |  +- BackendStatusError         .status_code .body (its first 500 characters) .retry_after
       |  |  +- ContextOverflow         the prompt is longer than the model's context
+      |  |  +- OutputRejected          the server could not read what its model wrote: .output
       |  +- BackendProtocolError       broken stream or JSON
       +- ToolHostError                 the tool server's: .host
          +- ToolHostUnavailable        not started, died, time-out
@@ -29,6 +30,7 @@ __all__ = [
     "BackendUnavailable",
     "ContextOverflow",
     "FailureReason",
+    "OutputRejected",
     "ToolHostError",
     "ToolHostProtocolError",
     "ToolHostUnavailable",
@@ -64,6 +66,7 @@ REPAIRS: dict[str, str] = {
     "text-in-block": "Text between the calls of a block was read as text for the person.",
     "code-fence": "A Markdown fence around the calls was dropped.",
     "leaked-call": "The server's own function calling left a call in the text, and it was read there.",
+    "call-in-reasoning": "A reply with nothing else ended its reasoning with a call, which was taken as set (`reasoned_calls`).",
     "attribute-style": "A tag carried its name without quotes, in other quotes or among other attributes.",
     "tag-style": "A tag was written in capitals, shortened, or with zero-width characters in it.",
     "parameter-element": "A parameter was written as an element of its own name.",
@@ -207,6 +210,22 @@ class ContextOverflow(BackendStatusError):
             context_length=context_length or self.context_length,
             advice=self.advice,
         )
+
+
+class OutputRejected(BackendStatusError):
+    """The model server could not read what its model wrote, such as a call that is not as the model's template says.
+
+    Args:
+        message: what was expected, what arrived, what to do.
+        backend: which server.
+        status_code: HTTP status; 200 for an error inside a stream.
+        body: its answer, cut to 500 characters.
+        output: what the model wrote, from where the server could not read on; "" if the answer does not hold it.
+    """
+
+    def __init__(self, message: str, *, backend: str = "", status_code: int, body: str = "", output: str = "") -> None:
+        super().__init__(message, backend=backend, status_code=status_code, body=body)
+        self.output = output
 
 
 class BackendProtocolError(BackendError):

@@ -226,6 +226,33 @@ def test_whole_calls_that_share_an_index_are_told_apart_by_their_ids(index: int 
     assert [(call.name, call.arguments[0].value) for call in last.tool_calls] == [("f", 1), ("g", 2)]
 
 
+@pytest.mark.parametrize(
+    ("fragments", "found"),
+    [
+        # LocalAI reports one call at several indices, with one id
+        ([(0, "", "f", "x"), (1, '{"a": 1}', "f", "x"), (2, "", "f", "x")], [("f", '{"a": 1}')]),
+        # a call that is reported whole at its end again
+        ([(0, '{"a"', "f", "x"), (0, ": 1}"), (0, '{"a": 1}', "f", "x")], [("f", '{"a": 1}')]),
+        # two calls with one index and one id
+        ([(0, '{"a": 1}', "f", "x"), (0, '{"b": 2}', "g", "x")], [("f", '{"a": 1}'), ("g", '{"b": 2}')]),
+        ([(0, '{"a": 1}', "f"), (0, '{"b": 2}', "g")], [("f", '{"a": 1}'), ("g", '{"b": 2}')]),
+        # a name in pieces, and one that grows
+        ([(0, "", "get_", "x"), (0, "", "time"), (0, "{}")], [("get_time", "{}")]),
+        ([(0, "", "get", "x"), (0, "", "get_time", "x"), (0, "{}")], [("get_time", "{}")]),
+        # the same call twice, as a model may want it
+        ([(0, "{}", "f", "x"), (1, "{}", "f", "y")], [("f", "{}"), ("f", "{}")]),
+        # nothing
+        ([(0, "", "", "x")], []),
+    ],
+)
+def test_a_call_is_told_from_its_repetition(fragments: list[tuple[Any, ...]], found: list[tuple[str, str]]) -> None:
+    *_, last = read(*(fragment(*each) for each in fragments), finish_reason="tool_calls")
+    texts = [(call.name, call.text.partition(', "arguments": ')[2][:-1]) for call in last.tool_calls]
+    assert texts == found
+    ids = [each for each in last.call_ids if each]
+    assert len(ids) == len(set(ids))
+
+
 # What servers say, and what it means here: one word of each, and what is no word of any.
 FINISH_REASONS = {
     "stop": ["", "stop", "STOP", " stop ", "eos", "eos_token", "end_turn", "stop_sequence", "word", "COMPLETE", "load", "unload"],
@@ -503,6 +530,42 @@ TOO_LONG = [
     ("Your request exceeded model token limit: 8192 (requested: 25000)", 25000, 8192),
     ("Input is too long for requested model.", None, None),
 ]
+
+
+REJECTED: list[tuple[str, str | None]] = [
+    ("The model produced output that does not match the expected peg-native format", ""),
+    ("The model produced output that does not match the expected Content-only format", ""),
+    ("Failed to parse input at pos 12: </tool_call>\n\n  x", "</tool_call>\n\n  x"),
+    ("Failed to parse input at pos 0: the maximum context length of a\tbook", "the maximum context length of a\tbook"),
+    ("Invalid diff: now finding less tool calls!", ""),
+    ("error parsing tool call: raw='{\"a\": 'it', err=no'}', err=invalid character 'i'", "{\"a\": 'it', err=no'}"),
+    ('error parsing tool call: raw=\'{"a": ', '{"a": '),
+    ("Failed to parse tool call: Unexpected end of content. \nModel Output:  <|start|>x", "<|start|>x"),
+    ("Failed to parse tool call: Extra content after end of tool call", ""),
+    ('Engine protocol predict stream returned an error: {"code":500,"message":"Failed to parse input at pos 1: x"}', "x"),
+    ('Engine protocol predict stream returned an error: {"code":500,"message":"out of memory"}', None),
+    ("XML syntax error on line 8: element <function> closed by </parameter>", ""),
+    ("failed to parse XML: XML syntax error on line 1: element <tool_call> closed by </arg_value>", ""),
+    ("expected element type <function> but have <parameter>", ""),
+    ('unexpected tokens remaining in message header: ["to=functions.web-browsing"]', ""),
+    ("Unexpected token 12606 while expecting start token 200006", ""),
+    ("litellm.InternalServerError: Custom_openaiException - Failed to parse input at pos 144: <x>", "<x>"),
+    ("Failed to parse input at pos 0: " + "x" * 1_000_001, ""),
+    ("Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]", None),  # of the history
+    ("Unterminated string starting at: line 1 column 8 (char 7)", None),  # of the history
+    ("Failed to parse grammar", None),
+    ("failed to parse the request", None),
+    ("model 'x' not found", None),
+    ("x" * 5000 + "Failed to parse input at pos 0: <tool_call>", None),
+    ("", None),
+]
+
+
+@pytest.mark.parametrize(("message", "output"), REJECTED, ids=[message[:50] for message, _ in REJECTED])
+def test_what_a_server_could_not_read_of_its_model(message: str, output: str | None) -> None:
+    for body in ({"error": {"message": message, "code": 500}}, {"error": message}):
+        error = openai.read_error(body)
+        assert (error.output, error.overflow) == (output, False)
 
 
 @pytest.mark.parametrize(("message", "prompt", "context"), TOO_LONG)

@@ -16,7 +16,15 @@ from typing import Any, Final
 
 import httpx2
 
-from ..errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
+from ..errors import (
+    BackendError,
+    BackendProtocolError,
+    BackendStatusError,
+    BackendUnavailable,
+    ContextOverflow,
+    OutputRejected,
+    UsageError,
+)
 from ..wire.openai import ServerError
 
 __all__ = [
@@ -156,6 +164,9 @@ def status_error(
             context_length=error.context_length,
             advice=larger_context,
         )
+    if error.output is not None:
+        message = f"{server} could not read what its model wrote: {shown}"
+        return OutputRejected(message, backend=server, status_code=status, body=said, output=error.output)
     when = "in mid-reply" if status == 200 else f"with status {status}"
     message = f"{server} refused {when}: {shown}" + (f"; {advice}" if advice else "")
     return BackendStatusError(message, backend=server, status_code=status, body=said, retry_after=wait)

@@ -183,10 +183,16 @@ def refuse_constant(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerError:
-    """An error that a server reports; `overflow` if the prompt does not fit into the context, with lengths if reported."""
+    """An error that a server reports.
+
+    Args:
+        overflow: whether the prompt does not fit into the context; with lengths, if they are reported.
+        output: what the model wrote, if the server could not read it ("" if the error does not quote it); else None.
+    """
 
     message: str
     overflow: bool = False
+    output: str | None = None
     prompt_tokens: int | None = None
     context_length: int | None = None
 
@@ -198,15 +204,51 @@ def read_error(body: Any) -> ServerError:
             body = json.loads(body)
     inner = next((mapping(body)[key] for key in ("error", "detail") if mapping(body).get(key)), body)
     fields = mapping(inner)
-    message = " ".join(text_of(text_of(fields.get("message")) or json_text(inner)).split())[:MESSAGE_LIMIT]
-    overflow = bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
+    whole = text_of(text_of(fields.get("message")) or json_text(inner))
+    message = " ".join(whole.split())[:MESSAGE_LIMIT]
+    output = rejected_output(whole)
+    # The words of a model that are quoted may be about anything, also about a context.
+    overflow = output is None and bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
     prompt, context = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
     return ServerError(
         message=message,
         overflow=overflow,
+        output=output,
         prompt_tokens=_number_in(message, _PROMPT) if overflow and prompt is None else prompt,
         context_length=_number_in(message, _CONTEXT) if overflow and context is None else context,
     )
+
+
+# What servers report if they cannot read what their model wrote. Those of the first table quote it: what precedes the quotation,
+# and what follows it. llama.cpp quoted it until b9626, and LM Studio passes llama.cpp's errors on inside its own; Ollama quotes
+# the arguments of a gpt-oss call without the tool's name.
+_QUOTED: Final[tuple[tuple[re.Pattern[str], str], ...]] = (
+    (re.compile(r"Failed to parse input at pos \d+: ?"), ""),
+    (re.compile(r"error parsing tool call: raw='"), "', err="),
+    (re.compile(r"Failed to parse tool call:.{0,300}?Model Output:[ \n]*", re.DOTALL), ""),
+)
+_REJECTED: Final = re.compile(
+    r"does not match the expected [\w-]+ format|Failed to parse input\b|Invalid diff: "  # llama.cpp
+    r"|(?:error|failed|failure) (?:in |while |when |to )?pars(?:e|ing)(?: the)? (?:tool|function)[ _-]calls?(?! arguments)"
+    r"|XML syntax error on line \d|failed to parse XML|expected element type <"  # Ollama, for the Qwen Coder models
+    r"|tokens remaining in message header|Unexpected token \d+ while expecting|no channel value found",  # Harmony
+    re.IGNORECASE,
+)
+_WRAPPED: Final = re.compile(r"returned an error: (?=\{)")
+_OUTPUT_LIMIT: Final = 1_000_000  # characters of a quotation that is read
+
+
+def rejected_output(message: str) -> str | None:
+    """Return what a model wrote and its server could not read, "" if the server does not quote it; None for any other error."""
+    head = message[:MESSAGE_LIMIT]
+    if (wrapped := _WRAPPED.search(head)) and (inner := mapping(_json_or_text(message[wrapped.end() :])).get("message")):
+        return rejected_output(text_of(inner))
+    for before, after in _QUOTED:
+        if match := before.search(head):
+            text = message[match.end() :]
+            end = text.rfind(after) if after else len(text)
+            return text[: end if end >= 0 else len(text)] if len(text) <= _OUTPUT_LIMIT else ""
+    return "" if _REJECTED.search(head) else None
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
@@ -242,6 +284,7 @@ class StreamReader:
         self._held = ""
         self._calls: list[_CallParts] = []
         self._open: dict[int | None, _CallParts] = {}
+        self._by_id: dict[str, _CallParts] = {}
         self._finish_reason = ""
         self._usage: Usage | None = None
         self.done = False  # the server sent `[DONE]`
@@ -273,22 +316,32 @@ class StreamReader:
         """Return the last chunk: the calls, the finish reason, the usage."""
         finish_reason = finish_reason_of(self._finish_reason)
         cut = finish_reason not in UNCUT
-        calls = (native_call(n, call.name, "".join(call.arguments), cut=cut) for n, call in enumerate(self._calls))
-        ids = tuple(call.id for call in self._calls)
+        found = [call for call in self._calls if call.name or call.arguments]
+        calls = (native_call(n, call.name, _said_once("".join(call.arguments)), cut=cut) for n, call in enumerate(found))
+        ids = tuple(call.id for call in found)
         return Chunk(text=self._held, tool_calls=tuple(calls), call_ids=ids, finish_reason=finish_reason, usage=self._usage)
 
     def _add_call(self, part: Mapping[str, Any]) -> None:
-        """Add a fragment to the call with its `index`, unless it has a new `id` (some servers give all calls the index 0)."""
+        """Add a fragment to the call with its `id`, or its `index` if it has none.
+
+        Some servers give all calls the index 0, and some report one call at several indices (LocalAI). Another id means another
+        call, and so does another name once there are arguments.
+        """
         index, identity = count(part.get("index")), text_of(part.get("id"))
-        call = self._open.get(index)
-        if call is None or (identity and call.id and identity != call.id):
-            call = self._open[index] = _CallParts()
-            self._calls.append(call)
         function = mapping(part.get("function"))
-        call.id = call.id or identity
-        call.name = call.name or text_of(function.get("name"))
-        arguments = function.get("arguments")
-        call.arguments.append("" if arguments is None else json_text(arguments))
+        name, arguments = text_of(function.get("name")), function.get("arguments")
+        call = self._by_id.get(identity) or self._open.get(index)
+        if call is None or (identity and call.id and identity != call.id) or (call.arguments and name not in ("", call.name)):
+            call = _CallParts(id="" if identity in self._by_id else identity)
+            self._calls.append(call)
+        self._open[index] = call
+        call.id = call.id or ("" if identity in self._by_id else identity)
+        if identity:
+            self._by_id[identity] = call
+        if name and not call.arguments:
+            call.name = name if name.startswith(call.name) else call.name + name
+        if text := "" if arguments is None else json_text(arguments):
+            call.arguments.append(text)
 
     def _without_echo(self, text: str) -> str:
         if not self._echo:
@@ -299,6 +352,13 @@ class StreamReader:
             return ""
         echo, self._echo = self._echo, ""
         return text.removeprefix(echo)
+
+
+def _said_once(arguments: str) -> str:
+    """Return a call's arguments without their repetition: some servers report a whole call again at its end."""
+    half, odd = divmod(len(arguments), 2)
+    is_twice = not odd and arguments[:half] == arguments[half:] and arguments.startswith("{") and _arguments(arguments[:half])
+    return arguments[:half] if is_twice else arguments
 
 
 # -- why a reply ended -------------------------------------------------------------------------------------------------
