@@ -11,6 +11,7 @@ only if the prompt asked for it, the parameter is optional, and the schema does 
 
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -37,6 +38,9 @@ _NONE = frozenset(
     | {f"no{word}" for word in ("input", "parameter", "parameters", "params", "argument", "arguments", "args")}
 )
 _NO_VALUE = _NONE | {"", "{}", "[]"}
+
+_TAIL: Final = re.compile(r"(?<=\})(?:\s|\]|<\|\w{1,20}\|>|</\w{1,20}>)+\Z")
+_TAIL_LENGTH: Final = 200
 
 _NEVER_AS_WRITTEN: Final = frozenset({"echo", "mentioned-call", "not-said", "truncated-call", "unread-call"})
 
@@ -376,14 +380,23 @@ def _members(call: RawCall) -> tuple[Sequence[RawArgument], list[Repair]]:
     if len(call.arguments) != 1 or call.arguments[0].name or call.arguments[0].value is not MISSING:
         return call.arguments, []
     [whole] = call.arguments
-    read = jsonish.read(whole.text, kinds={"object"}, complete=call.complete)
+    read, dropped = jsonish.read(whole.text, kinds={"object"}, complete=call.complete), tuple[str, ...]()
+    if isinstance(read, jsonish.Unreadable) and call.complete and (tail := _tail_of(whole.text)):
+        read = jsonish.read(whole.text[: -len(tail)], kinds={"object"}, complete=True)
+        dropped = tuple(code for mark, code in (("<", "stray-tag"), ("]", "json-extra-closer")) if mark in tail)
     if isinstance(read, jsonish.Unreadable) or not isinstance(read.value, dict):
         return call.arguments, []
     texts = {
         name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in read.value.items()
     }
     members = [RawArgument(name=name, text=text, value=read.value[name], span=whole.span) for name, text in texts.items()]
-    return members, [Repair(code=code, span=whole.span, path="$") for code in read.codes]
+    return members, [Repair(code=code, span=whole.span, path="$") for code in (*read.codes, *dropped)]
+
+
+def _tail_of(text: str) -> str:
+    """Return what a server left after the object of a native call's arguments: tokens that end a call, or an array's end."""
+    tail = _TAIL.search(text[-_TAIL_LENGTH:])
+    return tail[0] if tail else ""
 
 
 def _typed(argument: RawArgument, name: str) -> Read:

@@ -43,6 +43,7 @@ class ToolNames:
             return name
         if not 0 < len(name) <= _MAX_LENGTH:
             return None
+        name = name.partition("<|")[0].strip() or name  # gpt-oss: `get_weather<|channel|>commentary`
         bare = next((name[len(prefix) :] for prefix in _PREFIXES if name.startswith(prefix)), name)
         rungs = (
             {bare} & self._exact,
