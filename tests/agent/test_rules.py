@@ -131,7 +131,7 @@ MADE_OUT = """
     unclosed-parameter positional-argument bare-string xml-elements tool-name parameter-name empty-argument number-format
     boolean-word null-word enum-spelling single-item comma-list line-list
     json-inner-quote json-invalid-escape json-escaped-apostrophe json-equals-sign json-missing-comma json-missing-closer
-    json-extra-closer json-double-encoding
+    json-extra-closer json-double-encoding call-in-reasoning
 """
 
 

@@ -1,18 +1,23 @@
 """Calls that a server with function calling left in the text."""
 
 import asyncio
+import contextlib
+import time
 from typing import Any
 
 import pytest
 from cases import cuts
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xmlcall import Catalog, LocalHost, Message, Reply, TextDelta, ToolCall, ToolLoop
 from xmlcall.agent.drive import drive
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.errors import OutputRejected
 from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turn.machine import Machine
-from xmlcall.turn.native import generate_native
+from xmlcall.turn.native import NativeOptions, _overlap, generate_native
 from xmlcall.types.calls import RawArgument, RawCall
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
 from xmlcall.types.events import Event
@@ -44,7 +49,7 @@ async def _generated(
 ) -> tuple[Generated, list[Event | PromptProgress]]:
     backend, events = ScriptedBackend([pieces], capabilities=capabilities), list[Event | PromptProgress]()
     request, binder = CompletionRequest(messages=()), Binder(catalog=CATALOG)
-    machine = Machine(generate_native(request, binder, backend.capabilities, read_text=read_text))
+    machine = Machine(generate_native(request, binder, NativeOptions(server=backend.capabilities, reads_text=read_text)))
     async for event in drive(machine, backend):
         events.append(event)
     assert machine.result is not None
@@ -129,6 +134,60 @@ def test_what_is_measured_is_left_as_it_is() -> None:
 def test_a_text_that_may_begin_in_the_thinking_is_not_read(pieces: tuple[Any, ...], found: list[Any]) -> None:
     reply, _ = generated(*pieces, capabilities=Capabilities(server="llama.cpp", reasoning_open=True))
     assert calls(reply.reply) == found
+
+
+# -- what a server could not read, and quotes -----------------------------------------------------------------------------
+
+
+def rejected(output: str) -> OutputRejected:
+    return OutputRejected("could not read it", status_code=500, output=output)
+
+
+@pytest.mark.parametrize(
+    "call", [XML, FENCED, f"<tool_call>\n{CALL}\n</tool_call>", "<|tool_call_start|>[add(a=1, b=2)]<|tool_call_end|>"]
+)
+def test_what_was_streamed_and_what_is_quoted_are_one_text(call: str) -> None:
+    """Whatever was streamed before, the quotation goes on from there, or from somewhere before."""
+    written = f"I add them.\n{call}"
+    begin = written.index(call)
+    for streamed in range(len(written) + 1):
+        for start in {0, min(streamed, begin)}:
+            reply, events = generated(written[:streamed], rejected(written[start:]))
+            assert calls(reply.reply) == ADDED, (streamed, start)
+            shown = "".join(event.text for event in events if isinstance(event, TextDelta)).strip()
+            assert shown == "I add them." or start == streamed  # then a letter may count as an overlap by chance
+
+
+@given(st.integers(0, 80), st.integers(0, 80))
+def test_a_call_is_never_put_together_wrongly(streamed: int, start: int) -> None:
+    """A quotation that begins in the middle of a call may overlap by chance with what was streamed."""
+    written = '<invoke name="add"><parameter name="a">1111</parameter><parameter name="b">2222</parameter></invoke>'
+    with contextlib.suppress(OutputRejected):
+        reply, _ = generated(written[:streamed], rejected(written[start:]))
+        found = [call for call in reply.reply.calls if isinstance(call, ToolCall)]
+        assert [each.arguments for each in found] in ([], [{"a": 1111, "b": 2222}])
+
+
+@given(st.text("ab", max_size=30), st.text("ab", max_size=30))
+def test_the_longest_overlap(said: str, output: str) -> None:
+    lengths = [length for length in range(min(len(said), len(output)) + 1) if said.endswith(output[:length])]
+    assert _overlap(said, output) == (max(lengths) if output else 0)
+
+
+def test_a_quotation_is_read_in_linear_time() -> None:
+    long = "a" * 200_000
+    started = time.perf_counter()
+    assert _overlap(long + "b", long) == 0
+    assert _overlap(long, long + "b") == len(long)
+    assert time.perf_counter() - started < 5.0
+
+
+@pytest.mark.parametrize("output", ["", "It is 3.", '{"a": 1, "b": 2}', OTHER])
+def test_a_reply_of_which_nothing_can_be_read_is_the_servers_failure(output: str) -> None:
+    with pytest.raises(OutputRejected):
+        generated(rejected(output))
+    reply, _ = generated("I add them.", rejected(output))  # what was shown stays
+    assert (reply.reply.text, reply.reply.calls) == ("I add them.", ())
 
 
 # -- what the model is shown of it -------------------------------------------------------------------------------------

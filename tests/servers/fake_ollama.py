@@ -53,6 +53,7 @@ class FakeOllama:
 
     Args:
         steps: what a chat streams.
+        in_text: what a chat without tools streams, whatever `refusal` says; None for no difference.
         refusal: status and text of the error that a chat gets instead.
         models: names of what is present.
         running: entries of `/api/ps`.
@@ -64,6 +65,7 @@ class FakeOllama:
     """
 
     steps: Sequence[Step] = field(default_factory=lambda: reply("Hello", " world"))
+    in_text: Sequence[Step] | None = None
     refusal: tuple[int, Any] | None = None
     models: Sequence[str] = ("tiny:latest", "gemma3:4b")
     running: Sequence[dict[str, Any]] = ()
@@ -113,14 +115,16 @@ class FakeOllama:
         self.headers.append(dict(request.headers))
         if missing := self._missing(body["model"]):
             return missing
+        if self.in_text is not None and not body.get("tools"):
+            return StreamingResponse(self._stream(self.in_text), media_type="application/x-ndjson")
         if self.refusal is not None:
             status, text = self.refusal
             return JSONResponse({"error": text}, status)
-        return StreamingResponse(self._stream(), media_type="application/x-ndjson")
+        return StreamingResponse(self._stream(self.steps), media_type="application/x-ndjson")
 
-    async def _stream(self) -> AsyncIterator[bytes]:
+    async def _stream(self, steps: Sequence[Step]) -> AsyncIterator[bytes]:
         try:
-            for step in self.steps:
+            for step in steps:
                 if isinstance(step, bytes):
                     yield step
                 elif isinstance(step, float):

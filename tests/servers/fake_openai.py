@@ -66,6 +66,7 @@ class FakeOpenAI:
 
     Args:
         steps: what a chat completion streams.
+        in_text: what a chat completion without tools streams, whatever `refusal` says; None for no difference.
         first_token: what a request for one token and its probabilities streams instead; such requests are not in `bodies`. None
             for no difference.
         refusal: status and body that a chat completion gets instead.
@@ -80,6 +81,7 @@ class FakeOpenAI:
     """
 
     steps: Sequence[Step] = field(default_factory=lambda: reply("Hello", " world"))
+    in_text: Sequence[Step] | None = None
     first_token: Sequence[Step] | None = None
     refusal: tuple[int, Any] | None = None
     models: Sequence[Any] | None = ("tiny",)
@@ -147,6 +149,8 @@ class FakeOpenAI:
             usage = final(prompt_tokens=self._tokens(body), completion_tokens=1, total_tokens=self._tokens(body) + 1)
             return StreamingResponse(self._stream([*reply("I")[:-2], usage, DONE]), media_type=self.content_type)
         self.bodies.append(body)
+        if self.in_text is not None and not body.get("tools"):
+            return StreamingResponse(self._stream(self.in_text), media_type=self.content_type)
         if refused := self.refusal or self._overflow(body):
             status, said = refused
             return Response(said, status) if isinstance(said, str) else JSONResponse(said, status)

@@ -242,7 +242,7 @@ class ToolLoop:
             self._cuts.clear()
         self._length = len(opened)
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)
-        opening, offer, calling = await self._opening(opened, opened, backend)
+        opening, offer, calling = await self._opening(opened, opened, backend, self.asking)
         turn = opening.turn(offer, backend.capabilities, self._limits)
         driven = drive(
             turn,
@@ -262,7 +262,8 @@ class ToolLoop:
                     yield replace(event, messages=turn.conversation)
                     if not turn.stop_reason:
                         before = opening.offered
-                        opening, offer, calling = await self._opening(opened, turn.conversation, backend)
+                        asking = replace(self.asking, mode="xml") if turn.is_in_text else self.asking
+                        opening, offer, calling = await self._opening(opened, turn.conversation, backend, asking)
                         if offer.catalog is not turn.offer.catalog or opening.offered is not before:
                             turn.renew(offer, opening.put_in_place_of(before))
         finally:
@@ -313,15 +314,16 @@ class ToolLoop:
         return await taken_up(self._calling, call, server, own_name, task, await self.catalog())
 
     async def _opening(
-        self, opened: Sequence[Message], conversation: Sequence[Message], backend: FittedBackend
+        self, opened: Sequence[Message], conversation: Sequence[Message], backend: FittedBackend, asking: Asking
     ) -> tuple[Opening, Offer, Calling]:
         """Return a turn's opening and offer with the servers' current tools, and the object that runs their calls.
 
         The tool that reads the rest of a result is added once a result may be sent in part. The prompt never describes that tool;
         the note in place of the omitted text does.
         """
-        offered = None if self.asking.is_native else await self.tool_prompt()
+        in_prompt = None if asking.mode == "native-only" else await self.tool_prompt()
         await self.catalog()
+        offered = None if asking.is_native else in_prompt
         catalog, own = offered.catalog if offered else self._all, describing(offered)
         if _may_be_cut(conversation, backend.context_length):
             if self._longer is None or self._longer[0] is not catalog:
@@ -330,9 +332,10 @@ class ToolLoop:
             _, catalog, backend.more, answer = self._longer
             own = {**own, backend.more: answer}
         described = [text for _, text in self.router.instructions()]
-        opening = Opening(messages=opened, asking=self.asking, offered=offered, described=described, new_id=new_id)
+        opening = Opening(messages=opened, asking=asking, offered=offered, described=described, new_id=new_id)
+        in_text = partial(opening.in_text, in_prompt, describing(in_prompt)) if in_prompt and asking.is_native else None
         calling = replace(self._calling, catalog=catalog, describing=offered.own if offered else "", own=self._own)
-        return opening, Offer(catalog=catalog, own=own), calling
+        return opening, Offer(catalog=catalog, own=own, in_text=in_text), calling
 
 
 def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool:

@@ -29,7 +29,7 @@ from ..tools.catalog import Catalog
 from ..turn.asking import Asking, Mode
 from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
-from ..turn.native import generate_native
+from ..turn.native import NativeOptions, generate_native
 from ..turn.tool_need import ToolNeed, ask_tool_need
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 from ..types.completion import Capabilities, Chunk, CompletionRequest
@@ -248,7 +248,7 @@ class Asked:
         )
         binder = Binder(catalog=catalog, unsaid=self.format.shows.unsaid if way.is_ours else "")
         if way.is_native:
-            return Machine(generate_native(request, binder, server, read_text=way.reads_text))
+            return Machine(generate_native(request, binder, NativeOptions(server=server, reads_text=way.reads_text)))
         one_tool = bool(begun and settings.tool_tokens is not None and self.offered.own)
         how = ReplyOptions(server=server, parallel=settings.parallel, one_tool=one_tool)
         return Machine(generate(request, binder, how, prefix=begun))

@@ -123,6 +123,8 @@ class Display:
                 self.line("retry", self.say("constrained", name=visible(event.constrained)), style="dim")
             case RetryAsked() if event.refusal:
                 self.line("retry", self.say(f"refused_{event.refusal}"), style="dim")
+            case AskedAgain(why=why, in_text=True):
+                self.line("retry", self.say(f"native_{why}"), style="dim")
             case AskedAgain():
                 self.line("retry", self.say("asked_again"), style="dim")
             case ReplyEnded():

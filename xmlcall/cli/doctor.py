@@ -347,10 +347,10 @@ async def _natively(watched: "_Watched", tokens: int) -> Trial:
     from ..tools.catalog import Catalog
     from ..turn.generate import Binder
     from ..turn.machine import Machine
-    from ..turn.native import generate_native
+    from ..turn.native import NativeOptions, generate_native
 
     request = CompletionRequest(messages=(TRIAL_QUESTION,), tools=(TRIAL_TOOL,), max_tokens=tokens, temperature=0.0)
-    script = generate_native(request, Binder(catalog=Catalog([TRIAL_TOOL])), watched.capabilities)
+    script = generate_native(request, Binder(catalog=Catalog([TRIAL_TOOL])), NativeOptions(server=watched.capabilities))
     return _trial_of(await result_of(Machine(script), watched))
 
 

@@ -95,6 +95,7 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
     "tool_tokens": _number(
         int, 1, "2000", "most tokens for the description of the tools; if it is longer, only tools that fit are described in full"
     ),
+    "reasoned_calls": _switch("mode native: whether calls that end the reasoning run, if the reply has nothing else"),
     "max_tokens": _number(int, 1, "512", "most tokens of one reply"),
     "temperature": _number(float, 0, "0.5", "randomness; 0 suits tool calls of small models best"),
     "seed": _number(int, -math.inf, "7", "makes random replies repeatable, as far as the server supports it"),

@@ -30,6 +30,7 @@ class AskingFields(TypedDict, total=False):
     reminder: bool
     call_threshold: Threshold | None
     tool_tokens: int | None
+    reasoned_calls: bool
     max_tokens: int | None
     temperature: float | None
     seed: int | None
@@ -53,6 +54,9 @@ class Asking:
             servers that report token probabilities.
         tool_tokens: how many tokens of the prompt, by our estimate, the tool descriptions may take; if they need more, some tools
             are shown in part (see `grades`). None derives the limit from the model's context.
+        reasoned_calls: in mode `native`, whether calls that end the model's reasoning run, if the reply has neither text nor
+            calls. Otherwise they are only reported (`CallInReasoning`), because a model also reasons about calls that it does not
+            want to make.
         max_tokens: limit for each reply; None leaves it to the server.
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
@@ -69,6 +73,7 @@ class Asking:
     reminder: bool = True
     call_threshold: Threshold | None = None
     tool_tokens: int | None = None
+    reasoned_calls: bool = False
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass
+from typing import Literal
 
 from ..prompting.fit_context import Cut
 from ..prompting.leaks import Refusal
@@ -28,6 +29,9 @@ __all__ = [
     "Shortened",
     "StepEnded",
 ]
+
+
+AskedWhy = Literal["empty", "unread", "failed"]
 
 
 class _Numbered:
@@ -216,7 +220,16 @@ class Shortened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedAgain:
-    """A reply had neither text nor a call; the model is asked once more. The conversation keeps no trace of this."""
+    """A reply came to nothing; the model is asked once more. The conversation keeps no trace of this.
+
+    Args:
+        why: `empty` (neither text nor a call); with the server's own function calling also `unread` (the server could not read
+            what its model wrote) or `failed` (the server failed, or refused the tools).
+        in_text: whether the tools are now offered in the prompt, for the rest of the turn.
+    """
+
+    why: AskedWhy = "empty"
+    in_text: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ the model's message, and the same parser reads on as if there had been no cut.
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Final, Literal
 
 from ..binding.bind import bind, without_unsaid
 from ..binding.echo import Sources, echo_of
@@ -35,6 +35,7 @@ __all__ = [
     "Binder",
     "Continued",
     "Generated",
+    "Lost",
     "NotTaken",
     "ReplyOptions",
     "ReplyReader",
@@ -46,6 +47,9 @@ __all__ = [
 ]
 
 NewId = Callable[[], str]
+
+Lost = Literal["", "empty", "unread", "failed"]
+"""Why a reply by the server's own function calling came to nothing: it was empty, the server could not read it, or failed."""
 
 REPETITION: Final = "repetition"
 """The finish reason of a reply that was ended because it repeated itself."""
@@ -71,6 +75,7 @@ class Generated:
         refusal: why the reply is no answer, if it is none and has no calls.
         fell_back: whether the server refused the given beginning of the reply, so that the reply was requested without it.
         held: the call that ended the reply because it needs the result of an earlier call; it is not in the reply.
+        lost: why the reply came to nothing, if it has to be asked for in another way.
     """
 
     reply: Reply
@@ -82,6 +87,7 @@ class Generated:
     refusal: Refusal = ""
     fell_back: bool = False
     held: Held | None = None
+    lost: Lost = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

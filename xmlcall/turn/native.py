@@ -1,7 +1,9 @@
 """Generates one reply with a feature of the server: its own function calling, or a constraint to one call.
 
 The text is parsed as well, because servers leak calls as text if a model does not write them as its template says (Qwen2.5-Coder
-writes them in a fence). Such a call counts, with the repair `leaked-call`.
+writes them in a fence). Such a call counts, with the repair `leaked-call`. Some servers report an error instead and quote what
+the model wrote; the quotation is read like leaked text. A reply that comes to nothing all the same is asked for again with the
+tools in the prompt (`turn`), unless the caller wants native calls alone.
 
 Constraining the reply to one call of one tool is the last resort for a model that cannot get the form of a call right, if the
 server can constrain a reply to a JSON Schema. The reply is then the call as a JSON object with a fixed name and arguments by the
@@ -9,76 +11,240 @@ tool's own schema. It is read like any other reply. The conversation keeps it in
 not learn a second format.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from ..errors import BackendStatusError, UsageError
+from ..binding.bind import bind
+from ..errors import BackendError, BackendProtocolError, BackendStatusError, ContextOverflow, OutputRejected, UsageError
 from ..parsing.parser import Parser
 from ..parsing.reply import render, reply_of
 from ..prompting.leaks import Leaks
 from ..schema.references import Places
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply, Tool, ToolCall
-from ..types.completion import Capabilities, CompletionRequest, Usage
-from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
-from .generate import Binder, Generated, NotTaken, ReplyOptions, generate, lost_call
+from ..types.completion import UNCUT, Capabilities, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage
+from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
+from .generate import Binder, Generated, Lost, NotTaken, ReplyOptions, generate, lost_call
 from .machine import Ask, Ended, Script
 from .reply_end import Watch, text_until
 
-__all__ = ["call_schema", "generate_call", "generate_native"]
+__all__ = ["NativeOptions", "call_schema", "generate_call", "generate_native"]
 
-# llama.cpp (common/chat.cpp, b11549) reports this at the end of a reply that it has already streamed.
-_REJECTED = re.compile(r"does not match the expected \S+ format|Failed to parse input")
+# Statuses of servers that do not take tools, or fail because of them; 200 is an error inside a stream.
+_REFUSALS: Final = frozenset({200, 400, 422, 500, 501})
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call
+
+_MARKS: Final = frozenset("<[{`")  # with one of these a call begins
 
 _ARGUMENTS: Final = "#/$defs/arguments"  # new place of a schema with references, because `$ref` resolves from the document's root
 
 
-def generate_native(
-    request: CompletionRequest, binder: Binder, server: Capabilities, *, read_text: bool = True, is_for_caller: bool = False
-) -> Script[Generated]:
-    """Generate a reply with the server's own function calling.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeOptions:
+    """How a reply with the server's own function calling is read.
 
     Args:
-        read_text: whether calls that the server left in the text count, if the server found none itself.
+        reads_text: whether calls that the server left in the text count, if the server found none itself.
+        reads_reasoning: whether calls at the end of the reasoning count, if there is nothing else in the reply.
         is_for_caller: whether the caller keeps the conversation. Calls then keep the ids that the server gave them, because the
             caller's next request may need them; and an invalid call in the text stays text, because it may be meant for the user.
+        is_asked_again: whether a reply that came to nothing is asked for in another way, so that it is no error.
+    """
+
+    server: Capabilities
+    reads_text: bool = True
+    reads_reasoning: bool = False
+    is_for_caller: bool = False
+    is_asked_again: bool = False
+
+
+def generate_native(request: CompletionRequest, binder: Binder, how: NativeOptions) -> Script[Generated]:
+    """Generate a reply with the server's own function calling.
 
     Yields:
         The progress of the prompt, if the server reports it; text and reasoning as they come; each call once.
     """
-    catalog, kept, reasoning, has_text = binder.catalog, list[Event](), "", False
-    leaks = _LeakedCalls(catalog, server, reads=read_text and len(catalog) > 0)
-    ask, last = Ask(request=request), Ended()
+    reply, ask, end = _NativeReply(binder, how), Ask(request=request), Ended()
     try:
         while not isinstance(came := (yield ask), Ended):
-            last = Ended(finish_reason=came.finish_reason or last.finish_reason, usage=came.usage or last.usage)
-            has_text, reasoning = has_text or bool(came.text.strip()), reasoning + came.reasoning
-            if came.progress:
-                yield came.progress
-            if came.reasoning:
-                yield ReasoningDelta(text=came.reasoning, span=(len(leaks.text), len(leaks.text)))
-            native = binder.bound(_native_events(came.tool_calls))
-            events = binder.bound(leaks.feed(came.text, reasoned=bool(reasoning)))
-            events += _with_ids(native, came.call_ids) if is_for_caller else native
-            kept += events
-            yield from events
-        last = Ended(finish_reason=last.finish_reason or came.finish_reason, usage=last.usage or came.usage)
-    except BackendStatusError as error:
-        if not has_text or not _REJECTED.search(error.body or str(error)):
+            yield from reply.feed(came)
+        end = came
+    except BackendError as error:
+        if not reply.survives(error):
             raise
-    finish_reason = last.finish_reason or "stop"
-    left = binder.bound(leaks.close(finish_reason, found=any(isinstance(event, ToolCallEnd) for event in kept)))
-    left = list(_only_valid(left)) if is_for_caller else left
-    yield from left
-    reply = reply_of([*kept, *left], catalog, finish_reason=finish_reason)
-    if lost := lost_call(reply, reasoning, catalog, len(leaks.text)):
+        yield from reply.fail(error)
+    yield from reply.close(end)
+    if lost := reply.call_in_reasoning():
         yield lost
-    reply, (text, in_text) = replace(reply, reasoning=reasoning + reply.reasoning), leaks.said(reply)
-    usage = last.usage or Usage()
-    return Generated(reply=reply, text=text, usage=usage, raw=leaks.text, server_reasoning=reasoning, calls_in_text=in_text)
+    if reply.error is not None and not reply.stands:
+        raise reply.error
+    return reply.generated()
+
+
+class _NativeReply:
+    """A reply while it arrives; `error` is the failure that ended it, if one did."""
+
+    def __init__(self, binder: Binder, how: NativeOptions) -> None:
+        self.error: BackendError | None = None
+        self._binder, self._how = binder, how
+        self._kept: list[Event] = []
+        self._reasoning: list[str] = []
+        self._last = Ended()
+        self._quoted: list[Any] = []  # the calls in the output that the server could not read
+        self._leaks = _LeakedCalls(binder.catalog, how.server, reads=how.reads_text and len(binder.catalog) > 0)
+
+    @property
+    def _has_calls(self) -> bool:
+        return any(isinstance(event, ToolCallEnd) for event in self._kept)
+
+    @property
+    def _has_text(self) -> bool:
+        return bool(self._leaks.text.strip())
+
+    def feed(self, came: Chunk) -> Iterator[Event | PromptProgress]:
+        """Read a piece; yield what can be shown."""
+        self._last = Ended(finish_reason=came.finish_reason or self._last.finish_reason, usage=came.usage or self._last.usage)
+        if came.progress:
+            yield came.progress
+        if came.reasoning:
+            self._reasoning.append(came.reasoning)
+            yield ReasoningDelta(text=came.reasoning, span=(len(self._leaks.text), len(self._leaks.text)))
+        native = self._binder.bound(_native_events(came.tool_calls))
+        events = self._binder.bound(self._leaks.feed(came.text, reasoned=bool(self._reasoning)))
+        events += _with_ids(native, came.call_ids) if self._how.is_for_caller else native
+        self._kept += events
+        yield from events
+
+    def survives(self, error: BackendError) -> bool:
+        """Say whether the reply can be of use in spite of a failure, or is asked for in another way."""
+        if isinstance(error, OutputRejected):
+            return True
+        is_asked = self._how.is_asked_again and not self._has_calls
+        if isinstance(error, ContextOverflow) or not is_asked:
+            return False
+        if isinstance(error, BackendStatusError):
+            return error.status_code in _REFUSALS and not self._has_text
+        return isinstance(error, BackendProtocolError)  # mlx-lm ends the stream if it cannot read a call
+
+    def fail(self, error: BackendError) -> list[Event]:
+        """Read what the model had written, if the server could not read it but quotes it."""
+        self.error = error
+        output = error.output if isinstance(error, OutputRejected) and self._how.reads_text else ""
+        self._quoted = [] if self._has_calls else _calls_in(output, self._binder.catalog)
+        if not self._quoted:
+            return []
+        events = self._binder.bound(self._leaks.feed(_continuing(self._leaks.text, output), reasoned=bool(self._reasoning)))
+        self._kept += events
+        return events
+
+    def close(self, end: Ended) -> list[Event]:
+        """Read the end; return what is left to show."""
+        self._last = Ended(finish_reason=self._last.finish_reason or end.finish_reason, usage=self._last.usage or end.usage)
+        left = self._binder.bound(self._leaks.close(self._finish_reason, found=self._has_calls))
+        raws = [_as_written(event.raw) for event in left if isinstance(event, ToolCallEnd)]
+        if self._quoted and raws[-len(self._quoted) :] != self._quoted:  # what was streamed and what is quoted do not fit
+            left = []
+        left = list(_only_valid(left)) if self._how.is_for_caller else left
+        if self._how.reads_reasoning and not self._has_text and not self._has_calls:
+            left += self._binder.bound(_calls_ending(self._thoughts, self._binder.catalog))
+        self._kept += left
+        return left
+
+    def call_in_reasoning(self) -> CallInReasoning | None:
+        """Return an event if a call was made in the reasoning alone, and does not count."""
+        return lost_call(self._reply, self._thoughts, self._binder.catalog, len(self._leaks.text))
+
+    @property
+    def stands(self) -> bool:
+        """Whether a reply that a failure ended is of use: it has calls, or text, or is asked for in another way."""
+        return self._has_calls or self._how.is_asked_again or (self._has_text and isinstance(self.error, OutputRejected))
+
+    def generated(self) -> Generated:
+        """Return the finished reply."""
+        reply = self._reply
+        text, in_text = self._leaks.said(reply)
+        return Generated(
+            reply=replace(reply, reasoning=self._thoughts + reply.reasoning),
+            text=text,
+            usage=self._last.usage or Usage(),
+            raw=self._leaks.text,
+            server_reasoning=self._thoughts,
+            calls_in_text=in_text,
+            lost=self._lost(reply),
+        )
+
+    def _lost(self, reply: Reply) -> Lost:
+        if reply.calls or not self._how.is_asked_again:
+            return ""
+        if self.error is not None:
+            return "unread" if isinstance(self.error, OutputRejected) else "failed"
+        if reply.finish_reason == "tool_calls":  # LM Studio leaves a call out that it cannot read
+            return "unread"
+        return "" if reply.text.strip() or reply.finish_reason not in UNCUT else "empty"
+
+    @property
+    def _reply(self) -> Reply:
+        return reply_of(self._kept, self._binder.catalog, finish_reason=self._finish_reason)
+
+    @property
+    def _thoughts(self) -> str:
+        return "".join(self._reasoning)
+
+    @property
+    def _finish_reason(self) -> FinishReason:
+        return self._last.finish_reason or "stop"
+
+
+def _continuing(said: str, output: str) -> str:
+    """Return the part of a model's output that follows what it had said already: the server may quote what it has streamed."""
+    if output.strip() in said:
+        return ""
+    length = _overlap(said, output)
+    begins_inside = not length and said and not said[-1].isspace() and output[0] in _MARKS  # a call begins on its own line
+    return f"\n{output}" if begins_inside else output[length:]
+
+
+def _overlap(said: str, output: str) -> int:
+    """Return how many characters at the end of a text begin another one, in linear time (Knuth, Morris and Pratt)."""
+    if not output:
+        return 0
+    borders = [0]
+    for character in output[1:]:
+        borders.append(_next_border(output, borders, borders[-1], character))
+    length = 0
+    for character in said[-len(output) :]:
+        length = _next_border(output, borders, borders[length - 1] if length == len(output) else length, character)
+    return length
+
+
+def _next_border(text: str, borders: list[int], length: int, character: str) -> int:
+    while length and text[length] != character:
+        length = borders[length - 1]
+    return length + (text[length] == character)
+
+
+def _calls_in(output: str, catalog: Catalog) -> list[Any]:
+    """Return the calls in a text, if one is of an offered tool."""
+    parser = Parser(catalog)
+    raws = [event.raw for event in (*parser.feed(output), *parser.close()) if isinstance(event, ToolCallEnd)]
+    return [*map(_as_written, raws)] if any(catalog.meant_by(raw.name) for raw in raws) else []
+
+
+def _as_written(raw: RawCall) -> tuple[Any, ...]:
+    return raw.name, *((argument.name, argument.text) for argument in raw.arguments)
+
+
+def _calls_ending(reasoning: str, catalog: Catalog) -> list[Event]:
+    """Return the calls with which a model's reasoning ends; none if one of them cannot be read."""
+    parser = Parser(catalog)
+    events = [*parser.feed(reasoning), *parser.close()]
+    told = [place for place, event in enumerate(events) if isinstance(event, TextDelta) and event.text.strip()]
+    raws = [event.raw for event in events[told[-1] + 1 if told else 0 :] if isinstance(event, ToolCallEnd)]
+    if not all(isinstance(bind(raw, catalog), ToolCall) for raw in raws):
+        return []
+    moved = (replace(raw, span=(0, 0), repairs=(*raw.repairs, Repair(code="call-in-reasoning", span=(0, 0)))) for raw in raws)
+    return [*_native_events(moved)]
 
 
 def _native_events(raws: Iterable[RawCall]) -> Iterator[Event]:

@@ -7,6 +7,7 @@ words. That request is part of this turn's prompts only, because a model that re
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, get_args
 
 from ..binding.echo import Sources, words_of
@@ -14,17 +15,17 @@ from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom, to
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
-from ..prompting.writer import PromptWriter, with_reminder, with_system, without_reminder
+from ..prompting.writer import PromptWriter, callers_in_text, with_reminder, with_system, without_reminder
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import Message, Role
 from ..types.completion import Capabilities, CompletionRequest
 from .asking import Asking
 from .attempts import RepairPolicy
-from .builtin_tools import describing
+from .builtin_tools import Answering, describing
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
-from .turn_setup import FirstRequest, Generation, Offer, Words, decide
+from .turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
 
 __all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
 
@@ -50,16 +51,25 @@ class Opening:
         said = [text for _, role, _, text in said_by_whom(self.messages) if role != "assistant"]
         shown = [*([self.offered.listed] if self.offered else ()), *told_together(self.messages)]
         sources = Sources(said=said, described=[*map(words_of, catalog), *self.described], shown=shown)
-        reads_text = asking.mode == "native"
         generation = Generation(
             server=server,
             format=asking.format,
             is_native=asking.is_native,
-            reads_text=reads_text,
+            reads_text=asking.mode == "native",
+            reads_reasoning=asking.reasoned_calls,
             new_id=self.new_id or numbered_ids(f"call_{len(self.messages)}"),
         )
         words = Words(request=last_request(self.messages), sources=sources, conversation=self.messages, kept=self.kept)
         return Turn(generation, offer, limits, words, lambda: self._decide(server))
+
+    def in_text(self, offered: ToolPrompt, own: Mapping[str, Answering]) -> InText:
+        """Return the tools in the prompt, for a turn whose native reply came to nothing."""
+        asking = replace(self.asking, mode="xml")
+        reminder = replace(self, asking=asking, offered=offered)._reminder()
+        write = partial(callers_in_text, catalog=offered.catalog, format=asking.format)
+        writer = PromptWriter(offered=offered, reminder=reminder, stands="question", in_text=write)
+        request = writer.forms(self.messages, asking.sampling, is_asked=False).reminded
+        return InText(offer=Offer(catalog=offered.catalog, own=own), request=request, listed=offered.listed)
 
     def kept(self, first: FirstRequest) -> tuple[Message, ...]:
         """Return the messages before the turn, to continue with: without the tool prompt, and without notes for this turn only.
@@ -123,13 +133,14 @@ def begin_turn(
     """
     said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
-    catalog, offered = Catalog.of(tools), None
-    if not asking.is_native:
-        offered = tool_prompt_within(budget_for(server.context_length, asking.tool_tokens), catalog, asking.format)
-        catalog = offered.catalog
+    catalog, limits = Catalog.of(tools), repair or RepairPolicy(asks_for_unsaid=True)
+    offered = tool_prompt_within(budget_for(server.context_length, asking.tool_tokens), catalog, asking.format)
+    if asking.is_native:
+        native = Opening(messages=said, asking=asking, offered=None)
+        in_text = partial(native.in_text, offered, describing(offered)) if asking.mode == "native" else None
+        return native.turn(Offer(catalog=catalog, in_text=in_text), server, limits)
     opening = Opening(messages=said, asking=asking, offered=offered)
-    limits = repair or RepairPolicy(asks_for_unsaid=True)
-    return opening.turn(Offer(catalog=catalog, own=describing(offered)), server, limits)
+    return opening.turn(Offer(catalog=offered.catalog, own=describing(offered)), server, limits)
 
 
 def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:

@@ -8,6 +8,7 @@ A reply is generated, and its calls are parsed and bound as they arrive. The con
 | is a call begun for the model, with values from our example or made up | it is discarded; the model is asked for plain words |
 | states what no result says, after every call failed; or repeats an earlier answer (`said_so_far`) | the same, once |
 | is empty | the model is asked once more; neither the reply nor the question stays in the conversation |
+| is native and came to nothing (`native`) | the same, with the tools in the prompt for the rest of the turn |
 | has no call, although one is required | the model is instructed to call a tool, once |
 | has no call | the turn ends |
 | has calls that cannot run | the model gets the issues of each; correct calls of the same reply run |
@@ -41,7 +42,7 @@ from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.results import denial, pictures, result_text
-from ..prompting.writer import with_note, with_reminder
+from ..prompting.writer import in_text, with_note, with_reminder
 from ..tools.catalog import Catalog
 from ..tools.effects import may_write
 from ..tools.parameters import is_required
@@ -67,10 +68,10 @@ from .events import (
 )
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Done, Machine, OfferedAnew, Run, Script
-from .native import generate_call, generate_native
+from .native import NativeOptions, generate_call, generate_native
 from .outcomes import outcome, when_stopped
 from .said_so_far import SaidSoFar
-from .turn_setup import Denied, FirstRequest, Generation, Offer, Words
+from .turn_setup import Denied, FirstRequest, Generation, InText, Offer, Words
 
 __all__ = ["Turn"]
 
@@ -102,6 +103,7 @@ class Turn(Machine[None]):
         answered: the calls of the last reply, with their outcomes.
         usage: the tokens of all requests.
         has_run: whether a tool has run, so that the turn must not be retried.
+        is_in_text: whether a native reply came to nothing, so that the tools are now offered in the prompt.
     """
 
     def __init__(self, generation: Generation, offer: Offer, limits: RepairPolicy, words: Words, decide: Decide) -> None:
@@ -114,6 +116,7 @@ class Turn(Machine[None]):
         self.answered: Answered = []
         self.usage = Usage()
         self.has_run = False
+        self.is_in_text = False
         self._generation = generation
         self._limits = limits
         self._words = words
@@ -333,9 +336,7 @@ class Turn(Machine[None]):
     def _generate(self) -> Script[Generated]:
         generation, request, binder = self._generation, self._with_added(self.first.request), self._binder()
         if generation.is_native:
-            request = replace(request, tools=tuple(self.offer.catalog))
-            reads, is_for_caller = generation.reads_text, generation.is_for_caller
-            return generate_native(request, binder, generation.server, read_text=reads, is_for_caller=is_for_caller)
+            return generate_native(replace(request, tools=tuple(self.offer.catalog)), binder, self._native_options())
         if forced := self._forced():
             how = ReplyOptions(server=generation.server, parallel=False)
             return generate_call(request, binder, forced, how, generation.format.dialect)
@@ -347,6 +348,16 @@ class Turn(Machine[None]):
             return generate(request, binder, how)
         otherwise = self._with_added(self.first.otherwise)
         return generate_begun(request, self.first.begun, otherwise, binder, replace(how, one_tool=self.first.one_tool))
+
+    def _native_options(self) -> NativeOptions:
+        generation = self._generation
+        return NativeOptions(
+            server=generation.server,
+            reads_text=generation.reads_text,
+            reads_reasoning=generation.reads_reasoning,
+            is_for_caller=generation.is_for_caller,
+            is_asked_again=self.offer.in_text is not None and not self._is_last,
+        )
 
     def _binder(self) -> Binder:
         """Return the binder for the next reply, given everything said so far."""
@@ -372,7 +383,10 @@ class Turn(Machine[None]):
         return wanted if self._said.found_one_thing else ""
 
     def _with_added(self, request: CompletionRequest) -> CompletionRequest:
-        return replace(request, messages=with_note(self._feedback, (*request.messages, *self.added)))
+        added: Sequence[Message] = self.added
+        if not self._generation.is_native and any(message.role == "tool" or message.tool_calls for message in added):
+            added = in_text(added, self.offer.catalog, self._generation.format)  # written before the tools were in the prompt
+        return replace(request, messages=with_note(self._feedback, (*request.messages, *added)))
 
     def _forced(self) -> Tool | None:
         """Return the tool that the server has to force, if any: the model is stuck, or was instructed to call and did not."""
@@ -417,6 +431,9 @@ class Turn(Machine[None]):
     def _keep_or_ask_again(self, generated: Generated) -> list[LoopEvent] | None:
         """Keep a reply, or ask for another in its place; return the events to emit if the model is asked again, else None."""
         self._feedback, self._kept_reply = "", None
+        if generated.lost and self.offer.in_text:
+            self._offer_in_text(self.offer.in_text())
+            return [AskedAgain(why=generated.lost, in_text=True)]
         if not self._is_last and self._take_back(generated):
             return []
         if not self._is_last and self._refuse_answer(generated):
@@ -428,6 +445,14 @@ class Turn(Machine[None]):
         if not self._is_last and self._demand_call(generated):
             return []
         return [AskedAgain()] if not self._is_last and self._ask_after_empty(generated) else None
+
+    def _offer_in_text(self, form: InText) -> None:
+        """Offer the tools in the prompt from now on."""
+        self.is_in_text = True
+        self._generation = replace(self._generation, is_native=False)
+        self.offer, self.first = form.offer, FirstRequest(request=form.request)
+        sources = self._words.sources
+        self._words = replace(self._words, sources=replace(sources, shown=[*sources.shown, form.listed]))
 
     def _take_back(self, generated: Generated) -> bool:
         """Discard a call that we began for the model if its values are made up or from our example; ask for plain words instead.

@@ -22,7 +22,7 @@ from .generate import NewId, numbered_ids
 from .machine import Script
 from .tool_need import ToolNeed, ask_tool_need
 
-__all__ = ["Denied", "FirstRequest", "Generation", "Offer", "Words", "decide"]
+__all__ = ["Denied", "FirstRequest", "Generation", "InText", "Offer", "Words", "decide"]
 
 READ_AGAIN: Final = 8000  # characters: up to this length a conversation is read once more without the tool prompt
 
@@ -62,6 +62,7 @@ class Generation:
 
     Args:
         reads_text: in native mode, whether calls that the server left in the text count.
+        reads_reasoning: in native mode, whether calls at the end of the reasoning count, if the reply has nothing else.
         is_for_caller: whether a caller keeps the conversation and limits its tokens. A reply that is cut at that limit then ends
             the turn; else it is continued, and the model is notified of a call that was cut.
     """
@@ -70,6 +71,7 @@ class Generation:
     format: PromptFormat
     is_native: bool = False
     reads_text: bool = True
+    reads_reasoning: bool = False
     is_for_caller: bool = False
     new_id: NewId = field(default_factory=lambda: numbered_ids())
 
@@ -83,6 +85,21 @@ class Offer:
     own: Mapping[str, Answering] = field(default_factory=dict)  # built-in tools that the turn answers itself, by name
     is_required: bool = False
     required_name: str = ""
+    in_text: "Callable[[], InText] | None" = None  # in native mode: how the tools are offered in the prompt instead
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InText:
+    """The tools in the prompt, for a turn whose native reply came to nothing.
+
+    Args:
+        request: the conversation before the turn, with the tool prompt.
+        listed: the tools as the prompt lists them (`ToolPrompt.listed`): others' words, from which a call must not be copied.
+    """
+
+    offer: Offer
+    request: CompletionRequest
+    listed: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -291,7 +291,10 @@ class TurnBuilder:
 
     def _asked_again(self, event: RetryAsked | AskedAgain) -> None:
         if self._replies:
-            facts = {"refusal": event.refusal} if isinstance(event, RetryAsked) else {"is_kept": False}
+            if isinstance(event, RetryAsked):
+                facts: dict[str, Any] = {"refusal": event.refusal}
+            else:
+                facts = {"is_kept": False, "refusal": f"native_{event.why}" if event.in_text else ""}
             self._replies[-1].know(**facts)
 
     def _answered(self, event: Answer) -> None:

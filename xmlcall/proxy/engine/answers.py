@@ -34,10 +34,10 @@ from ...prompting.format import PromptFormat
 from ...prompting.results import result_text
 from ...prompting.writer import OwnRounds
 from ...tools.catalog import Catalog
-from ...turn.events import CallHeld, LoopEvent, ReplyEnded, ReplyStarted
+from ...turn.events import AskedAgain, CallHeld, LoopEvent, ReplyEnded, ReplyStarted
 from ...turn.generate import REPETITION, Binder, Generated, is_refused_beginning
 from ...turn.machine import Machine
-from ...turn.native import generate_native
+from ...turn.native import NativeOptions, generate_native
 from ...turn.turn import Turn
 from ...types.calls import InvalidCall, Message, Reply, TextContent, ToolCall, ToolResult
 from ...types.completion import UNCUT, CompletionRequest, Usage
@@ -136,7 +136,8 @@ class PlainAnswer(Answer):
         if backend.capabilities.reasoning_open:  # the text would begin inside the thinking, so the server has to split them
             completion = replace(completion, extra={"reasoning_format": "auto", **completion.extra})
         self._backend, self._number = backend, number
-        self._machine = Machine(generate_native(completion, Binder(catalog=Catalog()), backend.capabilities))
+        how = NativeOptions(server=backend.capabilities)
+        self._machine = Machine(generate_native(completion, Binder(catalog=Catalog()), how))
 
     @asynccontextmanager
     async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
@@ -358,6 +359,8 @@ class PromptedAnswer(Answer):
                 return [*self._repeated(reply), *([] if reply.calls or kept is None else self._released())]
             case CallHeld(call=call):
                 log.info("held back a call of %r, which needs the results of earlier calls", call.name)
+            case AskedAgain(why=why, in_text=True):
+                log.warning("a reply with the model server's own function calling came to nothing (%s): asked again in text", why)
             case CallInReasoning(name=name):
                 log.warning("the model called %r in thinking that never ended, so nothing was called", name)
             case _ if not self._is_retry:

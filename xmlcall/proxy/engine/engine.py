@@ -1,8 +1,9 @@
 """The core of the proxy: an open model, the servers whose tools the proxy runs itself, and the choice of how to answer.
 
 A request is answered in one of three ways. *Text*: the prompt offers the tools, and calls are read from the text (`answers.py`).
-*Native*: the model server's own function calling, where it works. *Plain*: no tools on offer, and the model's text as it is. If
-the caller uses the model server's own wire format, plain requests bypass the engine: their bytes are passed on (`routes.py`).
+*Native*: the model server's own function calling, where it works; a reply that comes to nothing is asked for again as text.
+*Plain*: no tools on offer, and the model's text as it is. If the caller uses the model server's own wire format, plain requests
+bypass the engine: their bytes are passed on (`routes.py`).
 
 In mode `auto`, the engine tries the server's own function calling once, before the first request with tools (`model_server`).
 """
@@ -35,7 +36,7 @@ from ...turn.machine import Script
 from ...turn.opening import last_request
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
-from ...turn.turn_setup import FirstRequest, Generation, Offer, Words, decide
+from ...turn.turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
 from ...types.calls import Message, Tool
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
@@ -383,15 +384,29 @@ class Engine:
         backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
         turn = Turn(
             Generation(
-                server=backend.capabilities, format=self._format_of(request), is_native=True, is_for_caller=True, new_id=new_id
+                server=backend.capabilities,
+                format=self._format_of(request),
+                is_native=True,
+                reads_reasoning=self.asking.reasoned_calls,
+                is_for_caller=True,
+                new_id=new_id,
             ),
-            Offer(catalog=catalog, of_caller=frozenset(catalog.names())),
+            Offer(catalog=catalog, of_caller=frozenset(catalog.names()), in_text=partial(self._in_text, request, shown)),
             self._limits,
             Words(request=last_request(request.messages), sources=shown.sources(request.messages)),
             partial(_undecided, completion),
         )
         sender = Sender(catalog, stream_arguments=False)
         return PromptedAnswer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
+
+    def _in_text(self, request: ChatRequest, shown: OfferedTools) -> InText:
+        """Return the tools in the prompt, for a native reply that came to nothing."""
+        allowed, prompts = self._callable(request, shown), shown.prompt
+        writer = self._writer(request, shown, self._recalled(request, shown))
+        forms = writer.forms(request.messages, self._completion(request), is_asked=False)
+        of_caller = frozenset(allowed.names()) - {prompts.own}
+        offer = Offer(catalog=allowed, of_caller=of_caller, own=describing(prompts))
+        return InText(offer=offer, request=forms.reminded, listed=prompts.listed)
 
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...] = ()) -> CompletionRequest:
         """Return a request to the model server; extra fields are passed on only if the server shares the caller's wire format."""

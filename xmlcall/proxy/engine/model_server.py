@@ -32,7 +32,7 @@ from ...prompting.tokens import RequestScale, Scale, ServerFacts, tokens_of
 from ...tools.catalog import Catalog
 from ...turn.generate import Binder
 from ...turn.machine import Machine
-from ...turn.native import generate_native
+from ...turn.native import NativeOptions, generate_native
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import CompletionRequest
 from ...wire.openai import count, message_dict, read_json
@@ -101,7 +101,8 @@ async def calls_natively(backend: Retrying) -> bool:
     """Return whether the server calls a tool correctly for a question that needs one; a server that refuses tools does not."""
     request = CompletionRequest(messages=(TRIAL_QUESTION,), tools=(TRIAL_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
     binder = Binder(catalog=Catalog([TRIAL_TOOL]))
-    machine, works = Machine(generate_native(request, binder, backend.capabilities, read_text=False)), False
+    how = NativeOptions(server=backend.capabilities, reads_text=False)
+    machine, works = Machine(generate_native(request, binder, how)), False
     try:
         generated = await result_of(machine, backend)
         works = [call.arguments for call in generated.reply.calls if isinstance(call, ToolCall)] == [TRIAL_ARGUMENTS]

@@ -38,6 +38,9 @@ const TURN = {
   "refusal.own_words": "Not an answer: the model repeated its instructions. It was told, and asked again.",
   "refusal.unfounded": "Asked again: the answer stated what no tool had found.",
   "refusal.undone": "Asked again: the answer said that it was done, and no tool did it.",
+  "refusal.native_empty": "The server's own function calling gave an empty reply. Asked again with the tools in the prompt.",
+  "refusal.native_unread": "The server could not read what its model wrote. Asked again with the tools in the prompt.",
+  "refusal.native_failed": "The server failed with its own function calling. Asked again with the tools in the prompt.",
   "refusal.repeated_answer": "Asked again: the answer was an earlier one, although there is a new result.",
 };
 

@@ -40,6 +40,9 @@ const TURN = {
   "refusal.own_words": "这不是回答：模型重复了给它的说明。已告知模型并重新询问。",
   "refusal.unfounded": "已重新询问：回答说出了没有任何工具查到的内容。",
   "refusal.undone": "已重新询问：回答说已经完成，但没有任何工具做过。",
+  "refusal.native_empty": "服务器自己的函数调用给出了空回复。已改为在提示中提供工具，重新询问。",
+  "refusal.native_unread": "服务器读不懂模型写的内容。已改为在提示中提供工具，重新询问。",
+  "refusal.native_failed": "服务器自己的函数调用失败了。已改为在提示中提供工具，重新询问。",
   "refusal.repeated_answer": "已重新询问：有了新的结果，回答却与之前的相同。",
 };
 
