@@ -25,7 +25,7 @@ for number in (signal.SIGINT, signal.SIGHUP):
 records = tempfile.mkdtemp(prefix="xmlcall-records-")  # nothing that tests do is kept for this machine's user
 atexit.register(shutil.rmtree, records, ignore_errors=True)
 os.environ["XMLCALL_RECORDS"] = records
-os.environ["XMLCALL_PROFILES"] = str(Path(tempfile.gettempdir()) / "xmlcall-has-no-profiles")  # not those of this machine's user
+os.environ["XMLCALL_PROFILES"] = str(Path(records) / "no-profiles")  # not those of this machine's user
 os.environ["PYTHON_KEYRING_BACKEND"] = "keyring.backends.fail.Keyring"  # nor their keyring
 
 
@@ -66,6 +66,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if getattr(getattr(item, "obj", None), "is_hypothesis_test", False):
             item.add_marker("sweep")
+
+
+@pytest.fixture(autouse=True)
+def forget_checks() -> None:
+    """Let no test know what another one found of a model server: their fakes are the same model."""
+    (Path(records) / "no-profiles" / "checked.json").unlink(missing_ok=True)
 
 
 seconds: defaultdict[str, float] = defaultdict(float)

@@ -37,7 +37,7 @@ layer("wire", "errors types")
 # -- I/O --
 layer("records", "errors private_folders types")
 layer("models", "errors private_folders")
-layer("profiles", "errors toml_file private_folders prompting turn")
+layer("profiles", "errors toml_file private_folders types prompting turn")
 layer("backends", "errors types dialects models wire")
 layer("hosts", "errors private_folders text_forms addresses types schema")
 layer(

@@ -82,7 +82,6 @@ def test_what_is_wrong_is_told_with_what_was_expected(text: str, told: str, caps
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["run", "--ask", "mode=auto", "Hi"], "mode=auto is for the proxy"),
         (["run", "--ask", "mode=native", "--ask", "dialect=hermes", "Hi"], "cannot be combined with mode=native"),
         (["serve", "--ask", "mode=native", "--ask", "call_threshold=1"], "cannot be combined with reminder=no or mode=native"),
         (["chat", "--ask", "reminder=no", "--ask", "call_threshold=auto"], "cannot be combined with reminder=no"),

@@ -295,7 +295,7 @@ def test_the_servers_own_function_calling(mode: Any) -> None:
     ask = turn.next()
     assert isinstance(ask, Ask)
     assert [tool.name for tool in ask.request.tools] == ["add"]
-    with pytest.raises(UsageError, match="only the proxy tries"):
+    with pytest.raises(UsageError, match="a turn does not check"):
         begin_turn(ASKED, [PLUS], asking=Asking(mode="auto"))
 
 

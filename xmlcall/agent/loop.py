@@ -36,6 +36,7 @@ from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
+from ..turn.way import Way
 from ..types.calls import Message, ToolCall, ToolResult, items_of
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
@@ -43,6 +44,7 @@ from .own_tools import OwnTool, resource_tools
 from .policy import Policy
 from .rules import allow
 from .run_call import Audit, Calling, taken_up
+from .way_check import check_way
 
 log: Final = logging.getLogger("xmlcall.agent")
 
@@ -128,6 +130,7 @@ class ToolLoop:
         self._calling = replace(self._calling, format=self.asking.format)
         self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._scores = Scores()
+        self._way: Way | None = None
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend, which may take long to load."""
@@ -146,8 +149,22 @@ class ToolLoop:
 
     @property
     def mode(self) -> Mode:
-        """How tools are currently offered to the model."""
-        return self.asking.mode
+        """How tools are currently offered to the model; `auto` before the check that decides it."""
+        return self._way.mode if self._way else self.asking.mode
+
+    async def way(self) -> Way:
+        """Return how tools are offered to the model, and why; in mode `auto` the model server is checked at first use.
+
+        Raises:
+            BackendError: the model server failed.
+        """
+        if self._way is not None:
+            return self._way
+        mode = self.asking.mode
+        if mode == "auto" and not len(await self.catalog()):
+            return Way(mode="xml")  # nothing is offered, at least for now
+        self._way = await check_way(self.backend) if mode == "auto" else Way(mode=mode)
+        return self._way
 
     @property
     def format(self) -> PromptFormat:
@@ -168,7 +185,7 @@ class ToolLoop:
         """
         await backend.__aenter__()
         before, self.backend = self.backend, backend
-        self._offered, self._scale, self._scores = None, Scale(), Scores()
+        self._offered, self._scale, self._scores, self._way = None, Scale(), Scores(), None
         await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:
@@ -242,7 +259,8 @@ class ToolLoop:
             self._cuts.clear()
         self._length = len(opened)
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)
-        opening, offer, calling = await self._opening(opened, opened, backend, self.asking)
+        asking = replace(self.asking, mode=(await self.way()).mode)
+        opening, offer, calling = await self._opening(opened, opened, backend, asking)
         turn = opening.turn(offer, backend.capabilities, self._limits)
         driven = drive(
             turn,
@@ -262,7 +280,7 @@ class ToolLoop:
                     yield replace(event, messages=turn.conversation)
                     if not turn.stop_reason:
                         before = opening.offered
-                        asking = replace(self.asking, mode="xml") if turn.is_in_text else self.asking
+                        asking = replace(asking, mode="xml") if turn.is_in_text else asking
                         opening, offer, calling = await self._opening(opened, turn.conversation, backend, asking)
                         if offer.catalog is not turn.offer.catalog or opening.offered is not before:
                             turn.renew(offer, opening.put_in_place_of(before))

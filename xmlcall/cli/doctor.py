@@ -284,7 +284,7 @@ async def _plain(clock: _Clock, watched: "_Watched") -> Plain:
 
 
 async def _read(watched: "_Watched", likeliest: int) -> None:
-    from ..proxy.engine.model_server import TRIAL_QUESTION
+    from ..turn.way import TRIAL_QUESTION
 
     request = CompletionRequest(messages=(TRIAL_QUESTION,), max_tokens=PLAIN_TOKENS, temperature=0.0, top_logprobs=likeliest)
     async with aclosing(chunks_of(watched.tries(request))) as chunks:
@@ -314,7 +314,7 @@ async def _relayed(backend: Relaying, content: bytes) -> bytes:
 
 async def _trial(clock: _Clock, of: int, ask: Callable[[int], Coroutine[Any, Any, Trial]]) -> Trial | None:
     """Ask with a tool; once more, with more tokens, if the reply was cut in its reasoning."""
-    from ..proxy.engine.model_server import TRIAL_TOKENS
+    from ..turn.way import TRIAL_TOKENS
 
     if not clock.left:
         return None
@@ -343,11 +343,11 @@ def _words_of(error: BackendError) -> str:
 
 async def _natively(watched: "_Watched", tokens: int) -> Trial:
     from ..agent.drive import result_of
-    from ..proxy.engine.model_server import TRIAL_QUESTION, TRIAL_TOOL
     from ..tools.catalog import Catalog
     from ..turn.generate import Binder
     from ..turn.machine import Machine
     from ..turn.native import NativeOptions, generate_native
+    from ..turn.way import TRIAL_QUESTION, TRIAL_TOOL
 
     request = CompletionRequest(messages=(TRIAL_QUESTION,), tools=(TRIAL_TOOL,), max_tokens=tokens, temperature=0.0)
     script = generate_native(request, Binder(catalog=Catalog([TRIAL_TOOL])), NativeOptions(server=watched.capabilities))
@@ -357,10 +357,10 @@ async def _natively(watched: "_Watched", tokens: int) -> Trial:
 async def _prompted(watched: "_Watched", asking: "Asking") -> Trial:
     """Take a turn up to the end of its first reply, as `serve` does in mode `xml`."""
     from ..agent.drive import drive
-    from ..proxy.engine.model_server import TRIAL_QUESTION, TRIAL_TOOL
     from ..turn.attempts import RepairPolicy
     from ..turn.events import ReplyEnded
     from ..turn.opening import begin_turn
+    from ..turn.way import TRIAL_QUESTION, TRIAL_TOOL
 
     limits = RepairPolicy(max_replies=1)
     turn = begin_turn([TRIAL_QUESTION], [TRIAL_TOOL], asking=asking, server=watched.capabilities, repair=limits)
@@ -372,7 +372,7 @@ async def _prompted(watched: "_Watched", asking: "Asking") -> Trial:
 
 
 def _trial_of(generated: "Generated") -> Trial:
-    from ..proxy.engine.model_server import TRIAL_ARGUMENTS
+    from ..turn.way import TRIAL_ARGUMENTS
 
     reply = generated.reply
     return Trial(

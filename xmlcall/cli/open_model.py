@@ -16,9 +16,10 @@ from .words import Say
 if TYPE_CHECKING:
     from ..profiles.profile import FoundProfile
     from ..turn.asking import Asking
+    from ..turn.way import Way
     from .waiting import OpeningStatus
 
-__all__ = ["asking_of", "connected", "model_notices", "profile_json", "profile_of", "profile_words"]
+__all__ = ["asking_of", "connected", "model_notices", "profile_json", "profile_of", "profile_words", "way_words"]
 
 
 def connected(name: str, context: int | None, opening: "OpeningStatus", api_key: str | None = None) -> Backend:
@@ -58,6 +59,14 @@ def profile_json(asking: "Asking", found: "FoundProfile | None") -> dict[str, st
     if found is None:
         return None
     return {"name": found.name, "source": found.source, "settings": profile_words(asking, found).partition(": ")[2]}
+
+
+def way_words(way: "Way | None") -> str:
+    """Describe how `serve` offers tools to a model, and why; None if a check decides that."""
+    if way is None:
+        return "tools: the first request that has some checks the server's own function calling; where that fails, in the prompt"
+    how = "by the server's own function calling" if way.mode == "native" else "in the prompt"
+    return f"tools: {how} (mode {way.mode}; {way.reason})"
 
 
 def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:

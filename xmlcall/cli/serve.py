@@ -23,7 +23,7 @@ from ..turn.asking import AskingFields
 from ..turn.attempts import RepairPolicy
 from .exits import OK, complain, run_async
 from .listening import STOP_SECONDS, listening, serve_app, url_of
-from .open_model import connected, model_notices, profile_of, profile_words
+from .open_model import connected, model_notices, profile_of, profile_words, way_words
 from .options import add_asking_options, add_mcp_option, add_model_choice, add_policy_option, number
 from .plain import visible
 from .serve_observed import add_observed_options, add_page_options, observing, page_beside, recording, start_log
@@ -320,6 +320,7 @@ async def _one(
             complain(f"the model was most likely trained on the format {family}; every format is read")
         for notice in model_notices(engine.backend, engine.asking.mode, speaker("en")):
             complain(notice)
+        complain(way_words(engine.known_way()))
         yield served_alone(engine)
 
 

@@ -97,6 +97,7 @@ class Session:
         async with opening:
             await self.loop.change_model(backend)
         self.ask_by_profile()
+        await self.settle_way()
         self.tell_of_model()
 
     async def tell_notices(self) -> None:
@@ -104,8 +105,17 @@ class Session:
         await self.loop.catalog()
         for notice in self.loop.router.news():
             self.display.notice(notice)
+        await self.settle_way()
         if self.mode == "xml":
             self._tell_grade(await self.loop.tool_prompt())
+
+    async def settle_way(self) -> None:
+        """Check the model server, if the mode depends on that, and say what was found."""
+        way = await self.loop.way()
+        self.mode = way.mode
+        if way.finding and self._given.verbose:
+            why = self.display.say(f"way_{way.finding}")
+            self.display.line("", self.display.say("way", mode=way.mode, why=why), style="dim")
 
     async def asked(self, messages: Sequence[Message]) -> None:
         """Record the question and the offered tools before the model is asked."""

@@ -5,6 +5,8 @@ Every language has the same keys with the same placeholders (tests/cli/test_cli_
 
 from collections.abc import Callable
 
+from ..turn.way import REASONS
+
 __all__ = ["LABELS", "TEXTS", "Say", "speaker"]
 
 Say = Callable[..., str]
@@ -46,6 +48,8 @@ EN = {
     "does_not_fit": "{parts}: they do not fit into the model's context (see --context)",
     "context": "the model's context holds {count} tokens",
     "profile": "profile: {words}",
+    "way": "tools are offered in mode {mode}: {why}",
+    **{f"way_{finding}": reason for finding, reason in REASONS.items()},
     "needs_tool": "the question needs a tool (log-odds of a call {odds}, threshold {threshold})",
     "needs_this_tool": "the question needs the tool {tool} (log-odds of a call {odds}, threshold {threshold})",
     "no_tool_fits": "the question only asks for information, and every tool changes something",
@@ -239,6 +243,15 @@ ZH = {
     "does_not_fit": "{parts}：模型的上下文放不下（见 --context）",
     "context": "模型的上下文可容纳 {count} 个词元",
     "profile": "配置：{words}",
+    "way": "以 {mode} 模式提供工具：{why}",
+    "way_called": "服务器自己的函数调用给出了正确的调用",
+    "way_leaked": "服务器把调用留在了文本里",
+    "way_wrong": "服务器自己的函数调用给出了错误的调用",
+    "way_no_call": "服务器自己的函数调用没有给出调用",
+    "way_unread": "服务器读不懂模型写的调用",
+    "way_refused": "服务器不为这个模型接受工具",
+    "way_slow": "服务器没有及时回答检查",
+    "way_no_tools": "模型的模板里没有工具",
     "needs_tool": "这个问题需要工具（调用的对数几率 {odds}，阈值 {threshold}）",
     "needs_this_tool": "这个问题需要工具 {tool}（调用的对数几率 {odds}，阈值 {threshold}）",
     "no_tool_fits": "这个问题只要求查找，而所有工具都会做出改动",

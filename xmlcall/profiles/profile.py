@@ -158,10 +158,11 @@ def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None
         UsageError: what was given cannot be combined.
     """
     asking = replace(usual, **given)
-    if profile is not None and not any(name in given for name in PROFILED):
+    settled = {name for name in PROFILED if name in given and (name, given[name]) != ("mode", "auto")}
+    if profile is not None and not settled:
         asking = replace(asking, mode=profile.way)
     is_native = asking.mode in ("native", "native-only")
-    _check(given, usual, is_native=is_native)
+    _check(given, is_native=is_native)
     if profile is not None and not is_native:
         asking = replace(asking, dialect=given.get("dialect", profile.dialect), family=given.get("family", profile.family))
     if "call_threshold" in given:
@@ -178,9 +179,7 @@ def _threshold(asking: Asking, profile: Profile | None, *, is_native: bool) -> f
     return profile.call_threshold if profile and holds and profile.call_threshold != "off" else "auto"
 
 
-def _check(given: AskingFields, usual: Asking, *, is_native: bool) -> None:
-    if given.get("mode") == "auto" and usual.mode != "auto":
-        raise UsageError("mode=auto is for the proxy (`xmlcall serve`); expected xml, native or native-only")
+def _check(given: AskingFields, *, is_native: bool) -> None:
     if is_native and "dialect" in given:
         raise UsageError("dialect is the format of calls in the text, so it cannot be combined with mode=native")
     if given.get("call_threshold") is not None and (is_native or not given.get("reminder", True)):

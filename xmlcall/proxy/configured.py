@@ -69,6 +69,8 @@ async def opened(
             if found is not None and found.profile is not None:
                 tell(f"{row.name}: profile {found.name} ({found.source}): {found.profile.words}")
                 model.engine.ask_by(**asdict(asking_by(USUAL, _given(row), found.profile)))
+            if (way := model.engine.known_way()) is not None:
+                tell(f"{row.name}: tools in mode {way.mode}: {way.reason}")
         yield
 
 

@@ -36,9 +36,9 @@ def _choice(values: Collection[str], example: str, about: str) -> AskKey:
     return AskKey(about, f"one of {', '.join(values)}", example, {value: value for value in values}.__getitem__)
 
 
-def _switch(about: str) -> AskKey:
+def _switch(about: str, example: str = "no") -> AskKey:
     words = {"yes": True, "no": False, "true": True, "false": False}
-    return AskKey(about, "yes or no", "no", lambda text: words[text.lower()])
+    return AskKey(about, "yes or no", example, lambda text: words[text.lower()])
 
 
 def _number(kind: type[int] | type[float], least: float, example: str, about: str) -> AskKey:
@@ -69,8 +69,8 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
     "mode": _choice(
         get_args(Mode),
         "native",
-        "xml: tools in the prompt, calls read from the text; native: the server's own function calling, and calls left in the "
-        "text; native-only: without those; auto (only `serve`): native if a trial call works",
+        "xml: tools in the prompt, calls read from the text; native: the server's own function calling, and the text where that "
+        "loses a call; native-only: without that; auto: native if a check at first use shows that it works, else xml",
     ),
     "dialect": AskKey(
         "the format to ask for calls in, such as one that the model was trained on (docs/dialects.md), or FILE.toml with a row; "
@@ -95,7 +95,7 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
     "tool_tokens": _number(
         int, 1, "2000", "most tokens for the description of the tools; if it is longer, only tools that fit are described in full"
     ),
-    "reasoned_calls": _switch("mode native: whether calls that end the reasoning run, if the reply has nothing else"),
+    "reasoned_calls": _switch("mode native: whether calls that end the reasoning run, if the reply has nothing else", "yes"),
     "max_tokens": _number(int, 1, "512", "most tokens of one reply"),
     "temperature": _number(float, 0, "0.5", "randomness; 0 suits tool calls of small models best"),
     "seed": _number(int, -math.inf, "7", "makes random replies repeatable, as far as the server supports it"),

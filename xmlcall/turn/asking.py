@@ -41,9 +41,9 @@ class Asking:
     """The settings with which a model is asked.
 
     Args:
-        mode: `xml` offers tools in the prompt and reads calls from the text. `native` uses the server's own function calling, and
-            also reads calls that the server left in the text; `native-only` ignores those. `auto`, for the proxy only, is
-            `native` if a trial call works, else `xml`.
+        mode: `xml` offers tools in the prompt and reads calls from the text. `native` uses the server's own function calling; it
+            also reads calls that the server left in the text, and asks in text where a reply comes to nothing; `native-only` does
+            neither. `auto` is `native` if a check before first use shows that it works (`way`), else `xml`.
         dialect: name of the format in which the model is asked to write calls (docs/reference/dialects.md); all formats are read.
         family: how the system prompt shows tools (see `prompting.format`).
         lang: language of the prompts, `en` or `zh`.
@@ -102,4 +102,4 @@ class Asking:
     @property
     def is_native(self) -> bool:
         """Whether the server's own function calling is used."""
-        return self.mode != "xml"
+        return self.mode in ("native", "native-only")

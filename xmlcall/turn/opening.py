@@ -41,9 +41,9 @@ class Opening:
     new_id: NewId | None = None  # makes the ids of calls; None for numbers that no earlier turn of the conversation used
 
     def __post_init__(self) -> None:
-        """Refuse mode `auto`, which only the proxy can resolve."""
+        """Refuse mode `auto`, which stands for another one once the server was checked."""
         if self.asking.mode == "auto":
-            raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': only the proxy tries what works")
+            raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': a turn does not check the server")
 
     def turn(self, offer: Offer, server: Capabilities, limits: RepairPolicy) -> Turn:
         """Begin the turn."""

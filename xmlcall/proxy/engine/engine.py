@@ -5,7 +5,7 @@ A request is answered in one of three ways. *Text*: the prompt offers the tools,
 *Plain*: no tools on offer, and the model's text as it is. If the caller uses the model server's own wire format, plain requests
 bypass the engine: their bytes are passed on (`routes.py`).
 
-In mode `auto`, the engine tries the server's own function calling once, before the first request with tools (`model_server`).
+In mode `auto`, the engine checks the server's own function calling once, before the first request with tools (`way_check`).
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 from ...agent.drive import Scores, drive, new_id
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
+from ...agent.way_check import check_way, known_way
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
 from ...dialects.write import beginning
@@ -37,6 +38,7 @@ from ...turn.opening import last_request
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
 from ...turn.turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
+from ...turn.way import Way
 from ...types.calls import Message, Tool
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
@@ -45,7 +47,7 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from .answers import Answer, PlainAnswer, PromptedAnswer, Sender
 from .catalogs import Catalogs, OfferedTools, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
-from .model_server import Fitting, SaidOnce, WithWholeMessages, calls_natively, count_tokens
+from .model_server import Fitting, SaidOnce, WithWholeMessages, count_tokens
 from .own_tools import OwnTools, with_own_results
 
 if TYPE_CHECKING:
@@ -91,7 +93,7 @@ class Engine:
         self._calling = Calling(router=self.own.router, policy=self.own.rules)
         self._limits = repair or RepairPolicy()
         self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
-        self._native: asyncio.Task[bool] | None = None
+        self._way: asyncio.Task[Way] | None = None
         self._stack = AsyncExitStack()
         self.ask_by()
 
@@ -116,9 +118,9 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
         """Close everything."""
-        if self._native is not None:
-            self._native.cancel()
-            await asyncio.gather(self._native, return_exceptions=True)
+        if self._way is not None:
+            self._way.cancel()
+            await asyncio.gather(self._way, return_exceptions=True)
         await self._stack.__aexit__(kind, error, trace)
 
     @property
@@ -138,13 +140,19 @@ class Engine:
 
     async def is_native(self) -> bool:
         """Return whether tools go to the model server's own function calling."""
+        if (known := self.known_way()) is not None:
+            return known.mode == "native"
+        if self._way is None or _has_failed(self._way):
+            self._way = asyncio.create_task(check_way(self.backend))
+        return (await asyncio.shield(self._way)).mode == "native"
+
+    def known_way(self) -> Way | None:
+        """Return how tools are offered to the model; None in mode `auto` before the check."""
         if self.asking.mode != "auto":
-            return self.asking.mode == "native"
-        if self.backend.capabilities.native_tools is False:
-            return False
-        if self._native is None or (self._native.done() and (self._native.cancelled() or self._native.exception())):
-            self._native = asyncio.create_task(calls_natively(self.backend))
-        return await asyncio.shield(self._native)
+            return Way(mode=self.asking.mode)
+        if self._way is not None and self._way.done() and not _has_failed(self._way):
+            return self._way.result()
+        return known_way(self.backend.capabilities)
 
     async def count_tokens(self, request: ChatRequest) -> int:
         """Count the tokens of a request's prompt; estimated where the model server does not count."""
@@ -424,6 +432,11 @@ class Engine:
             stop=sampling.stop,
             extra=extra,
         )
+
+
+def _has_failed(check: asyncio.Task[Way]) -> bool:
+    """Say whether a check has ended without a finding, or was too slow for one: the server may have loaded its model since."""
+    return check.done() and (check.cancelled() or check.exception() is not None or check.result().finding == "slow")
 
 
 def _sent_on(fields: Mapping[str, Any]) -> dict[str, Any]:

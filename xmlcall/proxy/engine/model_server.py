@@ -1,8 +1,4 @@
-"""The model server: what it can do, how many tokens a prompt has there, and requests that fit into its context.
-
-Function calling is tested, because servers also claim to support it for models whose calls leak as text. llama.cpp does so for
-Qwen2.5-Coder-0.5B, and of that model's replies to 80 questions, none came back as a call. The test is one small question with a
-tool, and only the correct call counts.
+"""The model server: how many tokens a prompt has there, and requests that fit into its context.
 
 Cuts depend on the request alone, so all replicas of the proxy in front of one model server cut a conversation at the same places,
 whatever they answered before (`prompting.tokens`). To make this possible, each replica asks the server once how many tokens it
@@ -22,42 +18,25 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from ...agent.drive import result_of
 from ...agent.fitted_backend import FittedBackend
 from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError, ContextOverflow
 from ...prompting.fit_context import Fitted, estimate
 from ...prompting.tokens import RequestScale, Scale, ServerFacts, tokens_of
-from ...tools.catalog import Catalog
-from ...turn.generate import Binder
-from ...turn.machine import Machine
-from ...turn.native import NativeOptions, generate_native
-from ...types.calls import Message, Tool, ToolCall
+from ...types.calls import Message
 from ...types.completion import CompletionRequest
 from ...wire.openai import count, message_dict, read_json
 
 if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
-__all__ = [
-    "NOTES_LIMIT",
-    "TRIAL_ARGUMENTS",
-    "TRIAL_QUESTION",
-    "TRIAL_TOKENS",
-    "TRIAL_TOOL",
-    "Fitting",
-    "SaidOnce",
-    "WithWholeMessages",
-    "calls_natively",
-    "count_tokens",
-]
+__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce", "WithWholeMessages", "count_tokens"]
 
 log = logging.getLogger("xmlcall.proxy")
 
-# -- what it can do, and its tokens ---------------------------------------------------------------------------------------
+# -- its tokens ---------------------------------------------------------------------------------------
 
-TRIAL_TOKENS: Final = 128
 BYTES_A_TOKEN: Final = 4  # of English text, for an estimate
 TOKENS_A_MESSAGE: Final = 4
 
@@ -86,32 +65,6 @@ def total(orders: list[dict[str, float]], *, rate: float = 1.0) -> float:
 请用两三句话说明与上周相比有什么变化，并检查表中的数字是否正确。如果缺少什么，请先问写报告的人。
 Der Bericht enthält die Zahlen der letzten Woche; bitte prüfen Sie, ob die Summe über alle Länder stimmt. Où est le fichier ?
 """
-
-_INTEGER: Final = {"type": "integer"}
-TRIAL_TOOL: Final = Tool(
-    name="multiply",
-    description="Multiply two integers.",
-    input_schema={"type": "object", "properties": {"a": _INTEGER, "b": _INTEGER}, "required": ["a", "b"]},
-)
-TRIAL_QUESTION: Final = Message(role="user", content="What is 1234 times 5678? Use the tool.")
-TRIAL_ARGUMENTS: Final = {"a": 1234, "b": 5678}
-
-
-async def calls_natively(backend: Retrying) -> bool:
-    """Return whether the server calls a tool correctly for a question that needs one; a server that refuses tools does not."""
-    request = CompletionRequest(messages=(TRIAL_QUESTION,), tools=(TRIAL_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
-    binder = Binder(catalog=Catalog([TRIAL_TOOL]))
-    how = NativeOptions(server=backend.capabilities, reads_text=False)
-    machine, works = Machine(generate_native(request, binder, how)), False
-    try:
-        generated = await result_of(machine, backend)
-        works = [call.arguments for call in generated.reply.calls if isinstance(call, ToolCall)] == [TRIAL_ARGUMENTS]
-    except BackendError as error:
-        if not isinstance(error, BackendStatusError) or error.status_code >= 500:
-            raise
-    outcome = "it works and is used" if works else "it gave no correct call; tools are offered in the prompt"
-    log.info("tested the model server's own function calling: %s", outcome)
-    return works
 
 
 async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:

@@ -1,0 +1,78 @@
+"""Mode `auto`: checks whether a model server's own function calling works, before the first request with tools.
+
+It is tried, because servers also claim to support it for models whose calls leak as text. llama.cpp does so for
+Qwen2.5-Coder-0.5B, and of that model's replies to 80 questions, none came back as a call. The check is one small question with
+one tool, and only the right call counts. What was found is remembered (`profiles.checks`).
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from ..backends.base import Backend
+from ..errors import BackendStatusError, OutputRejected
+from ..profiles.checks import remember, remembered
+from ..tools.catalog import Catalog
+from ..turn.generate import Binder, Generated
+from ..turn.machine import Machine
+from ..turn.native import NativeOptions, generate_native
+from ..turn.way import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, Finding, Way, choose_way
+from ..types.calls import ToolCall
+from ..types.completion import Capabilities, CompletionRequest
+from .drive import result_of
+
+__all__ = ["CHECK_SECONDS", "check_way", "known_way"]
+
+log: Final = logging.getLogger("xmlcall.agent")
+
+CHECK_SECONDS: Final = 8.0
+"""How long the check may take; loading a model takes longer, so a server that has not loaded it is asked in text at first."""
+
+
+def known_way(server: Capabilities) -> Way | None:
+    """Return how tools are offered as far as that is known without a check."""
+    if server.native_tools is False:
+        return choose_way("no_tools")
+    finding = remembered(server)
+    return choose_way(finding) if finding else None
+
+
+async def check_way(backend: Backend) -> Way:
+    """Return how tools are offered to a model; the server is asked unless that is known.
+
+    Raises:
+        BackendError: the server failed, so nothing was found.
+    """
+    server = backend.capabilities
+    way = known_way(server)
+    if way is None:
+        finding = await _found(backend)
+        remember(server, finding)
+        way = choose_way(finding)
+    log.info("tools are offered in mode %s: %s", way.mode, way.reason)
+    return way
+
+
+async def _found(backend: Backend) -> Finding:
+    request = CompletionRequest(messages=(TRIAL_QUESTION,), tools=(TRIAL_TOOL,), max_tokens=TRIAL_TOKENS, temperature=0.0)
+    machine = Machine(generate_native(request, Binder(catalog=Catalog([TRIAL_TOOL])), NativeOptions(server=backend.capabilities)))
+    try:
+        async with asyncio.timeout(CHECK_SECONDS):
+            return _finding(await result_of(machine, backend))
+    except TimeoutError:
+        return "slow"
+    except OutputRejected:
+        return "unread"
+    except BackendStatusError as error:
+        if error.status_code >= 500:
+            raise
+        return "refused"
+
+
+def _finding(generated: Generated) -> Finding:
+    calls = generated.reply.calls
+    if not calls:
+        return "no_call"
+    if any(call.raw.dialect != "native" for call in calls):
+        return "leaked"
+    return "called" if [call.arguments for call in calls if isinstance(call, ToolCall)] == [TRIAL_ARGUMENTS] else "wrong"
