@@ -4,7 +4,8 @@ There are two separate budgets: consecutive replies whose calls cannot run as wr
 good call refills them. If the model wrote the same broken call twice, its last retry is constrained to a call of that tool, if
 the server can do that. The same call with the same arguments may run only a few times in a row with the same result, because a
 model that repeats itself does not read its results. No repeated call is dropped silently: either the user is asked, or the run
-ends and says why. If each result differs, the model is waiting for something, and only the limits of the run end that.
+ends and says why. If each result differs, the model is waiting for something, and only the limits of the run end that. A caller
+that runs the calls itself makes a turn of each reply, so its conversation says which calls were made before (`calls_made`).
 
 Failed attempts are removed from the conversation once a correct one follows, because a model that sees its own broken calls in
 its history writes more of them. A reply in which some calls ran stays, because its results are needed.
@@ -19,7 +20,7 @@ from ..errors import UsageError
 from ..prompting.feedback import Answered
 from ..types.calls import InvalidCall, Message, ToolCall
 
-__all__ = ["Attempts", "RepairPolicy", "none_can_run"]
+__all__ = ["Attempts", "RepairPolicy", "calls_made", "none_can_run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +84,14 @@ class Attempts:
         self._repeats += 1
         return self._repeats
 
+    def is_repeated(self, call: ToolCall) -> bool:
+        """Say whether a call was made as often in a row, with the same result, as it may be."""
+        return _key(call) == self._last and self._repeats >= self.policy.max_repeats
+
+    def may_be_repeated(self, name: str) -> bool:
+        """Say whether a call of this tool may turn out to be one that was repeated too often."""
+        return bool(self._last) and json.loads(self._last)[0] == name and self._repeats >= self.policy.max_repeats
+
     def note_result(self, call: ToolCall, text: str) -> None:
         """Note a call's result; if it differs from the last one, repeating the call was not in vain."""
         if _key(call) != self._last:
@@ -132,6 +141,34 @@ class Attempts:
         if self._failed_from is not None:
             del messages[self._failed_from : -1]
         self._failed_from = None
+
+
+def calls_made(conversation: Sequence[Message]) -> list[tuple[ToolCall, str]]:
+    """Return the calls that a caller has run for the person's last request, in order, with their results.
+
+    Words after a result, such as those that Claude Code adds to it, are no new request.
+    """
+    speaks = [
+        place
+        for place, message in enumerate(conversation)
+        if message.role == "user" and (not place or conversation[place - 1].role != "tool")
+    ]
+    made: list[tuple[ToolCall, str]] = []
+    waiting: list[ToolCall] = []
+    for message in conversation[speaks[-1] :] if speaks else conversation:
+        if message.role == "assistant":
+            waiting = list(message.tool_calls)
+        elif message.role == "tool" and (call := _answered_by(message, waiting)):
+            waiting.remove(call)
+            made.append((call, message.content))
+    return made
+
+
+def _answered_by(result: Message, waiting: Sequence[ToolCall]) -> ToolCall | None:
+    """Return the call to which a result belongs: by its id, else by its name or place, which clients of Ollama go by."""
+    if result.tool_call_id:
+        return next((call for call in waiting if call.id == result.tool_call_id), None)
+    return next((call for call in waiting if result.name in (None, call.name)), None)
 
 
 def _key(call: ToolCall) -> str:

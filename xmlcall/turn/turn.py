@@ -14,6 +14,7 @@ A reply is generated, and its calls are parsed and bound as they arrive. The con
 | has calls that cannot run | the model gets the issues of each; correct calls of the same reply run |
 | has such calls when no retry is left | the model is asked for plain words, once, unless the caller checks the calls |
 | has calls of the caller's own tools, and all calls are correct | the turn ends; the caller runs them |
+| repeats a call too often in a row, with the same result | the call does not run; the model is asked for plain words, once |
 | has other calls | they run one after the other, and the next reply follows from their results |
 | was ended by a call that needs these results (`waiting`) | the model has to write that call again; once for each tool |
 
@@ -122,6 +123,9 @@ class Turn(Machine[None]):
         self._words = words
         self._decide = decide
         self._attempts = Attempts(limits)
+        for call, result in words.made:
+            self._attempts.count(call)
+            self._attempts.note_result(call, result)
         self._feedback = ""  # for the model, about its last reply; only in the next request
         self._repeated: frozenset[str] = frozenset()  # calls that the last reply contained more than once
         self._kept_reply: Message | None = None  # the last reply as the conversation keeps it
@@ -161,6 +165,22 @@ class Turn(Machine[None]):
             text: its text so far.
         """
         return self._said.may_repeat(text) and not self._is_last
+
+    def is_repeated(self, call: ToolCall | InvalidCall) -> bool:
+        """Say whether the caller made this call too often in a row, with the same result, so that it is not asked to again.
+
+        Args:
+            call: a call of the last reply.
+        """
+        return isinstance(call, ToolCall) and call.name in self.offer.of_caller and self._attempts.is_repeated(call)
+
+    def may_be_repeated(self, name: str) -> bool:
+        """Say whether an unfinished call may turn out to be repeated too often, whatever its values will be.
+
+        Args:
+            name: the tool's name.
+        """
+        return self._attempts.may_be_repeated(name)
 
     @property
     def results(self) -> list[str]:
@@ -626,7 +646,9 @@ class Turn(Machine[None]):
         """Have a reply's calls run, and give the model their results; end the turn if there are none."""
         assert self.generated is not None
         for call in calls:
-            if isinstance(call, ToolCall) and call.name in self.offer.of_caller:
+            if self.is_repeated(call):
+                yield from self._one_call(call)
+            elif isinstance(call, ToolCall) and call.name in self.offer.of_caller:
                 self._has_handed_over = True
                 self.answered.append((call, None))
             else:
@@ -651,7 +673,8 @@ class Turn(Machine[None]):
 
     def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
         """Have one call run, unless it is invalid or was repeated too often."""
-        self.has_run = self.has_run or (isinstance(call, ToolCall) and call.name not in self.offer.own)
+        is_run = isinstance(call, ToolCall) and call.name not in self.offer.own and call.name not in self.offer.of_caller
+        self.has_run = self.has_run or is_run
         happened: CallFinished | CallDenied | CallRejected | CallStarted
         tool, call = self.offer.catalog.get(call.name), self._rebound(call)
         if isinstance(call, InvalidCall) or tool is None:
@@ -683,7 +706,7 @@ class Turn(Machine[None]):
 
     def _asks_policy(self, call: ToolCall) -> bool:
         """Say whether the policy is asked about a call that was repeated too often."""
-        return self._limits.on_repeat is not None and call.name not in self.offer.own
+        return self._limits.on_repeat is not None and call.name not in self.offer.own and call.name not in self.offer.of_caller
 
     def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
         """Record the outcome of a call."""

@@ -14,7 +14,7 @@ from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
 from ..prompting.writer import Forms, with_reminder
 from ..tools.catalog import Catalog
-from ..types.calls import Message
+from ..types.calls import Message, ToolCall
 from ..types.completion import Capabilities, CompletionRequest
 from .asking import Threshold
 from .builtin_tools import Answering
@@ -122,12 +122,14 @@ class Words:
     Args:
         conversation: the messages as the caller sent them, without text that we or a server appended to the user's.
         kept: returns the messages to continue the conversation with, given the first request; None to keep `conversation`.
+        made: calls that the caller ran for the same request before this turn, with their results.
     """
 
     request: str
     sources: Sources
     conversation: Sequence[Message] = ()
     kept: Callable[[FirstRequest], Sequence[Message]] | None = None
+    made: Sequence[tuple[ToolCall, str]] = ()
 
 
 def decide(

@@ -69,8 +69,13 @@ _FAILURES: Final[Mapping[str, str]] = {
     "no_tool_call": "tool_choice: a call was required, and the model answered without one, also when it was told to call",
     "invalid_calls": "the model's calls cannot run, however often it was told why: {why}",
     "tool_errors": "the model's calls of the proxy's own tools failed one after the other",
-    "repeated_call": "the model called the proxy's own tools in the same way again and again",
+    "repeated_call": "the model made the same call again and again, although its result was the same each time",
     "max_turns": "no answer after {count} replies: the model kept calling tools",
+}
+# What the caller's person reads if the model insists on such a call of the caller's tools.
+_STUCK: Final[Mapping[str, str]] = {
+    "en": "(The model made the same call of {name} again and again, although its result was the same each time. It was stopped.)",
+    "zh": "（模型一再以相同的参数调用 {name}，而结果每次都一样，因此已停止。）",
 }
 _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
 
@@ -178,7 +183,7 @@ class Sender:
     Args:
         unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
         may_be_made_up: whether a parameter's value may be made up, so that the call must not run.
-        may_be_copied: whether a call of a tool in a dialect may be copied from the conversation.
+        may_not_run: whether a call of a tool in a dialect may turn out to be copied from the conversation, or repeated too often.
     """
 
     def __init__(
@@ -188,11 +193,11 @@ class Sender:
         stream_arguments: bool,
         unsaid: str = "",
         may_be_made_up: MayBeMadeUp | None = None,
-        may_be_copied: Callable[[str, str], bool] | None = None,
+        may_not_run: Callable[[str, str], bool] | None = None,
     ) -> None:
         self.sent: list[ToolCall] = []  # calls that went out whole
         self._catalog, self._streams, self._unsaid = catalog, stream_arguments, unsaid
-        self._may_be_made_up, self._may_be_copied = may_be_made_up, may_be_copied
+        self._may_be_made_up, self._may_not_run = may_be_made_up, may_not_run
         self._text: CallText | None = None
         self._identity = ""
         self._unfinished = False
@@ -215,12 +220,12 @@ class Sender:
         if not self._streams or self._unfinished:
             return
         # Three kinds of calls wait until they are complete: those whose values are written with entities; a second call of a
-        # tool, which may turn out to repeat the first; and a call that may turn out to be copied.
+        # tool, which may turn out to repeat the first; and a call that may turn out to be copied, or repeated too often.
         is_first = event.name not in self._names
         self._names.add(event.name)
         tool = self._catalog.get(event.name)
         is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        is_own = self._may_be_copied is None or not self._may_be_copied(event.name, event.dialect)
+        is_own = self._may_not_run is None or not self._may_not_run(event.name, event.dialect)
         is_certain = tool is not None and is_plain and is_first and is_own
         self._text = CallText(tool, self._catalog, self._unsaid, self._may_be_made_up) if tool and is_certain else None
         self._identity = new_id()
@@ -335,6 +340,10 @@ class PromptedAnswer(Answer):
 
     def _last_pieces(self) -> Iterator[ResponseEvent]:
         turn, sender = self._turn, self._sender
+        if (stuck := _stuck(turn, self._format)) and not sender.unfinished:
+            yield TextPiece(text=stuck)
+            yield _end(turn, "stop")
+            return
         parting = list(_parting(turn, sender)) if turn.stop_reason in _FAILURES and not self._is_strict else []
         yield from parting
         if sender.unfinished:
@@ -417,6 +426,10 @@ class PromptedAnswer(Answer):
     def _take(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
         if isinstance(call, InvalidCall):
             self._sender.drop()
+        elif self._turn.is_repeated(call):
+            log.warning(
+                "the model repeats a call of %r whose result was the same each time: it is told, and asked for words", call.name
+            )
         elif call.name in self._turn.offer.of_caller:
             before = len(self._sender.sent)
             events = self._sender.end(call, is_retry=self._is_retry)
@@ -463,6 +476,14 @@ def _parting(turn: Turn, sender: Sender) -> Iterator[ResponseEvent]:
     for call in calls:
         if call is not None and call.name in turn.offer.of_caller:
             yield from sender.end(call, is_retry=True)
+
+
+def _stuck(turn: Turn, format: PromptFormat) -> str:
+    """Return what to say if a turn ended because the model insists on a call that the caller has run too often; else ""."""
+    call = next((call for call, _ in turn.answered if isinstance(call, ToolCall) and call.name in turn.offer.of_caller), None)
+    if turn.stop_reason != "repeated_call" or call is None:
+        return ""
+    return _STUCK[format.lang].format(name=call.name)
 
 
 def _why(turn: Turn) -> str:

@@ -31,7 +31,7 @@ from ...prompting.grades import budget_for
 from ...prompting.writer import Known, PromptWriter, callers_in_text, rounds_behind, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
 from ...turn.asking import Asking, AskingFields
-from ...turn.attempts import RepairPolicy
+from ...turn.attempts import RepairPolicy, calls_made
 from ...turn.builtin_tools import describing
 from ...turn.machine import Script
 from ...turn.opening import last_request
@@ -39,7 +39,7 @@ from ...turn.tool_need import decides
 from ...turn.turn import Turn
 from ...turn.turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
 from ...turn.way import Way
-from ...types.calls import Message, Tool
+from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
@@ -239,13 +239,17 @@ class Engine:
                 request=last_request(request.messages),
                 sources=replace(sources, offered=shown.catalog, shown=[prompts.listed]),
                 conversation=with_own_results(request.messages, known),
+                made=_made(request),
             ),
             partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
         doubts = turn.may_be_made_up if self._limits.asks_for_unsaid else None
         unsaid = self._format.shows.unsaid
-        copied = turn.may_be_copied
-        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_be_copied=copied)
+
+        def waits(name: str, dialect: str) -> bool:
+            return turn.may_be_repeated(name) or turn.may_be_copied(name, dialect)
+
+        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_not_run=waits)
         driven = drive(turn, backend, scores=self._scores, run=calling.run)
         answer = PromptedAnswer(
             turn, driven, sender, self._format, is_strict=self.strict, keep=self.own.rounds.keep, recording=recording
@@ -401,7 +405,7 @@ class Engine:
             ),
             Offer(catalog=catalog, of_caller=frozenset(catalog.names()), in_text=partial(self._in_text, request, shown)),
             self._limits,
-            Words(request=last_request(request.messages), sources=shown.sources(request.messages)),
+            Words(request=last_request(request.messages), sources=shown.sources(request.messages), made=_made(request)),
             partial(_undecided, completion),
         )
         sender = Sender(catalog, stream_arguments=False)
@@ -437,6 +441,11 @@ class Engine:
 def _has_failed(check: asyncio.Task[Way]) -> bool:
     """Say whether a check has ended without a finding, or was too slow for one: the server may have loaded its model since."""
     return check.done() and (check.cancelled() or check.exception() is not None or check.result().finding == "slow")
+
+
+def _made(request: ChatRequest) -> list[tuple[ToolCall, str]]:
+    """Return the calls that the caller ran for this request; none if it wants a call, whatever was called before."""
+    return [] if request.choice.mode == "required" else calls_made(request.messages)
 
 
 def _sent_on(fields: Mapping[str, Any]) -> dict[str, Any]:
