@@ -12,7 +12,6 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -200,8 +199,7 @@ class ServerError:
 def read_error(body: Any) -> ServerError:
     """Read an error in any form: `{"error": {"message", "type", "code"}}`, `{"error": text}`, `{"detail"}`, plain text."""
     if isinstance(body, str):
-        with suppress(ValueError, RecursionError):
-            body = json.loads(body)
+        body = _json_or_text(body)
     inner = next((mapping(body)[key] for key in ("error", "detail") if mapping(body).get(key)), body)
     fields = mapping(inner)
     whole = text_of(text_of(fields.get("message")) or json_text(inner))
@@ -217,6 +215,13 @@ def read_error(body: Any) -> ServerError:
         prompt_tokens=_number_in(message, _PROMPT) if overflow and prompt is None else prompt,
         context_length=_number_in(message, _CONTEXT) if overflow and context is None else context,
     )
+
+
+def _json_or_text(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 # What servers report if they cannot read what their model wrote. Those of the first table quote it: what precedes the quotation,
