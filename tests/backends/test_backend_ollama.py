@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -93,6 +94,12 @@ async def test_schemas_and_ids_arrive_whole(host: str, fake: FakeOllama) -> None
     assert body["messages"][1]["tool_calls"][0]["id"] == "call_7"
     assert body["messages"][2] == {"role": "tool", "content": "done", "tool_call_id": "call_7", "tool_name": "f"}
     assert (body["options"]["num_predict"], body["think"]) == (7, False)
+
+
+async def test_sampling_options_are_sent_by_name(host: str, fake: FakeOllama) -> None:
+    options = {"top_p": 0.8, "top_k": 20, "min_p": 0.05, "presence_penalty": 1.5, "repeat_penalty": 1.05}
+    await generate(OllamaBackend("tiny", host=host), replace(REQUEST, temperature=0.7, options=options))
+    assert fake.bodies[0]["options"] == {"num_ctx": 16384, "temperature": 0.7, **options}
 
 
 async def test_thinking_and_native_calls(host: str, fake: FakeOllama) -> None:

@@ -175,6 +175,29 @@ async def test_vllm_says_its_context_length(url: str, fake: FakeOpenAI) -> None:
         assert (backend.model, backend.capabilities.context_length) == ("b", 4096)
 
 
+OPTIONS = {"top_p": 0.8, "top_k": 20, "min_p": 0.05, "presence_penalty": 1.5, "repeat_penalty": 1.05}
+
+
+@pytest.mark.parametrize(("is_llama", "factor"), [(True, "repeat_penalty"), (False, "repetition_penalty")])
+async def test_sampling_options_have_the_names_of_the_server(url: str, fake: FakeOpenAI, is_llama: bool, factor: str) -> None:
+    """llama.cpp, tools/server/README.md; vLLM, "Extra parameters" of chat completions."""
+    fake.props = llama_props() if is_llama else None
+    await generate(OpenAIBackend(url), replace(REQUEST, temperature=0.7, options=OPTIONS))
+    (body,) = fake.bodies
+    expected = {"temperature": 0.7, "top_p": 0.8, "top_k": 20, "min_p": 0.05, "presence_penalty": 1.5, factor: 1.05}
+    assert {name: body[name] for name in body if name in {*expected, "repeat_penalty", "repetition_penalty"}} == expected
+
+
+@pytest.mark.parametrize("is_llama", [True, False])
+@pytest.mark.parametrize(("model", "top_k"), [("qwen2.5-coder-0.5b-instruct-q4_k_m.gguf", 20), ("tiny", None)])
+async def test_what_the_makers_recommend_is_known_by_the_name(
+    url: str, fake: FakeOpenAI, is_llama: bool, model: str, top_k: int | None
+) -> None:
+    fake.props, fake.models = llama_props() if is_llama else None, [{"id": model}]
+    async with OpenAIBackend(url) as backend:
+        assert backend.capabilities.recommended.get("top_k") == top_k
+
+
 @pytest.mark.parametrize("tools", [True, False])
 async def test_llama_cpp_says_what_its_template_can(url: str, fake: FakeOpenAI, tools: bool) -> None:
     fake.props = llama_props(tools=tools, n_ctx=2048)

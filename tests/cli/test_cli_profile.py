@@ -13,6 +13,7 @@ from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
 from servers.fake_openai import Step, reply
 
 from xmlcall.backends.fingerprint import of_name
+from xmlcall.cli import main
 from xmlcall.cli.open_model import asking_of, profile_json, profile_of, profile_words
 from xmlcall.errors import UsageError
 from xmlcall.profiles.profile import Profile, file_of, write_profile
@@ -69,7 +70,7 @@ def test_what_is_given_goes_before_the_profile(profile: dict[str, Any], given: d
 
 def test_without_a_profile_nothing_changes() -> None:
     assert profile_of(options(), (MINE,)) is None
-    assert asking_of(options()) == Asking(temperature=0.0, max_tokens=2048, call_threshold="auto")
+    assert asking_of(options()) == Asking(sampling="greedy", max_tokens=2048, call_threshold="auto")
     assert profile_json(asking_of(options()), None) is None
     written(**HERMES)
     assert profile_of(options(profile="off"), (MINE,)) is None
@@ -82,6 +83,31 @@ def test_a_profile_of_another_model_is_told_of(capsys: pytest.CaptureFixture[str
     assert "the profile tiny was measured with another model" in capsys.readouterr().err
     with pytest.raises(UsageError, match="expected the name of a profile"):
         profile_of(options(profile="nobody"), (MINE,))
+
+
+@pytest.mark.parametrize(
+    ("model", "settings", "applies", "makers"),
+    [
+        ("tiny", {}, "temperature 0 in run, chat and ui; ", "no recommendation known"),
+        ("gpt-oss:20b", {}, "temperature 0 in run, chat and ui; ", "recommend temperature 1, top_p 1 for gpt-oss (https://"),
+        ("gpt-oss:20b", {"sampling": "recommended"}, "temperature 1, top_p 1 (this profile)", "; in use"),
+        ("gpt-oss:20b", {"sampling": "recommended", "top_k": 9}, "temperature 1, top_p 1, top_k 9 (this profile)", "; in use"),
+        ("tiny", {"sampling": "recommended"}, "the server's own (this profile)", "no recommendation known"),
+        ("tiny", {"sampling": "greedy"}, "temperature 0 (this profile)", "no recommendation known"),
+    ],
+)
+def test_a_profile_says_what_of_sampling_applies_and_why(
+    model: str, settings: dict[str, Any], applies: str, makers: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_profile(Profile(model=model, **settings), file_of("mine"))
+    assert main(["profiles", "show", "mine"]) == 0
+    shown = dict(line.split(maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert shown["sampling"].startswith(applies)
+    assert makers in shown["makers"]
+    assert main(["profiles", "show", "mine", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["recommended"] is None) == (model == "tiny")
+    assert {name: told["profile"][name] for name in settings} == settings
 
 
 def profiled(home: Path, folder: Path, *arguments: str, **settings: Any) -> Any:

@@ -44,6 +44,10 @@ PROFILES = st.builds(
     dialect=st.sampled_from(sorted(DIALECTS)),
     family=st.sampled_from(sorted(FAMILIES)),
     call_threshold=st.one_of(st.sampled_from(["auto", "off"]), st.floats(allow_nan=False, allow_infinity=False)),
+    sampling=st.none() | st.sampled_from(["server", "greedy", "recommended"]),
+    temperature=st.none() | SHARES,
+    top_k=st.none() | st.integers(0, 99),
+    presence_penalty=st.none() | SHARES,
     measured=st.none() | MEASUREMENTS,
 )
 
@@ -72,6 +76,10 @@ REFUSED = [
     (GOOD + 'call_threshold = "high"\n', "call_threshold: "),
     (GOOD + "call_threshold = nan\n", "call_threshold: expected a finite number"),
     (GOOD + "call_threshold = true\n", "call_threshold: "),
+    (GOOD + 'sampling = "wild"\n', r"sampling: 'wild' is not one of \['server', 'greedy', 'recommended'\]"),
+    (GOOD + "temperature = true\n", "temperature: True is not of type 'number'"),
+    (GOOD + "temperature = inf\n", "temperature: expected a finite number, got inf"),
+    (GOOD + "top_k = 0.5\n", "top_k: 0.5 is not of type 'integer'"),
     (GOOD + 'fingerprints = "gguf:1"\n', "fingerprints: 'gguf:1' is not of type 'array'"),
     (GOOD + 'fingerprints = ["../x"]\n', r"fingerprints\[0\]: "),
     (GOOD + MEASURED.replace("2026-11-23", "today"), "measured.on: 'today' does not match"),

@@ -417,7 +417,7 @@ async def test_sampling_reaches_the_server() -> None:
     )
     request = backend.requests[0]
     assert (request.temperature, request.seed, request.stop, request.max_tokens) == (0.5, 3, ("END",), 7)
-    assert request.extra == {"top_p": 0.9, "user": "me", "metadata": {"a": "b"}}
+    assert (request.options, request.extra) == ({"top_p": 0.9}, {"user": "me", "metadata": {"a": "b"}})
 
 
 # -- the server's own function calling ---------------------------------------------------------------------------------

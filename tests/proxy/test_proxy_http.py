@@ -100,6 +100,8 @@ def proxies() -> Iterator[dict[str, str]]:
             "own": proxy(create_app(f"{openai}/v1", [LocalHost([double], name="own")], mode="xml", allowed=["*"])),
             "ollama": proxy(create_app(OllamaBackend("tiny", host=ollama), mode="xml")),
             "llama": proxy(create_app(f"{llama}/v1", mode="auto")),
+            "greedy": proxy(create_app(f"{openai}/v1", mode="xml", sampling="greedy")),
+            "greedy ollama": proxy(create_app(OllamaBackend("tiny", host=ollama), mode="xml", sampling="greedy")),
         }
 
 
@@ -172,6 +174,27 @@ def test_of_another_models_name_only_that_changes(
     response = HTTP.post(proxies[proxy] + path, json=asked)
     assert json.loads(upstream.seen[0][2]) == asked | {"model": "tiny"}
     assert response.content == b"".join(SAID)
+
+
+@pytest.mark.parametrize(
+    ("proxy", "stage", "path", "asked", "sent"),
+    [
+        ("greedy", OPENAI, "/v1/chat/completions", {"n": 2}, {"n": 2, "temperature": 0.0}),
+        ("greedy", OPENAI, "/v1/chat/completions", {"temperature": 1}, {"temperature": 1}),
+        ("greedy", OPENAI, "/v1/completions", {"prompt": "Hi"}, {"prompt": "Hi"}),
+        ("greedy ollama", OLLAMA, "/api/chat", {}, {"options": {"temperature": 0.0}}),
+        ("greedy ollama", OLLAMA, "/api/chat", {"options": {"temperature": 1}}, {"options": {"temperature": 1}}),
+        ("greedy ollama", OLLAMA, "/api/chat", {"options": {"top_k": 1}}, {"options": {"temperature": 0.0, "top_k": 1}}),
+    ],
+)
+def test_what_the_proxy_is_told_of_sampling_is_added(
+    proxy: str, stage: Stage, path: str, asked: dict[str, Any], sent: dict[str, Any], proxies: dict[str, str]
+) -> None:
+    upstream = play(stage, FakeOpenAI())
+    upstream.answers[path] = (200, JSON, [b"{}"])
+    common = {"messages": messages(), "model": "tiny", "stream": False}
+    HTTP.post(proxies[proxy] + path, json={**common, **asked})
+    assert json.loads(upstream.seen[0][2]) == {**common, **sent}
 
 
 # What other readers of JSON take for the model's name, or for where it is: Go folds names, and of two takes the last.

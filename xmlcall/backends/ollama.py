@@ -20,9 +20,10 @@ import httpx2
 
 from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
+from ..models.recommended import recommended_values
 from ..types.completion import Chunk, CompletionRequest, Usage
 from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
-from ..wire.openai import count, mappings, read_error, text_of
+from ..wire.openai import count, mapping, mappings, read_error, text_of
 from .base import Capabilities, Relayed
 from .fingerprint import of_digest
 from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
@@ -200,6 +201,7 @@ class OllamaBackend:
             family=family_of(template, self.model),
             constrains=True,  # whether it continues depends on the template, and cannot be asked
             fingerprints=tuple(of_digest(digest) for digest in digests[:1]),
+            recommended=recommended_values(self.model, text_of(mapping(shown.get("model_info")).get("general.name"))),
         )
 
     def _missing(self, present: list[str]) -> BackendStatusError:

@@ -26,6 +26,7 @@ import httpx2
 
 from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
+from ..models.recommended import recommended_values
 from ..types.completion import Chunk, CompletionRequest
 from ..wire.openai import EventDecoder, StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from .base import Capabilities, Relayed
@@ -210,7 +211,7 @@ class OpenAIBackend:
                 own["return_progress"] = True
         if self._echo and not request.tools:
             own["reasoning_format"] = "none"
-        return own | request_body(request, self.model)
+        return own | request_body(request, self.model, is_llama=self.capabilities.server == "llama.cpp")
 
     def _chunks(self, payloads: Iterable[str], reader: StreamReader) -> Iterator[Chunk]:
         for payload in payloads:
@@ -246,6 +247,7 @@ class OpenAIBackend:
             context_length=count(own.get("max_model_len")),
             family=family_of("", self.model),
             fingerprints=(of_name(self.model),),
+            recommended=recommended_values(self.model),
         )
 
     def _only_model(self, status: int) -> str:
@@ -385,6 +387,7 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
         family=family_of(template, file or model),
         model_file=file,
         fingerprints=(of_template(file or model, template),),
+        recommended=recommended_values(file, model, opens_thought=reasoning_open),
     )
 
 

@@ -32,6 +32,7 @@ from ..backends.base import Backend, KeptOpen
 from ..errors import UsageError, XmlcallError
 from ..prompting.results import result_text
 from ..tools.catalog import Catalog
+from ..turn.asking import Sampling
 from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, ReplyEnded
 from ..types.calls import Tool
 from ..types.completion import Chunk, CompletionRequest, Usage
@@ -385,6 +386,7 @@ _SETTINGS: dict[str, Any] = {
     if name not in OF_WAY
 }
 _SETTINGS["call_threshold"] = {"anyOf": [_NUMBER_OR_NOT, {"const": "auto"}]}
+_SETTINGS["sampling"] = {"enum": list(get_args(Sampling))}
 _SETTINGS |= {name: {} for name in _GONE}
 _ABOUT = _object(
     *("ways", "settings"), ways=_array(_STRING, minItems=1), settings={**_object(**_SETTINGS), "additionalProperties": False}

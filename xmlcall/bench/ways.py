@@ -26,7 +26,7 @@ from ..prompting.format import ENGLISH, PromptFormat
 from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.writer import PromptWriter, in_text, with_system
 from ..tools.catalog import Catalog
-from ..turn.asking import Asking, Mode
+from ..turn.asking import Asking, Mode, Sampling
 from ..turn.generate import Binder, Generated, ReplyOptions, generate
 from ..turn.machine import Machine
 from ..turn.native import NativeOptions, generate_native
@@ -55,6 +55,9 @@ OF_WAY: Final = frozenset({"mode", "dialect"})
 """Fields of `Asking` that the way of calling sets, and a run does not."""
 
 
+_USUAL: Final = (("family", ENGLISH.family), ("sampling", "greedy"))  # left out of a run's settings
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Asking):
     """How a model is asked in all ways of a run; mode and dialect are the way's (`asking_of`).
@@ -66,22 +69,22 @@ class Settings(Asking):
     """
 
     max_tokens: int | None = 512
-    temperature: float | None = 0.0
+    sampling: Sampling = "greedy"
     seed: int | None = 1
     feedback: int = 0
     whole_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        """Fill in the family where an option was not given (None), and check the settings."""
+        """Fill in the family and the temperature where an option was not given (None), and check the settings."""
         object.__setattr__(self, "family", self.family or ENGLISH.family)
+        if self.sampling == "greedy" and self.temperature is None:
+            object.__setattr__(self, "temperature", 0.0)  # recorded in each run
         Asking.__post_init__(self)
 
     def to_json(self) -> dict[str, Any]:
         """Return what is set, so that a run keeps the keys of its requests when a later version has one more setting."""
         settings = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in OF_WAY}
-        return {
-            name: value for name, value in settings.items() if value is not None and (name, value) != ("family", ENGLISH.family)
-        }
+        return {name: value for name, value in settings.items() if value is not None and (name, value) not in _USUAL}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,13 +242,8 @@ class Asked:
 
     def generation(self, messages: tuple[Message, ...], server: Capabilities, begun: str = "") -> Machine[Generated]:
         way, settings, catalog = self.way, self.settings, self.catalog
-        request = CompletionRequest(
-            messages=messages,
-            tools=tuple(catalog) if way.is_native else (),
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            seed=settings.seed,
-        )
+        tools = tuple(catalog) if way.is_native else ()
+        request = replace(settings.request(server), messages=messages, tools=tools, progress=False)
         binder = Binder(catalog=catalog, unsaid=self.format.shows.unsaid if way.is_ours else "")
         if way.is_native:
             return Machine(generate_native(request, binder, NativeOptions(server=server, reads_text=way.reads_text)))

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, aclosing
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
 from . import bench_read
@@ -81,14 +81,20 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
     parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly of all categories")
     parser.add_argument("--half", choices=("tuning", "report", "all"), default="all", help="which half of them (default: all)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample and the model (default: %(default)s)")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=1,
+        metavar="N",
+        help="of the sample, and of the model without --ask seed=N (default: %(default)s)",
+    )
     parser.add_argument(
         "--feedback", type=number(int, least=0), default=0, metavar="N", help="rounds of feedback on calls that cannot run"
     )
     parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
     add_profile_option(parser)
-    add_asking_options(parser, [key for key in ASK_KEYS if key not in ("mode", "dialect", "seed")])  # --way and --seed
+    add_asking_options(parser, [key for key in ASK_KEYS if key not in ("mode", "dialect")], options=("seed",))  # --way
 
 
 async def _run(options: argparse.Namespace) -> int:
@@ -102,7 +108,7 @@ async def _run(options: argparse.Namespace) -> int:
 
     ways = [way_of(name) for name in dict.fromkeys(options.ways or ["xml"])]
     asked = {**options.ask, "call_threshold": _threshold_of(options.ask, ways)}
-    settings = Settings(seed=options.seed, feedback=options.feedback, **asked)
+    settings = Settings(feedback=options.feedback, **{"seed": options.seed, **asked})
     cases = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
     if not cases:
         raise UsageError(f"no case of {options.suite} is left: raise --limit, or leave out --half {options.half}")
@@ -110,7 +116,7 @@ async def _run(options: argparse.Namespace) -> int:
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
             settings = _for_stand_in(options.model, settings)
-            subject, server = stand_in(options.model, cases), {"server": "none"}
+            subject, server = stand_in(options.model, cases), cast("dict[str, Any]", {"server": "none"})
         else:
             backend = await opened(stack, options)
             ways, settings, profile = _by_profile(options, ways, settings, backend)
@@ -118,6 +124,7 @@ async def _run(options: argparse.Namespace) -> int:
                 complain(notice)
             server = {name: getattr(backend.capabilities, name) for name in _OF_SERVER}
             subject, server = model_subject(backend), server | _file_of(options.model, backend) | {"profile": profile}
+            server |= {"recommended": dict(backend.capabilities.recommended)} if settings.sampling == "recommended" else {}
             settings = _within_budget(settings, cases, ways, backend.capabilities.context_length)
         for way in ways:
             subject.backend(cases[0], way)  # what cannot be measured is refused before there is a folder

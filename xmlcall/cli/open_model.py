@@ -36,7 +36,7 @@ def asking_of(options: argparse.Namespace, found: "FoundProfile | None" = None) 
     from ..profiles.profile import asking_by
     from ..turn.asking import Asking
 
-    usual = Asking(temperature=0.0, max_tokens=2048)
+    usual = Asking(sampling="greedy", max_tokens=2048)
     return asking_by(usual, options.ask, found.profile if found else None)
 
 

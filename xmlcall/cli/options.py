@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
+from typing import Any, Final, Never
 
 from ..errors import UsageError
 from .exits import complain
@@ -239,8 +239,15 @@ def add_policy_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str] = ()) -> None:
-    """Declare `--ask` for these fields of `Asking` (all without `keys`), and, not shown, the options that it has replaced."""
+_NEW: Final = frozenset({"sampling", "top_p", "top_k", "min_p", "presence_penalty", "repeat_penalty"})  # never were options
+
+
+def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str] = (), *, options: Collection[str] = ()) -> None:
+    """Declare `--ask` for these fields of `Asking` (all without `keys`), and, not shown, the options that it has replaced.
+
+    Args:
+        options: keys whose names are options of the command.
+    """
     from ..turn.ask_keys import ASK_KEYS  # only here: some commands need none of what it imports
 
     keys = tuple(keys or ASK_KEYS)
@@ -248,7 +255,7 @@ def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str]
     about = f"how the model is asked, such as {first}={ASK_KEYS[first].example}; overrides the profile (may be repeated). Keys: "
     about += ", ".join(keys)
     parser.add_argument("--ask", action=_Ask, keys=keys, metavar="KEY=VALUE", help=about)
-    for key in keys:
+    for key in [key for key in keys if key not in _NEW and key not in options]:
         is_switch = ASK_KEYS[key].expected == "yes or no"
         option = f"--no-{key}" if is_switch else f"--{key.replace('_', '-')}"
         parser.add_argument(option, action=_Replaced, keys=(key,), nargs=0 if is_switch else None, help=argparse.SUPPRESS)

@@ -5,7 +5,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 from ..errors import UsageError
-from ..profiles.profile import FoundProfile, folder, listed, named
+from ..models.recommended import in_words, recommended
+from ..profiles.profile import FoundProfile, Profile, asking_by, folder, listed, named
+from ..turn.asking import Asking
+from ..types.completion import Capabilities
 from .exits import OK, complain
 from .plain import json_text, visible
 
@@ -54,7 +57,8 @@ def _list(options: argparse.Namespace) -> int:
 
 def _described(found: FoundProfile) -> dict[str, object]:
     row = {"name": found.name, "source": found.source, "path": str(found.path), "problem": found.problem}
-    return row | {"profile": asdict(found.profile) if found.profile else None}
+    known = recommended(found.profile.model) if found.profile else None
+    return row | {"profile": asdict(found.profile) if found.profile else None, "recommended": asdict(known) if known else None}
 
 
 def _show(options: argparse.Namespace) -> int:
@@ -69,6 +73,8 @@ def _show(options: argparse.Namespace) -> int:
         ("model", profile.model),
         ("asked by", profile.words),
         ("found by", ", ".join(profile.fingerprints) or "its name only"),
+        ("sampling", _sampling(profile)),
+        ("makers", _makers(profile)),
         (
             "measured",
             f"{measured.on}, xmlcall {measured.version}, {measured.cases}" if measured else "not yet: these are defaults",
@@ -81,6 +87,25 @@ def _show(options: argparse.Namespace) -> int:
         shown = [f"{name} {rate.right} of {rate.total} [{100 * rate.low:.0f}-{100 * rate.high:.0f} %]" for name, rate in rates]
         print(visible(f"  {figure.way}: {'; '.join(shown)}"))
     return OK
+
+
+def _sampling(profile: Profile) -> str:
+    """Say which sampling options apply, and why."""
+    row = recommended(profile.model)
+    values = asking_by(Asking(), {}, profile).sampled(Capabilities(server="", recommended=row.values if row else {}))
+    shown = in_words(values) or "the server's own"
+    if profile.sampled:
+        return f"{shown} (this profile)"
+    return "temperature 0 in run, chat and ui; what each request says in serve; the server's own in Python (defaults)"
+
+
+def _makers(profile: Profile) -> str:
+    """Say what the model's makers recommend, and how to have it."""
+    row = recommended(profile.model)
+    if row is None:
+        return "no recommendation known"
+    way = "in use" if profile.sampling == "recommended" else "use it with --ask sampling=recommended"
+    return f"recommend {in_words(row.values)} for {row.family} ({row.source}, read {row.read}); {way}"
 
 
 def _path(options: argparse.Namespace) -> int:

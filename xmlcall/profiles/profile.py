@@ -19,13 +19,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast, get_args
 
 from ..errors import UsageError
 from ..private_folders import user_path
 from ..prompting.format import ENGLISH
 from ..toml_file import read_toml, toml_text
-from ..turn.asking import Asking, AskingFields
+from ..turn.asking import Asking, AskingFields, Sampling
+from ..types.completion import SAMPLED
 
 __all__ = [
     "PROFILED",
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 PROFILED: Final = ("mode", "dialect", "family", "call_threshold")
-"""The fields of `Asking` that a profile sets."""
+"""The fields of `Asking` that a profile sets, beside those of sampling."""
 
 ProfileWay = Literal["xml", "native"]
 WAYS: Final[tuple[ProfileWay, ...]] = ("xml", "native")
@@ -101,6 +102,8 @@ class Profile:
         dialect: the wire format of calls that the prompt asks for, with `xml`.
         family: the family of the prompt, with `xml`.
         call_threshold: log-odds of a call above which a message is answered with one (see `tool_need`); `auto`, or `off`.
+        sampling: what holds for the sampling options that are None, as in `Asking`; None to leave it to whoever asks.
+        temperature, top_p, top_k, min_p, presence_penalty, repeat_penalty: sampling options, as in `Asking`.
         measured: the measurement that these settings rest on; None if they are defaults that were not measured.
 
     Raises:
@@ -113,6 +116,13 @@ class Profile:
     dialect: str = ENGLISH.dialect
     family: str = ENGLISH.family
     call_threshold: CallThreshold = "auto"
+    sampling: Sampling | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    repeat_penalty: float | None = None
     measured: Measurement | None = None
 
     def __post_init__(self) -> None:
@@ -123,13 +133,23 @@ class Profile:
         number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool) and math.isfinite(threshold)
         if not number and threshold not in ("auto", "off"):
             raise UsageError(f"call_threshold: expected a finite number, 'auto' or 'off', got {self.call_threshold!r:.80}")
+        for name, value in self.sampled.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{name}: expected a finite number, got {value}")
         _ = self.asking
 
     @property
     def asking(self) -> Asking:
         """The settings as the loop, the proxy and the harness take them."""
         threshold = None if self.way == "native" or self.call_threshold == "off" else self.call_threshold
-        return Asking(mode=self.way, dialect=self.dialect, family=self.family, call_threshold=threshold)
+        asking = Asking(mode=self.way, dialect=self.dialect, family=self.family, call_threshold=threshold)
+        return replace(asking, **self.sampled)
+
+    @property
+    def sampled(self) -> AskingFields:
+        """The settings of sampling, without those that are left to whoever asks."""
+        found = {name: value for name in ("sampling", *SAMPLED) if (value := getattr(self, name)) is not None}
+        return cast(AskingFields, found)
 
     @property
     def words(self) -> str:
@@ -163,6 +183,8 @@ def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None
         asking = replace(asking, mode=profile.way)
     is_native = asking.mode in ("native", "native-only")
     _check(given, is_native=is_native)
+    if profile is not None and "sampling" not in given:
+        asking = replace(asking, **cast(AskingFields, {**profile.sampled, **given}))
     if profile is not None and not is_native:
         asking = replace(asking, dialect=given.get("dialect", profile.dialect), family=given.get("family", profile.family))
     if "call_threshold" in given:
@@ -309,6 +331,8 @@ _SCHEMA: Final = _object(
     dialect=_TEXT,
     family=_TEXT,
     call_threshold={"anyOf": [{"type": "number"}, {"enum": ["auto", "off"]}]},
+    sampling={"enum": list(get_args(Sampling))},
+    **{name: {"type": "integer" if name == "top_k" else "number"} for name in SAMPLED},
     measured=_object(
         "on version cases",
         on={"type": "string", "pattern": r"^\d{4}-\d\d-\d\d$"},
@@ -352,6 +376,7 @@ def write_profile(profile: Profile, file: Path) -> None:
     part = file.with_name(f"{file.name}.part")
     # TOML has no null, and simple keys come before tables.
     rows = {field.name: getattr(profile, field.name) for field in fields(Profile) if field.name != "measured"}
+    rows = {name: value for name, value in rows.items() if value is not None}
     rows |= {"measured": asdict(profile.measured)} if profile.measured else {}
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,8 @@ from ..dialects import select
 from ..errors import UsageError
 from ..prompting.format import FAMILIES
 from ..prompting.templates import LANGUAGES
-from .asking import AskingFields, Mode, Threshold
+from ..types.completion import SAMPLED
+from .asking import AskingFields, Mode, Sampling, Threshold
 
 __all__ = ["ASK_KEYS", "SERVED", "AskKey", "read_ask", "read_ask_table"]
 
@@ -97,12 +98,23 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
     ),
     "reasoned_calls": _switch("mode native: whether calls that end the reasoning run, if the reply has nothing else", "yes"),
     "max_tokens": _number(int, 1, "512", "most tokens of one reply"),
+    "sampling": _choice(
+        get_args(Sampling),
+        "recommended",
+        "greedy: temperature 0; recommended: what the model's makers recommend, where that is known (`xmlcall profiles show`); "
+        "server: the server's own defaults; the keys below take priority",
+    ),
     "temperature": _number(float, 0, "0.5", "randomness; 0 suits tool calls of small models best"),
+    "top_p": _number(float, 0, "0.9", "the likeliest tokens with this share of the probability"),
+    "top_k": _number(int, 0, "20", "so many of the likeliest tokens"),
+    "min_p": _number(float, 0, "0.05", "least probability of a token, as a share of the likeliest one's"),
+    "presence_penalty": _number(float, -2, "1.5", "makes tokens that have occurred less likely"),
+    "repeat_penalty": _number(float, 0, "1.05", "the same, as a factor"),
     "seed": _number(int, -math.inf, "7", "makes random replies repeatable, as far as the server supports it"),
 }
 """How a person writes each field of `Asking`."""
 
-SERVED: Final = tuple(name for name in ASK_KEYS if name not in ("parallel", "max_tokens", "temperature", "seed"))
+SERVED: Final = tuple(name for name in ASK_KEYS if name not in ("parallel", "max_tokens", "seed", *SAMPLED))
 """The fields that a proxy sets; each request brings the others."""
 
 

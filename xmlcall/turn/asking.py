@@ -5,18 +5,22 @@ person writes each field: `ask_keys`.
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, TypedDict, get_args
 
 from ..errors import UsageError
 from ..prompting.format import PromptFormat
-from ..types.completion import CompletionRequest
+from ..types.completion import SAMPLED, Capabilities, CompletionRequest
 
-__all__ = ["Asking", "AskingFields", "Mode", "Threshold"]
+__all__ = ["Asking", "AskingFields", "Mode", "Sampling", "Threshold"]
 
 Threshold = float | Literal["auto"]
 Mode = Literal["xml", "native", "native-only", "auto"]
+Sampling = Literal["server", "greedy", "recommended"]
 _MODES: Final[tuple[str, ...]] = get_args(Mode)
+_SAMPLINGS: Final[tuple[str, ...]] = get_args(Sampling)
+_GREEDY: Final[Mapping[str, float]] = {"temperature": 0.0}
 
 
 class AskingFields(TypedDict, total=False):
@@ -32,7 +36,13 @@ class AskingFields(TypedDict, total=False):
     tool_tokens: int | None
     reasoned_calls: bool
     max_tokens: int | None
+    sampling: Sampling
     temperature: float | None
+    top_p: float | None
+    top_k: int | None
+    min_p: float | None
+    presence_penalty: float | None
+    repeat_penalty: float | None
     seed: int | None
 
 
@@ -58,11 +68,18 @@ class Asking:
             calls. Otherwise they are only reported (`CallInReasoning`), because a model also reasons about calls that it does not
             want to make.
         max_tokens: limit for each reply; None leaves it to the server.
-        temperature: None leaves it to the server.
+        sampling: what holds for each of the following options that is None. `server` leaves it to the server; `greedy` sends
+            temperature 0; `recommended` sends what the model's makers recommend (`models.recommended`), as far as that is known.
+        temperature: randomness.
+        top_p: share of the probability that the tokens to choose from must have together.
+        top_k: how many of the likeliest tokens to choose from.
+        min_p: least probability of a token, as a share of the likeliest one's.
+        presence_penalty: makes tokens that have occurred less likely; 0 for no change.
+        repeat_penalty: the same, as a factor; 1 for no change. vLLM and others call it `repetition_penalty`.
         seed: None leaves it to the server.
 
     Raises:
-        UsageError: unknown mode, dialect, language or family; or the threshold is not a finite number.
+        UsageError: unknown mode, dialect, language, family or sampling; or the threshold is not a finite number.
     """
 
     mode: Mode = "xml"
@@ -75,13 +92,21 @@ class Asking:
     tool_tokens: int | None = None
     reasoned_calls: bool = False
     max_tokens: int | None = None
+    sampling: Sampling = "server"
     temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    repeat_penalty: float | None = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.mode not in _MODES:
             raise UsageError(f"mode must be one of {', '.join(map(repr, _MODES))}, got {self.mode!r}")
+        if self.sampling not in _SAMPLINGS:
+            raise UsageError(f"sampling must be one of {', '.join(map(repr, _SAMPLINGS))}, got {self.sampling!r:.80}")
         threshold = self.call_threshold
         if threshold not in (None, "auto") and not (isinstance(threshold, (int, float)) and math.isfinite(threshold)):
             raise UsageError(f"expected a finite number or 'auto' as the call threshold, got {threshold!r}")
@@ -92,11 +117,26 @@ class Asking:
         """The format in which prompts are written."""
         return PromptFormat(dialect=self.dialect, lang=self.lang, parallel=self.parallel, family=self.family)
 
-    @property
-    def sampling(self) -> CompletionRequest:
-        """The sampling options of each request, as a request without messages."""
+    def sampled(self, server: Capabilities) -> dict[str, float]:
+        """Return the sampling options to send, by their common names: what is set, else as `sampling` says.
+
+        Args:
+            server: the capabilities of the model server, with what the model's makers recommend.
+        """
+        usual = {"server": {}, "greedy": _GREEDY, "recommended": server.recommended}[self.sampling]
+        set_here = {name: value for name in SAMPLED if (value := getattr(self, name)) is not None}
+        return {**usual, **set_here}
+
+    def request(self, server: Capabilities) -> CompletionRequest:
+        """Return a request without messages: with the sampling options of each request.
+
+        Args:
+            server: the capabilities of the model server, as for `sampled`.
+        """
+        options = self.sampled(server)
+        temperature = options.pop("temperature", None)
         return CompletionRequest(
-            messages=(), max_tokens=self.max_tokens, temperature=self.temperature, seed=self.seed, progress=True
+            messages=(), max_tokens=self.max_tokens, temperature=temperature, options=options, seed=self.seed, progress=True
         )
 
     @property

@@ -100,11 +100,11 @@ class Opening:
         """Ask whether the user's message needs a tool, if a threshold is set, and prepare the first request accordingly."""
         asking, offered = self.asking, self.offered
         if offered is None:
-            return FirstRequest(request=replace(asking.sampling, messages=tuple(self.messages)))
+            return FirstRequest(request=replace(asking.request(server), messages=tuple(self.messages)))
         reminder = self._reminder()
         bare = without_reminder(reminder, self.messages)
         is_asked = bool(reminder) and bare[-1].role == "user" and not replies_of(bare[-1])
-        forms = PromptWriter(offered=offered, reminder=reminder).forms(bare, asking.sampling)
+        forms = PromptWriter(offered=offered, reminder=reminder).forms(bare, asking.request(server))
         threshold = asking.call_threshold if is_asked else None
         lang = prompt.language_of(last_request(self.messages), asking.lang)
         return (yield from decide(threshold, server, offered.catalog, asking.format, forms, lang=lang))

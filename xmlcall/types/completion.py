@@ -13,6 +13,9 @@ that only the server knows."""
 UNCUT: Final[frozenset[str]] = frozenset({"stop", "tool_calls"})
 """The finish reasons of a complete reply; every other one means that the reply was cut."""
 
+SAMPLED: Final = ("temperature", "top_p", "top_k", "min_p", "presence_penalty", "repeat_penalty")
+"""The common names of sampling options; a wire format may have others."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -89,6 +92,7 @@ class CompletionRequest:
         max_tokens: None leaves it to the server.
         temperature: None leaves it to the server.
         seed: None leaves it to the server.
+        options: further sampling options by their common names, such as `top_p` (see `SAMPLED`).
         stop: strings that end the generation.
         json_schema: the reply must be JSON that is valid under this schema; only for servers with the capability `constrains`.
         top_logprobs: how many of the likeliest tokens to report for each generated token; 0 for none.
@@ -102,6 +106,7 @@ class CompletionRequest:
     max_tokens: int | None = None
     temperature: float | None = None
     seed: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
     stop: tuple[str, ...] = ()
     json_schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
@@ -157,6 +162,7 @@ class Capabilities:
         family: the wire format that the model was most likely trained on, by its template or name; "" if unknown.
         model_file: the name of the model's file, which often states the quantisation; "" if unknown.
         fingerprints: identifiers of the model, most reliable first (see `fingerprint`); empty if there are none.
+        recommended: the sampling options that the model's makers recommend, by their common names; empty if unknown.
     """
 
     server: str
@@ -174,3 +180,4 @@ class Capabilities:
     family: str = ""
     model_file: str = ""
     fingerprints: tuple[str, ...] = ()
+    recommended: Mapping[str, float] = field(default_factory=dict)

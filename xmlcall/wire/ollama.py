@@ -54,6 +54,7 @@ def chat_body(request: CompletionRequest, model: str, *, num_ctx: int) -> dict[s
         "num_predict": request.max_tokens,
         "temperature": request.temperature,
         "seed": request.seed,
+        **request.options,
         "stop": list(request.stop) or None,
     }
     options = {"num_ctx": num_ctx} | {name: value for name, value in sampling.items() if value is not None}

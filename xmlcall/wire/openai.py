@@ -52,14 +52,27 @@ def tool_dict(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def request_body(request: CompletionRequest, model: str) -> dict[str, Any]:
-    """Write the body of `POST /v1/chat/completions`, always streaming; `extra` overrides other fields."""
+_VLLM: Final[Mapping[str, str]] = {"repeat_penalty": "repetition_penalty"}  # and SGLang, TGI, LMDeploy
+
+
+def sampling_fields(options: Mapping[str, Any], *, is_llama: bool) -> dict[str, Any]:
+    """Write sampling options, which come by their common names: those of llama.cpp."""
+    return {name if is_llama else _VLLM.get(name, name): value for name, value in options.items()}
+
+
+def request_body(request: CompletionRequest, model: str, *, is_llama: bool = False) -> dict[str, Any]:
+    """Write the body of `POST /v1/chat/completions`, always streaming; `extra` overrides other fields.
+
+    Args:
+        is_llama: whether the server is llama.cpp, whose names of sampling options differ from those of other servers.
+    """
     schema = None if request.json_schema is None else {"name": "reply", "schema": dict(request.json_schema)}
     optional = {
         "tools": [tool_dict(tool) for tool in request.tools],
         "max_tokens": request.max_tokens,
         "temperature": request.temperature,
         "seed": request.seed,
+        **sampling_fields(request.options, is_llama=is_llama),
         "stop": list(request.stop),
         "response_format": schema and {"type": "json_schema", "json_schema": schema},
         "logprobs": True if request.top_logprobs else None,

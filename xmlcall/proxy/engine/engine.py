@@ -66,7 +66,7 @@ class Engine:
             "ask" counts as "deny".
         asking: how the model is asked; None for the defaults, in mode `auto`.
         strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
-        asked: fields of `asking` by name, such as `mode="xml"`. The sampling options come from each request.
+        asked: fields of `asking` by name, such as `mode="xml"`. The sampling options of a request take priority.
     """
 
     def __init__(
@@ -423,16 +423,17 @@ class Engine:
     def _completion(self, request: ChatRequest, messages: tuple[Message, ...] = ()) -> CompletionRequest:
         """Return a request to the model server; extra fields are passed on only if the server shares the caller's wire format."""
         sampling = request.sampling
-        own = _sent_on(sampling.extra) if request.wire == self.wire else {}
-        if self.wire == "ollama":
-            extra = own | {"options": {**_sent_on(own.get("options", {})), **sampling.options}}
-        else:
-            extra = own | dict(sampling.options)
+        extra = _sent_on(sampling.extra) if request.wire == self.wire else {}
+        if "options" in extra:
+            extra["options"] = _sent_on(extra["options"])
+        options = {**self.asking.sampled(self.backend.capabilities), **sampling.options}
+        usual = options.pop("temperature", None)
         return CompletionRequest(
             messages=messages,
             max_tokens=sampling.max_tokens,
-            temperature=sampling.temperature,
+            temperature=usual if sampling.temperature is None else sampling.temperature,
             seed=sampling.seed,
+            options=options,
             stop=sampling.stop,
             extra=extra,
         )

@@ -26,7 +26,7 @@ from starlette.types import Receive, Scope, Send
 from ...backends.base import Relayed, Relaying
 from ...backends.http import json_bytes
 from ...errors import BackendProtocolError
-from ...wire.openai import read_error
+from ...wire.openai import mapping, read_error, sampling_fields
 from ..engine.engine import Engine
 from ..formats import ollama
 from ..formats.anthropic import MESSAGES, CountBody, MessagesBody, read_count
@@ -248,6 +248,11 @@ async def _relayed(
         return None
     if question.is_answered and (engine.own or _mentions_tools(data)):
         return None  # even if the server has function calling, because it may leave a call in the text
+    usual = engine.asking.sampled(backend.capabilities) if question.is_answered else {}
+    if usual and engine.wire == "ollama":
+        data = {**data, "options": {**usual, **mapping(data.get("options"))}}
+    elif usual:
+        data = {**sampling_fields(usual, is_llama=backend.capabilities.server == "llama.cpp"), **data}
     return engine.backend.relay("POST", question.upstream, json_bytes({**data, "model": engine.model}))
 
 
