@@ -25,7 +25,7 @@ from ..hosts.local import LocalHost
 from ..hosts.router import Router
 from ..prompting.fit_context import Fitted, estimate
 from ..prompting.format import PromptFormat
-from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
+from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..prompting.results import LONG, piece_tokens, texts_of
 from ..prompting.tokens import Scale
 from ..tools.catalog import Catalog
@@ -33,7 +33,7 @@ from ..turn.asking import Asking, AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.builtin_tools import Answering, describing, more_tool
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
-from ..turn.opening import Opening, conversation_of
+from ..turn.opening import Opening, conversation_of, offer_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
 from ..turn.way import Way
@@ -129,6 +129,7 @@ class ToolLoop:
         self.asking = asking
         self._calling = replace(self._calling, format=self.asking.format)
         self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
+        self._natively: tuple[Catalog, ToolPrompt] | None = None
         self._scores = Scores()
         self._way: Way | None = None
 
@@ -185,7 +186,7 @@ class ToolLoop:
         """
         await backend.__aenter__()
         before, self.backend = self.backend, backend
-        self._offered, self._scale, self._scores, self._way = None, Scale(), Scores(), None
+        self._offered, self._natively, self._scale, self._scores, self._way = None, None, Scale(), Scores(), None
         await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:
@@ -210,6 +211,14 @@ class ToolLoop:
             offered = tool_prompt_within(budget, catalog, self.format, instructions=instructions)
             self._offered = (catalog, instructions, offered)
         return self._offered[2]
+
+    async def native_tools(self) -> ToolPrompt:
+        """Return how the tools are offered to the server's own function calling; determined again only if they change."""
+        await self.catalog()
+        if self._natively is None or self._natively[0] is not self._all:
+            budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
+            self._natively = (self._all, native_tools_within(budget, self._all, self.format))
+        return self._natively[1]
 
     async def ask(self, question: str, *, conversation: Sequence[Message | Mapping[str, Any]] | None = None) -> Answer:
         """Answer a question in the conversation of the questions before it; one that fails leaves the conversation as it was.
@@ -340,9 +349,8 @@ class ToolLoop:
         the note in place of the omitted text does.
         """
         in_prompt = None if asking.mode == "native-only" else await self.tool_prompt()
-        await self.catalog()
-        offered = None if asking.is_native else in_prompt
-        catalog, own = offered.catalog if offered else self._all, describing(offered)
+        offered = in_prompt if in_prompt and not asking.is_native else await self.native_tools()
+        catalog, own = offered.catalog, describing(offered)
         if _may_be_cut(conversation, backend.context_length):
             if self._longer is None or self._longer[0] is not catalog:
                 tool, answer = more_tool(catalog, self.format, lambda: piece_tokens(backend.context_length))
@@ -350,10 +358,11 @@ class ToolLoop:
             _, catalog, backend.more, answer = self._longer
             own = {**own, backend.more: answer}
         described = [text for _, text in self.router.instructions()]
-        opening = Opening(messages=opened, asking=asking, offered=offered, described=described, new_id=new_id)
+        shown = None if asking.is_native else offered
+        opening = Opening(messages=opened, asking=asking, offered=shown, described=described, new_id=new_id)
         in_text = partial(opening.in_text, in_prompt, describing(in_prompt)) if in_prompt and asking.is_native else None
-        calling = replace(self._calling, catalog=catalog, describing=offered.own if offered else "", own=self._own)
-        return opening, Offer(catalog=catalog, own=own, in_text=in_text), calling
+        calling = replace(self._calling, catalog=catalog, describing=offered.own, own=self._own)
+        return opening, offer_of(offered, opened, catalog=catalog, own=own, in_text=in_text), calling
 
 
 def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool:

@@ -121,6 +121,8 @@ EN = {
     "and the full description of those that fit the question (see --ask tool_tokens)",
     "shown_names": "{count} tools are too many to describe in full each time: the model sees their names, "
     "and the full description of those that fit the question (see --ask tool_tokens)",
+    "shown_sent": "{count} tools are too many to send each time: the model server gets those that fit the question, "
+    "and the model can ask for others (see --ask tool_tokens)",
     "new_conversation": "a new conversation",
     "resumed": "continuing conversation {id}, messages: {count}: {title}",
     "cut_off": "its last question has no answer: the program ended first; the model is notified",
@@ -315,6 +317,7 @@ ZH = {
     "shown_signatures": "{count} 个工具的说明太长：模型看到它们的名称和参数，适合问题的工具则有完整说明（见 --ask tool_tokens）",
     "shown_lines": "{count} 个工具的说明太长：模型看到它们的名称和第一句说明，适合问题的工具则有完整说明（见 --ask tool_tokens）",
     "shown_names": "{count} 个工具的说明太长：模型只看到它们的名称，适合问题的工具则有完整说明（见 --ask tool_tokens）",
+    "shown_sent": "{count} 个工具的说明太长：模型服务器只收到适合问题的工具，模型可以查找其他工具（见 --ask tool_tokens）",
     "new_conversation": "新的对话",
     "resumed": "继续对话 {id}（消息 {count} 条）：{title}",
     "cut_off": "最后一个问题没有回答：程序提前结束了；已告知模型",

@@ -6,6 +6,7 @@
 | `signatures` | its name, its parameters and their types |
 | `lines` | its name and the first sentence of its description |
 | `names` | its name; the number of further tools if the budget does not allow all names |
+| `sent` | nothing: with the server's own function calling, some tools are sent whole with a request, and the others on demand |
 
 The tool prompt has the best grade that fits. It begins every request and does not depend on the question, so that a server's
 prompt cache holds it. Everything that depends on the question comes last, after the person's last words: the tools that fit these
@@ -15,13 +16,19 @@ the description with a tool of ours, which is offered only if something is missi
 Earlier messages lose these descriptions again. So a conversation does not grow by them, and a server reprocesses only the text
 since that message.
 
+With the server's own function calling (`native_tools_within`) there is no prompt of ours. The tools that fit the person's last
+words best are sent whole, before others those that were called before, and with them our own tool, which lists as many names as
+there is room for. The tools that it describes are sent from the next request of the turn on, after all others, so that the
+request begins like the one before.
+
 Tokens are estimated (`tokens`). Cost: linear in the tools and, for those that cannot be shown whole, in the budget; the ranking's
 index is built when it is first needed.
 """
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
@@ -35,7 +42,7 @@ from .format import PromptFormat
 from .system import described, example_call, tool_prompt
 from .tokens import CHARACTERS_A_TOKEN, tokens_of
 
-Grade = Literal["whole", "signatures", "lines", "names"]
+Grade = Literal["whole", "signatures", "lines", "names", "sent"]
 
 WHOLE: Final = 12_000
 """Tokens up to which all tools are shown whole by default: enough for a coding agent's tools, or some 80 tools of MCP servers."""
@@ -47,6 +54,8 @@ FITTING: Final = 3
 """Number of tools described after the person's words; benchmarks/results/ranking.md has how often the right one is among them."""
 
 SHARE: Final = 8  # one part in so many of the budget is for those descriptions
+LISTED: Final = 4  # one part in so many of the budget is for names, if some tools are sent
+FOUND: Final = 4  # one part in so many is for tools that the model asked for
 DESCRIBED: Final = 5  # tools in one answer of the tool that describes them
 LONGEST_KIND: Final = 60  # characters of a type in a signature
 LONGEST_LINE: Final = 120  # characters of a first sentence
@@ -81,6 +90,8 @@ class ToolPrompt:
     Args:
         catalog: the tools that may be called; our own tool, if there is one, comes last.
         own: name of the tool that describes tools; "" if all are shown whole.
+        room: tokens for what is added for one request.
+        room_found: tokens for the tools that the model asked for, if they are sent.
         listed: the part of the prompt with tools and their servers' words, without our example; "" unless all are shown whole.
     """
 
@@ -89,6 +100,7 @@ class ToolPrompt:
     system: str
     format: PromptFormat
     room: int = 0
+    room_found: int = 0
     own: str = ""
     listed: str = ""
 
@@ -117,12 +129,47 @@ class ToolPrompt:
 
     def describe(self, arguments: Mapping[str, Any]) -> str:
         """Answer a call of our own tool: describe the named tools whole, and for unknown names those that fit them best."""
+        tools, unknown = self._asked_for(arguments)
+        return self._rendered("described", tools, unknown=unknown).strip()
+
+    def found(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of the tools that a call of our own tool describes."""
+        return tuple(tool.name for tool in self._asked_for(arguments)[0] if tool.name != self.own)
+
+    def _asked_for(self, arguments: Mapping[str, Any]) -> tuple[list[Tool], list[str]]:
+        """Return the tools that a call of our own tool asks for, and the names in it that no tool has."""
         wanted = list(dict.fromkeys(arguments["names"]))[:DESCRIBED]
         known = [self.catalog.get(name) or self.catalog.get(self.catalog.meant_by(name) or "") for name in wanted]
         unknown = [name for name, tool in zip(wanted, known, strict=True) if tool is None]
         others = self._ranking.best(" ".join(unknown), FITTING) if unknown else ()
         tools = {tool.name: tool for tool in (*known, *map(self.catalog.get, others)) if tool is not None}
-        return self._rendered("described", tools.values(), unknown=unknown).strip()
+        return list(tools.values()), unknown
+
+    def chosen(self, request: str, first: Iterable[str] = ()) -> frozenset[str]:
+        """Choose the tools to send with a request: `first`, then those that fit the person's words best, then the others."""
+        names, left = set[str](), float(self.room)
+        for name in dict.fromkeys((*first, *self._ranking.best(request, len(self.catalog)), *self.catalog.names())):
+            size = self._sizes.get(name)
+            if size is not None and size <= left:
+                names.add(name)
+                left -= size
+        return frozenset(names)
+
+    def latest_found(self, found: Sequence[str], chosen: frozenset[str]) -> list[Tool]:
+        """Return the tools to send that the model asked for, in this order: the latest that there is room for, at least one."""
+        names, left = list[str](), float(self.room_found)
+        for name in dict.fromkeys(reversed(found)):
+            size = self._sizes.get(name)
+            if name in chosen or size is None or (names and size > left):
+                continue
+            names.append(name)
+            left -= size
+        return [tool for name in reversed(names) if (tool := self.catalog.get(name))]
+
+    @functools.cached_property
+    def _sizes(self) -> dict[str, float]:
+        """The tokens of each tool but our own as a server is sent it."""
+        return {tool.name: _size(tool) for tool in self.catalog if tool.name != self.own}
 
     @functools.cached_property
     def _ranking(self) -> Ranking:
@@ -173,6 +220,23 @@ def tool_prompt_within(
     left = budget.parts - room - tokens_of(rendered("names", "", len(catalog)))
     names = _as_many(catalog.names(), left)
     return prompt("names", ", ".join(names), len(catalog) - len(names))
+
+
+def native_tools_within(budget: Budget, catalog: Catalog, format: PromptFormat) -> ToolPrompt:
+    """Offer tools to the server's own function calling: all of them, or some at a time if they exceed the budget."""
+    if not _is_too_long(catalog, budget.whole) and sum(map(_size, catalog)) <= budget.whole:
+        return ToolPrompt(catalog=catalog, grade="whole", system="", format=format)
+    names = _as_many(catalog.names(), budget.parts / LISTED)
+    own = _describing(catalog, format, part="sent", names=names, count=len(catalog))
+    room_found = budget.parts // FOUND
+    room = max(round(budget.parts - room_found - _size(own)), 0)
+    offered = Catalog([*catalog, own])
+    return ToolPrompt(catalog=offered, grade="sent", system="", format=format, room=room, room_found=room_found, own=own.name)
+
+
+def _size(tool: Tool) -> float:
+    """Estimate the tokens of a tool as a server is sent it."""
+    return tokens_of(json.dumps([tool.name, tool.description, tool.input_schema], ensure_ascii=False, default=dict))
 
 
 def _is_too_long(catalog: Catalog, budget: int) -> bool:
@@ -238,7 +302,7 @@ def free_name(name: str, catalog: Catalog) -> str:
     return next(each for each in itertools.chain([name], numbered) if catalog.meant_by(each) is None)
 
 
-def _describing(catalog: Catalog, format: PromptFormat) -> Tool:
+def _describing(catalog: Catalog, format: PromptFormat, part: str = "tool", **values: Any) -> Tool:
     """Make the tool that describes tools, under a name that no other tool has."""
     name = free_name(_OWN_NAME, catalog)
     names = {
@@ -249,4 +313,4 @@ def _describing(catalog: Catalog, format: PromptFormat) -> Tool:
         "examples": [list(catalog.names()[:1])],
     }
     schema = {"type": "object", "properties": {"names": names}, "required": ["names"]}
-    return Tool(name=name, description=format.render("describe_tools", part="tool").strip(), input_schema=schema)
+    return Tool(name=name, description=format.render("describe_tools", part=part, **values).strip(), input_schema=schema)

@@ -14,7 +14,7 @@ from ..binding.echo import Sources, words_of
 from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom, told_together
 from ..errors import UsageError
 from ..prompting import system as prompt
-from ..prompting.grades import ToolPrompt, budget_for, tool_prompt_within
+from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..prompting.writer import PromptWriter, callers_in_text, with_reminder, with_system, without_reminder
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import Message, Role
@@ -27,7 +27,7 @@ from .machine import Script
 from .turn import Turn
 from .turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
 
-__all__ = ["Opening", "begin_turn", "conversation_of", "last_request"]
+__all__ = ["Opening", "begin_turn", "called_before", "conversation_of", "last_request", "offer_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,14 +133,37 @@ def begin_turn(
     """
     said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
-    catalog, limits = Catalog.of(tools), repair or RepairPolicy(asks_for_unsaid=True)
-    offered = tool_prompt_within(budget_for(server.context_length, asking.tool_tokens), catalog, asking.format)
-    if asking.is_native:
-        native = Opening(messages=said, asking=asking, offered=None)
-        in_text = partial(native.in_text, offered, describing(offered)) if asking.mode == "native" else None
-        return native.turn(Offer(catalog=catalog, in_text=in_text), server, limits)
-    opening = Opening(messages=said, asking=asking, offered=offered)
-    return opening.turn(Offer(catalog=offered.catalog, own=describing(offered)), server, limits)
+    limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(tools)
+    budget = budget_for(server.context_length, asking.tool_tokens)
+    offered = tool_prompt_within(budget, catalog, asking.format)
+    if not asking.is_native:
+        return Opening(messages=said, asking=asking, offered=offered).turn(offer_of(offered, said), server, limits)
+    native = Opening(messages=said, asking=asking, offered=None)
+    in_text = partial(native.in_text, offered, describing(offered)) if asking.mode == "native" else None
+    sent = native_tools_within(budget, catalog, asking.format)
+    return native.turn(offer_of(sent, said, in_text=in_text), server, limits)
+
+
+def offer_of(offered: ToolPrompt, messages: Sequence[Message], **values: Any) -> Offer:
+    """Return the offer of a turn's tools; of those that are sent only in part, what fits the conversation.
+
+    Args:
+        values: further fields of the offer, and those that differ.
+    """
+    offer = Offer(**{"catalog": offered.catalog, "own": describing(offered), **values})
+    if offered.grade != "sent":
+        return offer
+    chosen = offered.chosen(last_request(messages), called_before(messages))
+    return replace(offer, natively=offered, chosen=chosen)
+
+
+def called_before(messages: Iterable[Message]) -> list[str]:
+    """Return the names of the tools that a conversation called, the latest first."""
+    called: list[str] = []
+    for message in messages:
+        called += [call.name for call in message.tool_calls]
+        called += [call.name for call in message.written.calls] if message.written else []
+    return list(dict.fromkeys(reversed(called)))
 
 
 def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:

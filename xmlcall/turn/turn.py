@@ -141,6 +141,7 @@ class Turn(Machine[None]):
         self._open_calls: Sequence[ToolCall | InvalidCall] = ()  # calls of the last reply that still lack results
         self._started_id = ""  # id of the last call that started
         self._partial: list[str] = []  # visible text of the current reply, in pieces
+        self._found: list[str] = []  # tools that the model asked for, to be sent with the next requests
         super().__init__(self._run(), self._hear)
         self.is_demanding = offer.catalog.is_demanding
 
@@ -356,7 +357,8 @@ class Turn(Machine[None]):
     def _generate(self) -> Script[Generated]:
         generation, request, binder = self._generation, self._with_added(self.first.request), self._binder()
         if generation.is_native:
-            return generate_native(replace(request, tools=tuple(self.offer.catalog)), binder, self._native_options())
+            request = replace(request, tools=self.offer.sent(self._found))
+            return generate_native(request, binder, self._native_options())
         if forced := self._forced():
             how = ReplyOptions(server=generation.server, parallel=False)
             return generate_call(request, binder, forced, how, generation.format.dialect)
@@ -686,6 +688,7 @@ class Turn(Machine[None]):
         elif answer := self.offer.own.get(call.name):
             yield CallStarted(call=call, host=OURS, host_tool=call.name, by="it only tells what is known")
             result = answer(call.arguments, self.before_calls)
+            self._found += self.offer.found(call)
             happened = CallFinished(call=call, result=replace(result, call_id=call.id))
         else:
             run = Run(

@@ -12,9 +12,10 @@ from typing import Final
 from ..binding.echo import Sources
 from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
+from ..prompting.grades import ToolPrompt
 from ..prompting.writer import Forms, with_reminder
 from ..tools.catalog import Catalog
-from ..types.calls import Message, ToolCall
+from ..types.calls import Message, Tool, ToolCall
 from ..types.completion import Capabilities, CompletionRequest
 from .asking import Threshold
 from .builtin_tools import Answering
@@ -86,6 +87,20 @@ class Offer:
     is_required: bool = False
     required_name: str = ""
     in_text: "Callable[[], InText] | None" = None  # in native mode: how the tools are offered in the prompt instead
+    natively: ToolPrompt | None = None  # how the server's own function calling gets the tools, if it gets only some
+    chosen: frozenset[str] = frozenset()  # the names of these
+
+    def found(self, call: ToolCall) -> tuple[str, ...]:
+        """Return the tools that a call found, to be sent from the next request on."""
+        is_finding = self.natively is not None and call.name == self.natively.own
+        return self.natively.found(call.arguments) if self.natively and is_finding else ()
+
+    def sent(self, found: Sequence[str]) -> tuple[Tool, ...]:
+        """Return the tools to send to the server's own function calling; those that calls of the turn found come last."""
+        if self.natively is None:
+            return tuple(self.catalog)
+        chosen = (tool for tool in self.catalog if tool.name in self.chosen or tool.name in self.own)
+        return (*chosen, *self.natively.latest_found(found, self.chosen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -215,7 +215,7 @@ def checked_text(text: str, what: str) -> str:
 async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Message]) -> Sequence[Tool]:
     """Save a person's question with the offered tools, before the model is asked."""
     is_xml = loop.mode == "xml"
-    offered = tuple((await loop.tool_prompt()).catalog if is_xml else await loop.catalog())
+    offered = tuple((await (loop.tool_prompt() if is_xml else loop.native_tools())).catalog)
     how: dict[str, Any] = {"mode": loop.mode, "family": loop.format.family, "lang": loop.format.lang}
     how |= {"dialect": loop.format.dialect} if is_xml else {}
     how |= {"reasoning_open": loop.backend.capabilities.reasoning_open}

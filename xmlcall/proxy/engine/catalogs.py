@@ -9,7 +9,7 @@ from typing import Final
 from ...binding.echo import Sources, words_of
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.grades import Budget, ToolPrompt, tool_prompt_within
+from ...prompting.grades import Budget, ToolPrompt, native_tools_within, tool_prompt_within
 from ...tools.catalog import Catalog
 from ...tools.outline import parameters_of
 from ...types.calls import Message, Tool
@@ -47,6 +47,7 @@ class Catalogs:
         self._reminder = reminder
         self._known: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
         self._rendered: OrderedDict[tuple[int, PromptFormat], _Rendered] = OrderedDict()
+        self._native: OrderedDict[tuple[int, PromptFormat, Budget], tuple[Catalog, ToolPrompt]] = OrderedDict()
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a tool list; the same list gives the same catalog."""
@@ -72,6 +73,19 @@ class Catalogs:
         catalog, words = self._found(tools, key)
         shown, reminder = self._prompts(catalog, format, instructions, budget)
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
+
+    def natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
+        """Return how a catalog is offered to the server's own function calling."""
+        key = (id(catalog), format, budget)
+        found = self._native.pop(key, None)
+        if found is None or found[0] is not catalog:
+            found = (catalog, native_tools_within(budget, catalog, format))
+            if found[1].own:
+                self._say(f"{len(catalog)} tools: those that fit are sent to the model server (see --ask tool_tokens)")
+        self._native[key] = found
+        while len(self._native) > LIMIT:
+            self._native.popitem(last=False)
+        return found[1]
 
     def _prompts(
         self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget

@@ -27,14 +27,14 @@ from ...errors import BackendError, ContextOverflow, UsageError
 from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.grades import budget_for
+from ...prompting.grades import Budget, budget_for
 from ...prompting.writer import Known, PromptWriter, callers_in_text, rounds_behind, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
 from ...turn.asking import Asking, AskingFields
 from ...turn.attempts import RepairPolicy, calls_made
 from ...turn.builtin_tools import describing
 from ...turn.machine import Script
-from ...turn.opening import last_request
+from ...turn.opening import last_request, offer_of
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
 from ...turn.turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
@@ -200,10 +200,12 @@ class Engine:
     async def _shown(self, request: ChatRequest) -> OfferedTools:
         """Return the tools on offer; a new tool list is compiled in a thread, so that other requests do not wait for it."""
         tools = self._offered(request)
-        key, budget = key_of(tools), budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
-        instructions = dict(self.own.router.instructions())
-        show = partial(self._catalogs.offered, tools, key, self._format_of(request), instructions, budget)
+        key, instructions = key_of(tools), dict(self.own.router.instructions())
+        show = partial(self._catalogs.offered, tools, key, self._format_of(request), instructions, self._budget())
         return show() if self._catalogs.knows(key) else await asyncio.to_thread(_compiled, show)
+
+    def _budget(self) -> Budget:
+        return budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
 
     def _offered(self, request: ChatRequest) -> tuple[Tool, ...]:
         """Return the caller's tools and those of the proxy's own servers; if two share a name, the caller's wins."""
@@ -386,10 +388,12 @@ class Engine:
 
     def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> Answer:
         """Answer with the server's own function calling; feedback on invalid calls goes to the model, as for calls in text."""
-        catalog = shown.catalog
+        tools = self._catalogs.natively(shown.catalog, self._format_of(request), self._budget())
+        catalog = tools.catalog
         completion = self._completion(request, tuple(system_first(request.messages)))
         if request.wire == self.wire and not offered_names(request.tools):  # pass on every field that the caller set
-            said = {name: value for name, value in request.whole.items() if name not in _OURS}
+            ours = _OURS | {"tools"} if tools.own else _OURS
+            said = {name: value for name, value in request.whole.items() if name not in ours}
             completion = replace(completion, extra={**completion.extra, **said})
         if recording is not None:
             recording.goes("native", catalog, self._format)
@@ -403,7 +407,12 @@ class Engine:
                 is_for_caller=True,
                 new_id=new_id,
             ),
-            Offer(catalog=catalog, of_caller=frozenset(catalog.names()), in_text=partial(self._in_text, request, shown)),
+            offer_of(
+                tools,
+                request.messages,
+                of_caller=frozenset(shown.catalog.names()),
+                in_text=partial(self._in_text, request, shown),
+            ),
             self._limits,
             Words(request=last_request(request.messages), sources=shown.sources(request.messages), made=_made(request)),
             partial(_undecided, completion),
