@@ -22,7 +22,7 @@ from xmlcall.proxy.formats.contract import WholeResponse, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.turn.machine import Ask
 from xmlcall.turn.opening import begin_turn
-from xmlcall.types.calls import RawArgument, RawCall
+from xmlcall.types.calls import RawArgument, RawCall, TextContent
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 COUNT = 200
@@ -171,8 +171,8 @@ def functions() -> list[Any]:
 async def run(replies: Any, *messages: Any, **options: Any) -> tuple[list[Any], ScriptedBackend]:
     capabilities = options.pop("capabilities", Capabilities(server="scripted"))
     backend = ScriptedBackend(replies, capabilities=capabilities)
-    options = {"policy": ["*"], "mode": "native", "tool_tokens": LITTLE} | options
-    async with ToolLoop(backend, [LocalHost(functions())], **options) as loop:
+    settings: dict[str, Any] = {"policy": ["*"], "mode": "native", "tool_tokens": LITTLE, **options}
+    async with ToolLoop(backend, [LocalHost(functions())], **settings) as loop:
         said = messages or (Message(role="user", content=QUESTION),)
         return [event async for event in loop.run(said)], backend
 
@@ -212,7 +212,8 @@ async def test_what_is_found_is_sent_with_the_next_requests_of_the_turn_and_with
 
 async def test_a_tool_that_was_not_sent_can_be_called() -> None:
     events, _ = await run([CONVERT, "5 EUR."])
-    assert [event.result.content[0].text for event in events if isinstance(event, CallFinished)] == ["5.0 EUR"]
+    [result] = [event.result for event in events if isinstance(event, CallFinished)]
+    assert result.content == (TextContent(text="5.0 EUR"),)
 
 
 async def test_nothing_is_found() -> None:
@@ -240,13 +241,15 @@ def test_a_turn_that_a_program_drives_itself_does_the_same() -> None:
     turn = begin_turn(
         [{"role": "user", "content": QUESTION}], TOOLS, asking=Asking(mode="native", tool_tokens=LITTLE), server=None
     )
+    requests = []
     for reply in (FIND, native(text="Done.", finish="stop")):
         action = turn.next()
         assert isinstance(action, Ask)
+        requests.append(action.request)
         for chunk in reply:
             list(turn.receive(chunk))
         list(turn.end())
-    assert sent(action.request)[-2:] == [DESCRIBE, "convert_currency"]
+    assert sent(requests[1]) == [*sent(requests[0]), "convert_currency"]
 
 
 # -- in the proxy ------------------------------------------------------------------------------------------------------
