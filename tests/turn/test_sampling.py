@@ -65,6 +65,13 @@ async def test_the_proxy_sends(mode: str, tools: bool, asked: Any, fields: Any, 
     assert {**found, **{name: request.extra[name] for name in fields if name in request.extra}} == sent
 
 
+@pytest.mark.parametrize("options", ["x", 1, {"num_ctx": 5}])
+async def test_a_field_that_another_wire_format_has_is_sent_on(options: Any) -> None:
+    backend = ScriptedBackend(["Hello."], capabilities=KNOWN)
+    await ask(backend, body(options=options))
+    assert backend.requests[0].extra["options"] == options
+
+
 def test_a_setting_that_there_is_not() -> None:
     with pytest.raises(UsageError, match="sampling must be one of 'server', 'greedy', 'recommended', got 'wild'"):
         Asking(sampling="wild")  # type: ignore[arg-type]

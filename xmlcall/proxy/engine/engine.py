@@ -433,7 +433,7 @@ class Engine:
         """Return a request to the model server; extra fields are passed on only if the server shares the caller's wire format."""
         sampling = request.sampling
         extra = _sent_on(sampling.extra) if request.wire == self.wire else {}
-        if "options" in extra:
+        if self.wire == "ollama" and "options" in extra:
             extra["options"] = _sent_on(extra["options"])
         options = {**self.asking.sampled(self.backend.capabilities), **sampling.options}
         usual = options.pop("temperature", None)
