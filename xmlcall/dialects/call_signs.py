@@ -90,8 +90,6 @@ def _compiled(fragments: tuple[str, ...]) -> "regex.Pattern[str]":
     return regex.compile("|".join(dict.fromkeys(fragments)))
 
 
-# -- openers -----------------------------------------------------------------------------------------------------------------
-
 # In a text of nothing but `<`, each of the hundreds of fragments would be tried at each place. So their first three characters
 # distinguish them, and only the few that remain are tried.
 

@@ -50,9 +50,6 @@ def beginning(dialect: Dialect, name: str = "") -> str:
     return f"{block}{'' if dialect.names_in_body or not block else dialect.joint}{begun}"
 
 
-# One call, in each notation.
-
-
 def _as_tags(name: str, arguments: Mapping[str, Any], catalog: Catalog, dialect: Dialect) -> str:
     written = dialect.written
     if dialect.json_body:

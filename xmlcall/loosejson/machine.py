@@ -151,8 +151,6 @@ class JsonMachine:
                 self._repair("json-white-space" if found.lastgroup == "odd" else "json-comment", found.span())
             self._position = found.end()
 
-    # -- values ------------------------------------------------------------------------------------------------
-
     def _put(self, value: Any) -> None:
         if not self._stack:
             self._value, self._state = value, "done"
@@ -187,8 +185,6 @@ class JsonMachine:
             self._repair(code, (span[0], token.end))
         self._position = token.end
         return token.value
-
-    # -- structure ---------------------------------------------------------------------------------------------
 
     def _open(self, span: Span) -> None:
         if len(self._stack) == MAX_DEPTH:

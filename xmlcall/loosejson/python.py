@@ -77,8 +77,6 @@ class _PythonReader:
                 found.append(self._statement())
         return found
 
-    # -- calls -------------------------------------------------------------------------------------------------
-
     def _list(self) -> list[LooseCall]:
         self._advance()
         found = []
@@ -151,8 +149,6 @@ class _PythonReader:
         name = self._word
         self._advance()
         return name
-
-    # -- values ------------------------------------------------------------------------------------------------
 
     def _value(self) -> Any:
         stack: list[Frame] = []
@@ -235,8 +231,6 @@ class _PythonReader:
         except ValueError as error:
             raise Refused(self._start, "a number as Python writes it, within a double") from error
         return number
-
-    # -- tokens ------------------------------------------------------------------------------------------------
 
     def _is(self, mark: str) -> bool:
         return self._kind == "mark" and self._word == mark

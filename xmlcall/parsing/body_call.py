@@ -63,8 +63,6 @@ class BodyCall:
         self._first_closer: int | None = None
         self._cut = False
 
-    # -- reading -----------------------------------------------------------------------------------------------
-
     def take(self, token: Token) -> list[Token] | None:
         """Read a token; return None while the body continues, else the tokens after it."""
         if token.kind in _ENDS and self._may_end(token):
@@ -146,8 +144,6 @@ class BodyCall:
             return tokens[at + 1 :]
         value.is_whole = value.body is Body.LINES and not cut and not value.extent.depth and not value.extent.in_string
         return []
-
-    # -- what was read -----------------------------------------------------------------------------------------
 
     def tokens(self) -> list[Token]:
         """Return everything that was read after the opener, in the order of the text."""

@@ -129,9 +129,6 @@ def _keyed(value: Any) -> LooseCall | None:
     return LooseCall(name=name, arguments=arguments) if isinstance(arguments, dict) else None
 
 
-# What was found -> calls with their place in the reply.
-
-
 def calls_of(
     text: str,
     span: Span,

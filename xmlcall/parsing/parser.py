@@ -180,9 +180,6 @@ def _outside_call(reply: ReplyState, token: Token) -> None:
     (REPLY_TABLE.get((place, kind)) or REPLY_OTHERWISE[place])(reply, token)
 
 
-# The end of a call.
-
-
 def _end_call(reply: ReplyState, rest: list[Token]) -> None:
     reader, found = reply.reader, True
     if isinstance(reader, BodyCall):
@@ -235,9 +232,6 @@ def _settle_bare(reply: ReplyState, reader: BareCall) -> bool:
         if tag.text.strip(" \t,;").startswith(("]", "}")):
             reply.repair("json-extra-closer", tag.span)
     return True
-
-
-# Between the calls of a wrapper.
 
 
 def _call_in_block(reply: ReplyState, token: Token) -> None:

@@ -115,9 +115,6 @@ class Fitted:
     fits: bool = True
 
 
-# -- tokens ------------------------------------------------------------------------------------------------------------
-
-
 def estimate(messages: Iterable[Message]) -> int:
     """Estimate how many tokens messages have."""
     return sum(map(_size, messages))  # integers, so the sum does not depend on the order
@@ -135,9 +132,6 @@ def estimate_tools(tools: Iterable[Tool]) -> float:
 
 def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, default=dict)
-
-
-# -- fitting -----------------------------------------------------------------------------------------------------------
 
 
 def fit(messages: Sequence[Message], limit: float, *, lang: str = "en", more: str = "") -> Fitted:
@@ -318,9 +312,6 @@ def _words(lang: str, template: str, *, kind: str = "", more: str = "") -> str:
     """Return words of ours with placeholders; cached, because rendering templates for thousands of lines is slow."""
     places = {name: f"{{{name}}}" for name in ("count", "name", "text", "handle", "start")}
     return render(lang, template, kind=kind, more=more, **places)
-
-
-# -- results -----------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,8 +108,6 @@ class Leaks:
             shown += self._end_line(end)
         return shown
 
-    # -- lines -----------------------------------------------------------------------------------------------------------
-
     def _open_line(self) -> list[Event]:
         """Pass on the text that can no longer become a line of ours or the beginning of a frame."""
         at = max(self._held.rfind("<"), self._held.rfind("["))
@@ -144,8 +142,6 @@ class Leaks:
         self.found = self.found or "own_words"
         self._held, self._start = self._held[end:], span[1]
         return [Repaired(code="own-words", span=span)]
-
-    # -- frames ----------------------------------------------------------------------------------------------------------
 
     def _frame_in(self, line: str) -> "regex.Match[str] | None":
         """Return the opener of a frame in the rest of a line."""
@@ -212,9 +208,6 @@ def results_in(messages: Iterable[Message]) -> frozenset[str]:
 @functools.lru_cache(maxsize=4)
 def _openers(written: tuple[str, ...]) -> "regex.Pattern[str]":
     return regex.compile("|".join(map(regex.escape, written)))
-
-
-# -- our own words -----------------------------------------------------------------------------------------------------------
 
 
 def _may_be_ours(line: str) -> bool:

@@ -178,9 +178,6 @@ def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
     return schema["enum"] if isinstance(schema.get("enum"), list) else []
 
 
-# Which branch a wrong value was meant for, and what to say about it.
-
-
 def branch_meant(value: Any, branches: list[Any], root: Mapping[str, Any]) -> int | None:
     """Return the place of the one branch that a wrong value was meant for, None if that is not certain.
 
