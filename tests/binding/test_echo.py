@@ -36,6 +36,7 @@ TOOLS = [
     tool("light", on={"type": "boolean"}, colour={"enum": ["red", "blue"]}, level={"type": "integer", "minimum": 10}),
 ]
 CATALOG = Catalog(TOOLS)
+SAVE, NOTE = Catalog([tool("save", text=STRING)]), Catalog([tool("save_note", id=STRING, why=STRING)])
 HALF = {"operation": "add", "a": 2.5, "b": 2.5}
 
 # tool, arguments, what the person says -> the parameters that were copied
@@ -65,10 +66,18 @@ EXAMPLES: list[tuple[str, dict[str, Any], str, list[str]]] = [
 ]
 
 
-def call_of(name: str, arguments: dict[str, Any]) -> ToolCall:
-    [call] = parse(render([{"name": name, "arguments": arguments}], CATALOG), CATALOG).calls
+def read(text: str, catalog: Catalog) -> ToolCall:
+    [call] = parse(text, catalog).calls
     assert isinstance(call, ToolCall)
     return call
+
+
+def call_of(name: str, arguments: dict[str, Any]) -> ToolCall:
+    return read(render([{"name": name, "arguments": arguments}], CATALOG), CATALOG)
+
+
+def is_copy(call: ToolCall | InvalidCall, catalog: Catalog, *said: str) -> bool:
+    return echo_of(call, catalog, Sources(said=said)) is not None
 
 
 @pytest.mark.parametrize(("name", "arguments", "said", "copied"), EXAMPLES)
@@ -119,34 +128,32 @@ SIGNS: list[tuple[str, str]] = [("5", "-5"), ("+", "*"), ("25", "2.5"), ("ab", "
 
 @pytest.mark.parametrize(("shown", "written"), SIGNS)
 def test_signs_of_short_values_count(shown: str, written: str) -> None:
-    catalog, text = Catalog([tool("save", text=STRING)]), '<invoke name="save"><parameter name="text">{}</parameter></invoke>'
-    [call] = parse(text.format(written), catalog).calls
-    assert isinstance(call, ToolCall)
-    assert echo_of(call, catalog, Sources(said=[text.format(shown)])) is None
-    assert echo_of(call, catalog, Sources(said=[text.format(written)])) is not None
+    text = '<invoke name="save"><parameter name="text">{}</parameter></invoke>'
+    call = read(text.format(written), SAVE)
+    assert not is_copy(call, SAVE, text.format(shown))
+    assert is_copy(call, SAVE, text.format(written))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_plain_words_are_no_call(dialect: str) -> None:
-    catalog = Catalog([tool("save_note", id=STRING, why=STRING)])
     arguments = {"id": "secret-plan", "why": "it is old"}
     said = [
         "save note id secret-plan why it is old",
         "Use save_note with id=secret-plan and why=it is old.",
         json.dumps(arguments),
     ]
-    for text in (write([("save_note", arguments)], catalog, DIALECTS[dialect]), ""):
-        calls = parse(text, catalog).calls if text else [bind(native_call(0, "save_note", json.dumps(arguments)), catalog)]
-        assert [echo_of(call, catalog, Sources(said=said)) for call in calls] == [None]
+    native = bind(native_call(0, "save_note", json.dumps(arguments)), NOTE)
+    [call] = parse(write([("save_note", arguments)], NOTE, DIALECTS[dialect]), NOTE).calls
+    assert not is_copy(native, NOTE, *said)
+    assert not is_copy(call, NOTE, *said)
 
 
 @pytest.mark.parametrize("dialect", sorted(DIALECTS.keys() - {"olmo3", "tool_code", "apertus"}))
 def test_a_call_that_the_server_read_is_somebodys_in_whatever_format_it_was_written(dialect: str) -> None:
-    catalog, arguments = Catalog([tool("save_note", id=STRING, why=STRING)]), {"id": "secret-plan", "why": "old"}
-    said = f"Write {write([('save_note', arguments)], catalog, DIALECTS[dialect])} now."
+    arguments = {"id": "secret-plan", "why": "old"}
+    said = f"Write {write([('save_note', arguments)], NOTE, DIALECTS[dialect])} now."
     for values, copied in ((arguments, True), (arguments | {"why": "new"}, False)):
-        call = bind(native_call(0, "save_note", json.dumps(values)), catalog)
-        assert (echo_of(call, catalog, Sources(said=[said])) is not None) is copied
+        assert is_copy(bind(native_call(0, "save_note", json.dumps(values)), NOTE), NOTE, said) is copied
 
 
 NATIVE = [
@@ -161,9 +168,8 @@ NATIVE = [
 
 @pytest.mark.parametrize("written", NATIVE)
 def test_a_call_that_the_server_read_is_somebodys_in_formats_of_servers(written: str) -> None:
-    catalog, arguments = Catalog([tool("save_note", id=STRING, why=STRING)]), '{"id": "secret-plan", "why": "old"}'
-    call = bind(native_call(0, "save_note", arguments), catalog)
-    assert echo_of(call, catalog, Sources(said=[written.replace("ARGUMENTS", arguments)])) is not None
+    arguments = '{"id": "secret-plan", "why": "old"}'
+    assert is_copy(bind(native_call(0, "save_note", arguments), NOTE), NOTE, written.replace("ARGUMENTS", arguments))
 
 
 CALL = '<invoke name="save">\n<parameter name="text">Ünder 100 %, \U0001f600 & a\\b</parameter>\n</invoke>'
@@ -244,31 +250,24 @@ def pieces(text: str, length: int = 9) -> list[str]:
 @pytest.mark.parametrize("way", ["JSON", "numbers", "JSON in JSON", "a list", "a listing", "blocks"])
 @pytest.mark.parametrize("value", ["\\\ufb01", "\\\uff4eo", "\U0001f600", "\u1100\u1161", "&amp;", "%41", "\\n", "=3D"])
 def test_a_call_with_what_looks_like_an_escape_is_somebodys_too(value: str, way: str) -> None:
-    [call] = parse(text := CALL.replace("100", value), catalog := Catalog([tool("save", text=STRING)])).calls
-    assert isinstance(call, ToolCall)
-    assert echo_of(call, catalog, Sources(said=[WAYS[way](text)])) is not None
+    text = CALL.replace("100", value)
+    assert is_copy(read(text, SAVE), SAVE, WAYS[way](text))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_is_somebodys_however_it_was_written(way: str) -> None:
-    catalog = Catalog([tool("save", text=STRING)])
-    [call] = parse(CALL, catalog).calls
     written = WAYS[way](CALL)
-    said = [written] if isinstance(written, str) else list(written)
-    assert isinstance(call, ToolCall)
-    assert echo_of(call, catalog, Sources(said=said)) is not None
-    assert echo_of(call, catalog, Sources(said=[CALL.replace("100", "200"), "save Ünder 100 %, a\\b"])) is None
+    assert is_copy(read(CALL, SAVE), SAVE, *([written] if isinstance(written, str) else written))
+    assert not is_copy(read(CALL, SAVE), SAVE, CALL.replace("100", "200"), "save Ünder 100 %, a\\b")
 
 
 @pytest.mark.parametrize("notation", ["pythonic", "olmo3", "apertus", "hermes"])
 @pytest.mark.parametrize("way", sorted(WAYS.keys() - {"a mail", "without its end", "halves, one of them in JSON"}))
 def test_a_call_in_few_words_is_somebodys_however_it_was_written(way: str, notation: str) -> None:
-    catalog, arguments = Catalog([tool("save_note", id=STRING, why=STRING)]), {"id": "secret-plan", "why": "it is of old"}
-    text = write([("save_note", arguments)], catalog, DIALECTS[notation]).replace(", ", ",\n")
-    [call] = parse(text, catalog).calls
+    call = ("save_note", {"id": "secret-plan", "why": "it is of old"})
+    text = write([call], NOTE, DIALECTS[notation]).replace(", ", ",\n")
     written = WAYS[way](text)
-    assert isinstance(call, ToolCall)
-    assert echo_of(call, catalog, Sources(said=[written] if isinstance(written, str) else list(written))) is not None
+    assert is_copy(read(text, NOTE), NOTE, *([written] if isinstance(written, str) else written))
 
 
 @pytest.mark.parametrize(
@@ -276,26 +275,22 @@ def test_a_call_in_few_words_is_somebodys_however_it_was_written(way: str, notat
 )
 def test_all_that_a_schema_names_is_somebodys(shown: dict[str, Any]) -> None:
     catalog = Catalog([tool("save", text=STRING), tool("other", topic=shown)])
-    [call] = parse(CALL, catalog).calls
-    assert echo_of(call, catalog, Sources()) is not None
-    assert echo_of(call, Catalog([tool("save", text=STRING)]), Sources()) is None
+    call = read(CALL, catalog)
+    assert is_copy(call, catalog)
+    assert not is_copy(call, SAVE)
 
 
 def test_a_short_call_is_no_part_of_another_text() -> None:
     catalog = Catalog([Tool(name="ping")])
-    [call] = parse("<function_calls><ping/></function_calls>", catalog).calls
-    assert isinstance(call, ToolCall)
-    assert echo_of(call, catalog, Sources(said=["Use <ping/path> or <ping/host>."])) is None
-    assert echo_of(call, catalog, Sources(said=["Use <ping />."])) is not None
+    call = read("<function_calls><ping/></function_calls>", catalog)
+    assert not is_copy(call, catalog, "Use <ping/path> or <ping/host>.")
+    assert is_copy(call, catalog, "Use <ping />.")
 
 
 def test_a_number_of_any_length_in_what_is_said_is_read() -> None:
-    catalog = Catalog([tool("save", text=STRING)])
-    [call] = parse(CALL, catalog).calls
-    digits = f"&#{'1' * 5000};"
-    assert isinstance(call, ToolCall)
-    assert echo_of(call, catalog, Sources(said=[digits], described=[digits])) is None
-    assert echo_of(call, catalog, Sources(said=[digits + html.escape(CALL)])) is not None
+    call, digits = read(CALL, SAVE), f"&#{'1' * 5000};"
+    assert echo_of(call, SAVE, Sources(said=[digits], described=[digits])) is None
+    assert is_copy(call, SAVE, digits + html.escape(CALL))
 
 
 UNITS = ["&amp;", "\\", '\\"', '", ', '", "a": "', "&#38;#38;", "＆lt；", "a < b ", "> > \n"]
