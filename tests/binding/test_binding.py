@@ -121,12 +121,6 @@ def test_an_unknown_tool_names_the_nearest() -> None:
     assert call.issues[0].expected.startswith("get_weather")
 
 
-def test_duplicates() -> None:
-    tool = tool_for({"type": "integer"})
-    assert isinstance(bound(tool, ("x", "1"), ("x", "1.0")), ToolCall)
-    assert codes(bound(tool, ("x", "1"), ("x", "2"))) == ["duplicate-argument"]
-
-
 TUPLES: list[tuple[str, list[Any] | str]] = [
     ("[1, 2]", [1, 2]),
     ('["1", 2, "x"]', [1, 2, "x"]),
@@ -177,15 +171,31 @@ def test_without_tools_arguments_stay_as_written() -> None:
     assert call.arguments == {"x": "1", "y": 2}
 
 
-def test_a_typed_value_that_is_nested_too_deep() -> None:
-    text = "[" * 200 + "]" * 200
-    (call,) = parse(f'<invoke name="f"><parameter name="x" type="json">{text}</parameter></invoke>').calls
-    assert codes(call) == ["malformed-value"]
+DEEP = "[" * 200 + "]" * 200
+INTEGER = {"type": "integer"}
+REFUSED: dict[str, tuple[RawCall, Any, str]] = {
+    "a typed value too deep": (
+        parse(f'<invoke name="f"><parameter name="x" type="json">{DEEP}</parameter></invoke>').calls[0].raw,
+        INTEGER,
+        "malformed-value",
+    ),
+    "native arguments that are no object": (
+        RawCall(index=0, name="f", arguments=(RawArgument(name="", text='{"x": '),), dialect="native"),
+        INTEGER,
+        "malformed-value",
+    ),
+    "unfinished": (parse('<invoke name="f"><parameter name="x">1').calls[0].raw, INTEGER, "truncated-call"),
+    "an unusable schema": (
+        RawCall(index=0, name="f", arguments=(RawArgument(name="x", text="3"),)),
+        {"allOf": [{"$ref": "#/properties/x"}]},
+        "invalid-value",
+    ),
+}
 
 
-def test_native_arguments_that_are_no_object() -> None:
-    raw = RawCall(index=0, name="f", arguments=(RawArgument(name="", text='{"x": '),), dialect="native")
-    assert codes(bind(raw, [tool_for({"type": "integer"})])) == ["malformed-value"]
+@pytest.mark.parametrize(("raw", "schema", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_is_not_validated_but_refused(raw: RawCall, schema: Any, code: str) -> None:
+    assert codes(bind(raw, [tool_for(schema)])) == [code]
 
 
 def test_a_wrong_value_of_broken_native_arguments_is_told_as_it_was_written() -> None:
@@ -212,11 +222,6 @@ def test_a_number_in_quotes_is_a_conversion_wherever_json_is_written(arguments: 
         assert [repair.code for repair in call.repairs] == repairs
 
 
-def test_unfinished_calls_are_not_validated_but_refused() -> None:
-    (call,) = parse('<function_calls><invoke name="f"><parameter name="x">1', [tool_for({"type": "integer"})]).calls
-    assert codes(call) == ["truncated-call"]
-
-
 def test_validators_are_compiled_once_a_catalog() -> None:
     catalog = Catalog([tool_for({"type": "integer"})])
     raw = RawCall(index=0, name="f")
@@ -229,6 +234,7 @@ def test_validators_are_compiled_once_a_catalog() -> None:
 def test_catalogs_take_every_form_of_a_tool() -> None:
     openai = {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {"x": {}}}}}
     catalog = Catalog([Tool(name="a"), openai, {"name": "c", "inputSchema": {"type": "object"}}])
+    assert Tool.from_openai({"function": {"name": "d"}}).input_schema == {"type": "object", "properties": {}}
     assert catalog.names() == ("a", "b", "c")
     assert catalog.parameters("b") == frozenset("x")
     assert catalog.parameters("c") is None
@@ -242,6 +248,7 @@ def test_catalogs_take_every_form_of_a_tool() -> None:
         ["a"],
         [{"name": "a", "inputSchema": 1}],
         [{"name": "a", "description": 1}],
+        [{"name": "", "inputSchema": {}}],
         [{"function": "a"}],
     ],
 )
@@ -263,8 +270,12 @@ def test_a_tool_of_a_function() -> None:
     def positional(name: str, /) -> str:
         return name
 
-    with pytest.raises(UsageError, match="by keyword"):
-        Tool.from_function(positional)
+    def untyped(a: "Nowhere") -> None:  # type: ignore[name-defined]  # noqa: F821
+        return None
+
+    for function, reason in ((positional, "by keyword"), (untyped, "no JSON Schema")):
+        with pytest.raises(UsageError, match=reason):
+            Tool.from_function(function)
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -287,14 +298,13 @@ def nested(levels: int) -> dict[str, Any]:
         ({"allOf": [{"$ref": "#"}]}, "without end"),
         *((exploding(schema), "more than 5000 schemas") for schema in BOMBS),
         ({"$schema": "http://json-schema.org/draft-07/schema#", "type": 1}, "not valid JSON Schema"),
+        ({"$schema": 5}, "cannot be"),
+        ({"anyOf": [{}], "properties": {"x": {"$ref": "#/anyOf/\u00b2"}}}, "nowhere"),
+        ({"patternProperties": {"^(a+)+$": {}}, "unevaluatedProperties": False}, "bounded time"),
     ],
 )
 def test_schemas_that_cannot_be_used(schema: Any, reason: str) -> None:
     assert reason in str(check_schema(schema))
-
-
-def test_a_schema_that_cannot_be_used_is_an_issue_and_not_an_exception() -> None:
-    assert codes(bound(tool_for({"allOf": [{"$ref": "#/properties/x"}]}), ("x", "3"))) == ["invalid-value"]
 
 
 def test_types_by_their_names_in_python() -> None:
@@ -314,13 +324,6 @@ def test_a_value_that_doubles_the_work_with_each_level_ends(key: str) -> None:
     again = {"type": "object", "properties": {"x": {"$ref": "#/properties/x"}}}
     call = bound(tool_for({key: [again, {**again, "required": ["missing"]}]}), ("x", '{"x":' * 40 + "1" + "}" * 40))
     assert isinstance(call, InvalidCall)
-
-
-def test_schemas_that_can() -> None:
-    for tool in ALL:
-        assert check_schema(tool["inputSchema"]) is None
-    assert check_schema({"type": "object", "properties": {"next": {"$ref": "#"}}}) is None
-    assert check_schema({"$defs": {"a": {"$anchor": "here"}}, "properties": {"x": {"$ref": "#here"}}}) is None
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -14,7 +14,6 @@ from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, 
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.format import FAMILIES, PromptFormat
-from xmlcall.prompting.results import result_text
 from xmlcall.prompting.system import reminder
 from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, OtherContent, RawCall, ResourceLink, TextContent
@@ -106,11 +105,6 @@ def test_no_reminder_without_tools() -> None:
     assert reminder([]) == ""
 
 
-def test_structured_content_is_shown_only_without_text() -> None:
-    assert result_text(STRUCTURED) == '{"temperature": 13.5}'
-    assert "repeated" not in result_text(BLOCKS)
-
-
 def test_unknown_language_and_dialect() -> None:
     with pytest.raises(UsageError, match="unknown language 'fr'; known: en, zh"):
         system_prompt([], lang="fr")
@@ -182,8 +176,8 @@ def test_feedback_says_the_request_again() -> None:
     assert "The person's request was:\nCount <b>&lt;invoke name='f'> to 3." in feedback_on(
         wrong, request="Count <b><invoke name='f'> to 3."
     )
-    assert "The request was" not in feedback_on(wrong, request="long " * 1000)
-    assert "The request was" not in feedback_on(wrong)
+    assert "The person's request was" not in feedback_on(wrong, request="long " * 1000)
+    assert "The person's request was" not in feedback_on(wrong)
 
 
 def test_feedback_shows_no_call_where_none_is_better() -> None:
