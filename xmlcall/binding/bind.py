@@ -122,7 +122,9 @@ class _Draft:
 
     def read(self) -> None:
         """Read every argument strictly."""
-        takes_nothing = self._tool is not None and _takes_nothing(self._root, self._declared)
+        rules = any(self._root.get(key) for key in ("patternProperties", "required", "minProperties"))
+        takes_others = rules or isinstance(self._root.get("additionalProperties"), dict)
+        takes_nothing = self._tool is not None and not self._declared and not takes_others
         for argument in self._arguments:
             if takes_nothing and _says_none(argument):
                 self._repair("placeholder-argument", argument, argument.name)
@@ -317,12 +319,6 @@ class _Draft:
 
     def _drop_issue(self, name: str) -> None:
         self.issues = [issue for issue in self.issues if issue.path != f"$.{name}" or issue.code == "duplicate-argument"]
-
-
-def _takes_nothing(schema: Mapping[str, Any], declared: frozenset[str] | None) -> bool:
-    """Say whether a tool has no parameters, neither by name nor by a rule for other names."""
-    rules = any(schema.get(key) for key in ("patternProperties", "required", "minProperties"))
-    return not declared and not rules and not isinstance(schema.get("additionalProperties"), dict)
 
 
 def _says_none(argument: RawArgument) -> bool:

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from typing import Any
 
 import regex
@@ -27,7 +28,7 @@ from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, resolve
 from ..schema.validation import is_valid, types_of
 from ..tools.parameters import other_than_string
-from ..types.calls import MISSING
+from ..types.calls import MISSING, is_of_type
 
 _MAX_BRANCHES = 32
 _MAX_STEPS = 2_000  # for one call: schemas that refer to themselves multiply
@@ -94,18 +95,15 @@ class Fitter:
         self._steps += 1
         self._entered.add(here)
         try:
-            return self._best_of(self._readings(value, schema, path, depth), schema)
+            found: list[Fit] = []
+            for reading in self._readings(value, schema, path, depth):
+                if isinstance(reading, Ambiguous):
+                    return reading
+                if reading is not None and is_valid(self._validator, reading.value, schema):
+                    found.append(reading)
+            return _best(found)
         finally:
             self._entered.remove(here)
-
-    def _best_of(self, readings: Iterator[Fit | Ambiguous | None], schema: Any) -> Fit | Ambiguous | None:
-        found: list[Fit] = []
-        for reading in readings:
-            if isinstance(reading, Ambiguous):
-                return reading
-            if reading is not None and is_valid(self._validator, reading.value, schema):
-                found.append(reading)
-        return _best(found)
 
     def _readings(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
         for key in ("anyOf", "oneOf", "allOf"):
@@ -122,7 +120,8 @@ class Fitter:
                 yield from (self._array if kind == "array" else self._object)(value, schema, path, depth)
 
     def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
-        items = _items_of(schema)
+        listed = schema.get("prefixItems")  # of a tuple; in draft-07 also under `items`
+        items = listed if isinstance(listed, list) else schema.get("items", True)
         if isinstance(value, list):
             yield self._all(value, items, path, depth)
         elif isinstance(value, _Elements) and len(value) == 1:
@@ -224,12 +223,6 @@ class _Elements(dict[str, Any]):
         return values[0] if isinstance(values[0], list) else values
 
 
-def _items_of(schema: Mapping[str, Any]) -> Any:
-    """Return the schema of all items, or for a tuple the list of schemas by position (in draft-07 also under `items`)."""
-    listed = schema.get("prefixItems")
-    return listed if isinstance(listed, list) else schema.get("items", True)
-
-
 def _unquote(fit: Fit | Ambiguous | None) -> Fit | Ambiguous | None:
     """Drop the repairs of quoted numbers: text that is not JSON has no quotes."""
     if not isinstance(fit, Fit):
@@ -249,14 +242,12 @@ def _best(found: list[Fit]) -> Fit | Ambiguous | None:
     return next(iter(best.values())) if len(best) == 1 else Ambiguous(tuple(fit.value for fit in best.values()))
 
 
-def _array_in(text: str) -> list[Any] | None:
-    read = jsonish.read(text, kinds={"array"}, complete=True)
-    return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, list) else None
+def _json_of(kind: str, text: str) -> Any:
+    read = jsonish.read(text, kinds={kind}, complete=True)
+    return read.value if isinstance(read, jsonish.JsonReading) and is_of_type(read.value, [kind]) else None
 
 
-def _object_in(text: str) -> dict[str, Any] | None:
-    read = jsonish.read(text, kinds={"object"}, complete=True)
-    return read.value if isinstance(read, jsonish.JsonReading) and isinstance(read.value, dict) else None
+_array_in, _object_in = partial(_json_of, "array"), partial(_json_of, "object")
 
 
 def _nodes(text: str) -> tuple[_XmlNode, ...] | None:

@@ -140,14 +140,9 @@ class SaidIndex:
         found = self.find(value)
         if tool is None or (found is not None and _RANK[found.kind] < _RANK["schema"]):
             return found or _INVENTED
-        declared = self._schema(tool, parameter).find(value)
-        return declared or found or _INVENTED
-
-    def _schema(self, tool: Tool, parameter: str) -> "SaidIndex":
-        """Return the index of a tool's words about a parameter, built once."""
         if (declared := self._declared.get(tool.name)) is None or declared.tool is not tool:
             declared = self._declared[tool.name] = _Declared(tool)
-        return declared.about(parameter)
+        return declared.about(parameter).find(value) or found or _INVENTED
 
     def find(self, value: Any) -> ValueSource | None:
         """Return the source of a value; None if no text contains enough of it."""
@@ -249,12 +244,6 @@ def _named(tool: Tool, parameter: str) -> Iterator[str]:
             if isinstance(reference := node.get("$ref"), str) and reference not in followed:
                 followed.add(reference)
                 stack.append(resolve(node, root))
-            for key in _SAYING:
-                yield from _scalars(node.get(key))
+            scalars = (each for key in _SAYING for _, _, each in values_in({"": node.get(key)}))
+            yield from (str(each) for each in scalars if isinstance(each, str | int | float) and not isinstance(each, bool))
             stack += [each for key, each in node.items() if key not in _SAYING]
-
-
-def _scalars(value: Any) -> Iterator[str]:
-    for _, _, each in values_in({"": value}):
-        if isinstance(each, str | int | float) and not isinstance(each, bool):
-            yield str(each)

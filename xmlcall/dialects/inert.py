@@ -159,16 +159,12 @@ def _bare_calls(text: str, declared: Callable[[str], bool], *, is_whole: bool) -
         if name := _NAME_AT_END.search(opener[0]):
             is_call = declared(name[1] or name[2] or name[3])
         else:
-            last = _last_name(text, declared) if last is None else last
+            if last is None:  # the last value that may be a tool's name
+                values = ((found.start(), found[2]) for found in _VALUE.finditer(text))
+                last = max((start for start, value in values if "\\" in value or declared(value)), default=-1)
             is_call = at < last
         if is_call:
             yield at
-
-
-def _last_name(text: str, declared: Callable[[str], bool]) -> int:
-    """Return the offset of the last value that may be a tool's name; -1 if there is none."""
-    values = ((found.start(), found[2]) for found in _VALUE.finditer(text))
-    return max((start for start, value in values if "\\" in value or declared(value)), default=-1)
 
 
 @functools.cache

@@ -119,7 +119,9 @@ class JsonMachine:
             found = _TOKEN.match(self._text, self._position, self._end)
             token = str(found.lastgroup) if found else "end" if self._position == self._end else "other"
             if token == "end" and self._state == "done":
-                self._check_brackets()
+                codes = [repair.code for repair in self.repairs]
+                if _movable(self._value, codes.count("json-missing-closer"), codes.count("json-extra-closer")):
+                    raise Refused(self._end, "as many closing brackets as opening ones, each in its place", "ambiguous")
                 return self._value
             action = _TABLE[self._state].get(token)
             if action is None:
@@ -272,11 +274,6 @@ class JsonMachine:
     def _add_closer(self, span: Span) -> None:
         self._repair("json-missing-closer", (span[0], span[0]))
         self._pop()
-
-    def _check_brackets(self) -> None:
-        codes = [repair.code for repair in self.repairs]
-        if _movable(self._value, codes.count("json-missing-closer"), codes.count("json-extra-closer")):
-            raise Refused(self._end, "as many closing brackets as opening ones, each in its place", "ambiguous")
 
 
 def finite(digits: str) -> float:

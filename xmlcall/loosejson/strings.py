@@ -115,7 +115,8 @@ def _find_end(text: str, start: int, end: int, context: Context) -> tuple[int, b
             continue
         if context == "key":
             return at, False
-        ahead = _look_ahead(text, position, end, context)
+        following = _AHEAD[context].match(text, position, end)
+        ahead = str(following.lastgroup) if following else "text"
         if ahead == "colon" and braces > 0:
             ahead = "key"
         if ahead == "member" and literal:
@@ -128,11 +129,6 @@ def _find_end(text: str, start: int, end: int, context: Context) -> tuple[int, b
         pair = _pair_after(text, start, at, pair, context)
         literal = True
     raise Refused(start, "a closing quote for the string that starts here")
-
-
-def _look_ahead(text: str, position: int, end: int, context: Context) -> str:
-    found = _AHEAD[context].match(text, position, end)
-    return str(found.lastgroup) if found else "text"
 
 
 def _pair_after(text: str, start: int, at: int, pair: bool, context: Context) -> bool:

@@ -210,16 +210,11 @@ class Extent:
 
     def feed(self, token: Token) -> int:
         """Read a piece; return how much of it belongs to the value."""
-        if token.kind == "quote" and not self._in_comment and self._marks(token.text):
+        is_mark = token.kind == "quote" and not self._in_comment and not self._escaped
+        if is_mark and self.in_string in ("", token.text):  # it begins or ends a string
+            self.in_string = "" if self.in_string else token.text
             return len(token.text)
         return self.text(token.text)
-
-    def _marks(self, mark: str) -> bool:
-        """Read a mark that may begin or end a string; return whether it does."""
-        if self._escaped or self.in_string not in ("", mark):
-            return False
-        self.in_string = "" if self.in_string else mark
-        return True
 
     def text(self, text: str) -> int:
         """Read text without marks; return how much of it belongs to the value."""

@@ -182,19 +182,14 @@ def is_open_sentence(reply: ReplyState) -> bool:
     return not reply.prose.line_blank and _OPEN.search("".join(reply.prose.last[-_TAIL:])[-_TAIL:]) is not None
 
 
-def _is_quoted(reply: ReplyState) -> bool:
-    """Say whether the call that ends now is an example: in quotes, in code without a fence, or in a comment."""
+def end_call(reply: ReplyState, first: int) -> None:
+    """Handle the end of calls: those in quotes, code or a comment are an example; those in a sentence wait for what follows."""
     before = "".join(reply.prose.last[-_PIECES:])[-_TAIL:]
     if before.strip(f"{BREAK} \t\r\n"):
         reply.prose.quoted = any(pattern.search(before) for pattern in (_QUOTED, _INDENTED))
     elif not reply.prose.after_call and not reply.wrapper:
         reply.prose.quoted = False
-    return reply.prose.quoted
-
-
-def end_call(reply: ReplyState, first: int) -> None:
-    """Handle the end of calls: quoted calls are an example, and calls in a sentence wait for what follows."""
-    if _is_quoted(reply):
+    if reply.prose.quoted:
         _mention(reply, first)
     elif reply.in_sentence and reply.doubt_from is None:
         reply.doubt_from = first

@@ -126,15 +126,16 @@ class Scanner:
 
     def only(self, *dialects: str, elements: Iterable[str] = (), names: Iterable[str] = (), own: str = "") -> None:
         """Recognize only the tags of these dialects, as inside a call; those of all dialects if none is given."""
+        if not dialects:
+            self._odd, self._patterns = (), self._all
+            return
         rows = tuple(self._dialects[name] for name in dialects)
-        self._odd = self._odd_tags(own or dialects[0], frozenset(names)) if rows else ()
-        named = tuple((f"odd__{own or dialects[0]}", tag.pattern) for tag in self._odd)
-        self._patterns = _patterns(rows, element_tags(elements, rows[0].before_tags), named) if rows else self._all
-
-    def _odd_tags(self, dialect: str, names: frozenset[str]) -> tuple[OddTag, ...]:
-        if (dialect, names) not in self._odd_of:
-            self._odd_of[dialect, names] = odd_tags(self._dialects[dialect], names)
-        return self._odd_of[dialect, names]
+        own, declared = own or dialects[0], frozenset(names)
+        if (own, declared) not in self._odd_of:
+            self._odd_of[own, declared] = odd_tags(self._dialects[own], declared)
+        self._odd = self._odd_of[own, declared]
+        named = tuple((f"odd__{own}", tag.pattern) for tag in self._odd)
+        self._patterns = _patterns(rows, element_tags(elements, rows[0].before_tags), named)
 
     def unread(self, text: str) -> None:
         """Take back the last characters that were read, so that they are read again."""

@@ -117,16 +117,6 @@ def _limit(value: Any) -> Any:
     return value if isinstance(value, bool) else _number(value)
 
 
-def _positive(value: Any) -> Any:
-    number = _number(value)
-    return number if number is not MISSING and number > 0 else MISSING
-
-
-def _count(value: Any) -> Any:
-    number = _number(value)
-    return number if number is not MISSING and number >= 0 and number == int(number) else MISSING
-
-
 def _flag(value: Any) -> Any:
     """Return a boolean, or the one that a word means; otherwise MISSING."""
     if isinstance(value, str):
@@ -136,6 +126,10 @@ def _flag(value: Any) -> Any:
 
 def _kept_if(is_usable: Callable[[Any], Any]) -> _Reader:
     return lambda value: value if is_usable(value) else MISSING
+
+
+def _number_if(is_usable: Callable[[Any], bool]) -> _Reader:
+    return lambda value: number if (number := _number(value)) is not MISSING and is_usable(number) else MISSING
 
 
 def _matching(form: regex.Pattern[str]) -> _Reader:
@@ -169,14 +163,17 @@ _READERS: Final[dict[str, _Reader]] = {
     "enum": _kept_if(lambda value: isinstance(value, list) and value),
     "pattern": _pattern,
     "examples": lambda value: value if isinstance(value, list) else MISSING if isinstance(value, Mapping | None) else [value],
-    "multipleOf": _positive,
+    "multipleOf": _number_if(lambda number: number > 0),
     "dependentRequired": _dependent,
     # Drafts up to 4 are left out: their keywords are translated.
     "$schema": _kept_if(lambda value: isinstance(value, str) and _ADDRESS.fullmatch(value) and not _OLD_DRAFT.search(value)),
     "$id": _matching(_ADDRESS),
     **_each(_number, "minimum maximum"),
     **_each(_limit, "exclusiveMinimum exclusiveMaximum"),
-    **_each(_count, "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains"),
+    **_each(
+        _number_if(lambda number: number >= 0 and number == int(number)),
+        "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains",
+    ),
     **_each(_flag, "uniqueItems deprecated readOnly writeOnly"),
     **_each(_kept_if(lambda value: isinstance(value, str)), "title description $comment format contentEncoding contentMediaType"),
     **_each(_matching(_ANCHOR), "$anchor $dynamicAnchor"),

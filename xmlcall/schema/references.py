@@ -89,7 +89,8 @@ def pointed(root: Mapping[str, Any], reference: str) -> Any:
     node: Any = root
     for step in reference.removeprefix("#/").split("/"):
         if (node := _member(node, step)) is MISSING:
-            return _anchored(root, reference)
+            name = reference.removeprefix("#")
+            return _anchors(_Whole(root)).get(name, MISSING) if name else MISSING
     return node
 
 
@@ -123,11 +124,6 @@ def _anchors(whole: _Whole) -> Mapping[str, Any]:
         if isinstance(name := node.get("$anchor"), str):
             found.setdefault(name, node)
     return found
-
-
-def _anchored(root: Mapping[str, Any], reference: str) -> Any:
-    name = reference.removeprefix("#")
-    return _anchors(_Whole(root)).get(name, MISSING) if name else MISSING
 
 
 def deeper_than(levels: int, value: Any) -> bool:
@@ -167,25 +163,21 @@ class Places:
         self._leads: dict[str, bool] = {}
         walked = list(_walk(root))
         for node, place, is_schema in walked:
-            self._note(node, place)
-            if is_schema:  # elsewhere no validator looks for anchors
-                self._note_anchors(node)
+            self._note(node, place, has_anchors=is_schema)  # elsewhere no validator looks for anchors
         references = {each for node, _, _ in walked if isinstance(each := node.get("$ref"), str)}
         self.referenced = {id(self._target(found)) for each in references if (found := self.local(each))}
         self.schemas = [node for node, _, is_schema in walked if is_schema or id(node) in self.referenced]
 
-    def _note(self, node: Mapping[str, Any], place: "_Place | None") -> None:
+    def _note(self, node: Mapping[str, Any], place: "_Place | None", *, has_anchors: bool) -> None:
         self._ids.add(id(node))
         properties = node.get("properties")
         self.declared.update(properties if isinstance(properties, Mapping) else ())
         for key in ("$defs", "definitions"):
             for name in node[key] if isinstance(node.get(key), Mapping) else ():
                 self._named.setdefault(name, []).append((place, f"{key}/{_escaped(name)}"))
-
-    def _note_anchors(self, node: Mapping[str, Any]) -> None:
-        if isinstance(anchor := node.get("$anchor"), str):
+        if has_anchors and isinstance(anchor := node.get("$anchor"), str):
             self._anchors.setdefault(anchor, node)
-        if isinstance(dynamic := node.get("$dynamicAnchor"), str):
+        if has_anchors and isinstance(dynamic := node.get("$dynamicAnchor"), str):
             self._dynamic.add(dynamic)
 
     def local(self, reference: str) -> str | None:
