@@ -12,7 +12,7 @@ import httpx2
 
 import xmlcall
 from xmlcall.errors import BackendStatusError
-from xmlcall.wire import openai
+from xmlcall.wire import openai, sse
 
 
 def days_between(first: str, last: str) -> int:
@@ -29,7 +29,7 @@ def days_between(first: str, last: str) -> int:
 
 def main(url: str, model: str) -> None:
     def stream(request: xmlcall.CompletionRequest) -> Iterator[xmlcall.Chunk]:
-        decoder, reader = openai.EventDecoder(), openai.StreamReader()
+        decoder, reader = sse.EventDecoder(), openai.StreamReader()
         body = openai.request_body(request, model)
         with httpx2.stream("POST", f"{url}/chat/completions", json=body, timeout=300) as response:
             if response.is_error:
