@@ -240,8 +240,6 @@ class TurnBuilder:
         seconds = seconds if known.seconds is None else known.seconds
         return replace(known, tools=self._tools_shown, replies=replies, first_token_seconds=first, seconds=seconds)
 
-    # -- taking in -----------------------------------------------------------------------------------------------------------
-
     def _begin(self, number: int) -> ReplyUnderWay:
         reply = ReplyUnderWay(number, time.monotonic())
         if self._replies and not self._replies[-1].has_arrived and self._replies[-1].counting is None:
@@ -314,8 +312,6 @@ class TurnBuilder:
         self.version += 1
         for reply in self._replies:
             reply.record = None
-
-    # -- showing -------------------------------------------------------------------------------------------------------------
 
     def _said_before(self, reply: ReplyUnderWay) -> SaidBefore:
         if reply.said is None:

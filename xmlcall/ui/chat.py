@@ -230,8 +230,6 @@ class ChatRoom:
         """End what pages watch: a server that stops waits for its streams."""
         self.news.close()
 
-    # -- turns ---------------------------------------------------------------------------------------------------------------
-
     async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
         """Start the turn of a question; one asked `instead_of` a turn starts a branch with the conversation before it."""
         checked_text(question, "a question")
@@ -332,8 +330,6 @@ class ChatRoom:
             turn.leave()
         self.tell_news()
 
-    # -- what is shown -------------------------------------------------------------------------------------------------------
-
     def shown(self, conversation: str) -> dict[str, Any]:
         """Return a conversation with its turns, its branches and the questions that are open in it, as JSON."""
         id = self._known(conversation)
@@ -360,8 +356,6 @@ class ChatRoom:
         except UsageError:
             return None
         return next((each for each in found if each.id == turn), None)
-
-    # -- servers -------------------------------------------------------------------------------------------------------------
 
     def servers(self) -> list[dict[str, Any]]:
         """Return the servers with their tools, as JSON; those that are off, too."""
@@ -428,8 +422,8 @@ def routes(room: ChatRoom) -> list[Route]:
         ("POST", "chat/{id}/stop", _on_stop),
         ("POST", "chat/{id}/retry", _on_retry),
         ("POST", "questions/{id}", _on_answer),
-        ("POST", "servers/{name:path}", _on_server),
-        ("POST", "tools/{name:path}", _on_tool),
+        ("POST", "servers/{name:path}", partial(_on_switch, is_tool=False)),
+        ("POST", "tools/{name:path}", partial(_on_switch, is_tool=True)),
     )
     return [Route(f"/api/{path}", guarded(partial(answer, room)), methods=[method]) for method, path, answer in answers]
 
@@ -462,12 +456,11 @@ async def _on_answer(room: ChatRoom, request: Request) -> Response:
     return json_answer({})
 
 
-async def _on_server(room: ChatRoom, request: Request) -> Response:
-    return json_answer(await room.switch(request.path_params["name"], on=_is_on(await body_of(request))))
-
-
-async def _on_tool(room: ChatRoom, request: Request) -> Response:
-    return json_answer(await room.switch(request.path_params["name"], on=_is_on(await body_of(request)), is_tool=True))
+async def _on_switch(room: ChatRoom, request: Request, *, is_tool: bool) -> Response:
+    is_on = (await body_of(request)).get("is_on")
+    if not isinstance(is_on, bool):
+        raise ApiError("is_on: expected true or false", status=422)
+    return json_answer(await room.switch(request.path_params["name"], on=is_on, is_tool=is_tool))
 
 
 def _begun(conversation: str, turn: str) -> Response:
@@ -479,10 +472,3 @@ def _text(body: dict[str, Any], name: str) -> str:
     if value is not None and not isinstance(value, str):
         raise ApiError(f"{name}: expected a text", status=422)
     return value or ""
-
-
-def _is_on(body: dict[str, Any]) -> bool:
-    value = body.get("is_on")
-    if not isinstance(value, bool):
-        raise ApiError("is_on: expected true or false", status=422)
-    return value

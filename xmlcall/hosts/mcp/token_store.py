@@ -9,6 +9,7 @@ import asyncio
 import hashlib
 import json
 import os
+import socket
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,10 +22,11 @@ from pydantic import AnyUrl, BaseModel, ValidationError
 
 from ...private_folders import make_private
 from ..server import HttpServer, OAuth
-from .loopback import PATH, free_port, is_free
 
 # -- where it is kept --------------------------------------------------------------------------------------------------
 
+HOST: Final = "127.0.0.1"  # to which the browser returns
+PATH: Final = "/callback"
 _SERVICE: Final = "xmlcall"
 _LOCK_SECONDS: Final = 10.0
 
@@ -170,9 +172,9 @@ class KeptSignIn:
         self._entry = await self._read()
         client = self._entry.client
         port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
-        if self._oauth.callback_port or port is None or not is_free(port):
-            port = self._oauth.callback_port or free_port()
-        self.redirect = AnyUrl(f"http://127.0.0.1:{port}{PATH}")
+        if self._oauth.callback_port or port is None or not _is_free(port):
+            port = self._oauth.callback_port or _free_port()
+        self.redirect = AnyUrl(f"http://{HOST}:{port}{PATH}")
         if client is not None and self.redirect not in (client.redirect_uris or ()):
             self._entry.client = None
 
@@ -246,3 +248,19 @@ class KeptSignIn:
         """Keep the client that was registered."""
         self._entry.client = client_info
         await self._write()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True

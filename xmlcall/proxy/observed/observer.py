@@ -87,8 +87,6 @@ class Observing:
         self._is_stream = self._has_token = False
         metrics.add(counted.OPEN_REQUESTS)
 
-    # -- how it goes -----------------------------------------------------------------------------------------------------
-
     def stream_began(self) -> None:
         """Note that the answer is streamed."""
         if not self._is_stream:
@@ -149,8 +147,6 @@ class Observing:
         self._metrics.add(counted.TOOL_RUNS, self.model, result)
         if self._spans:
             self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
-
-    # -- how it ends -----------------------------------------------------------------------------------------------------
 
     def over(self, *, status: int, error: "ApiError | None", has_left: bool) -> dict[str, Any]:
         """Note the end of the request."""
