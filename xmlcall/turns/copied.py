@@ -9,7 +9,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from ..dialects.replies import says
@@ -127,26 +127,12 @@ def _tool_set(name: str, catalog: Catalog) -> Iterator[str]:
 
 def _toml(value: Any) -> str:
     """Write a JSON value as TOML on one line; what TOML does not have (null) is left out."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        return _toml_text(value)
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value) if math.isfinite(value) else _toml_text(str(value))
     if isinstance(value, Mapping):
-        parts = (f"{_toml_key(str(key))} = {_toml(each)}" for key, each in value.items() if each is not None)
+        items = ((str(key), each) for key, each in value.items() if each is not None)
+        parts = (f"{key if _BARE_KEY.fullmatch(key) else _toml(key)} = {_toml(each)}" for key, each in items)
         return f"{{ {', '.join(parts)} }}" if value else "{}"
-    if isinstance(value, Sequence):
+    if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(each) for each in value if each is not None)}]"
-    return _toml_text(str(value))
-
-
-def _toml_key(key: str) -> str:
-    return key if _BARE_KEY.fullmatch(key) else _toml_text(key)
-
-
-def _toml_text(text: str) -> str:
-    quoted = json.dumps(_HALF.sub("\ufffd", text), ensure_ascii=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+    if isinstance(value, str) or (isinstance(value, float) and not math.isfinite(value)):
+        value = _HALF.sub("\ufffd", str(value))
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

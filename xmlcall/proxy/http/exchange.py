@@ -155,18 +155,8 @@ def _failure(form: Format, error: ApiError) -> bytes:
     return text + b"\n" if form.media_type == _LINES else b"data: " + text + b"\n\n"
 
 
-def _inert(media_type: str) -> str:
-    """Return a media type under which no browser executes a model server's answer; its own type if that is safe."""
-    return media_type if media_type.partition(";")[0].strip().lower() in _PASSED_ON else "text/plain; charset=utf-8"
-
-
 def _for_log(error: ApiError) -> str:
     return error.message if error.code in _LOGGED else error.code or error.kind
-
-
-def _headers(error: ApiError) -> Headers:
-    wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
-    return (*wait, *((_NO_RETRY,) if error.code in _FINAL else ()))
 
 
 class Exchange:
@@ -254,7 +244,9 @@ class Exchange:
                     if recording is not None:
                         recording.headed(relayed.status, relayed.media_type)
                     streamed = relayed.media_type.startswith(self._form.media_type)
-                    await self._start(relayed.status if 200 <= relayed.status < 600 else 502, _inert(relayed.media_type))
+                    is_safe = relayed.media_type.partition(";")[0].strip().lower() in _PASSED_ON
+                    media_type = relayed.media_type if is_safe else "text/plain; charset=utf-8"  # no browser executes that
+                    await self._start(relayed.status if 200 <= relayed.status < 600 else 502, media_type)
                     async for chunk in relayed.chunks:
                         await self._body(chunk, more=True)
                         said = chunk[-4:] or said
@@ -303,7 +295,8 @@ class Exchange:
     async def fail(self, error: ApiError) -> None:
         """Write an error as the whole answer."""
         self.failure, self.error = _for_log(error), error
-        await self.json(self._form.error(error), error.status, _headers(error))
+        wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
+        await self.json(self._form.error(error), error.status, (*wait, *((_NO_RETRY,) if error.code in _FINAL else ())))
 
     def leave(self) -> None:
         """Note that the caller disconnected before its answer was complete."""

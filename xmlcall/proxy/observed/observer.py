@@ -98,10 +98,6 @@ class Observing:
         span = self._spans.model_asked(self.model, provider, operation=self._operation) if self._spans else None
         return ModelRequest(self, span)
 
-    def around(self, backend: Backend) -> Backend:
-        """Return a backend whose requests are observed."""
-        return _ObservedBackend(backend, self)
-
     def token(self) -> None:
         """Note that the model has written something; only the first call counts."""
         if not self._has_token:
@@ -440,7 +436,7 @@ class Hearing:
 
     def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
         """Return an observed backend that fits requests into the context and records what goes out and comes back."""
-        observed = self._observing.around(backend)
+        observed = _ObservedBackend(backend, self._observing)
         if self._recording is None:
             return fitted(observed)
         return fitted(observed, on_sent=self._recording.prompt, on_text=self._recording.texts.append)
