@@ -8,7 +8,7 @@ import pytest
 from xmlcall.errors import BackendProtocolError
 from xmlcall.types.calls import MISSING, Message, RawArgument, RawCall, Tool, ToolCall
 from xmlcall.types.completion import UNCUT, Chunk, CompletionRequest, PromptProgress, Usage
-from xmlcall.wire import ollama, openai
+from xmlcall.wire import ollama, openai, sse
 from xmlcall.wire.openai import finish_reason_of
 
 CALL = ToolCall(id="call_1", name="get_weather", arguments={"city": "Zürich"}, raw=RawCall(index=0, name="get_weather"))
@@ -144,7 +144,7 @@ EVENTS = ['{"a": "é"}', "1\n2", "mac", "last"]
 
 
 def decode(pieces: list[bytes]) -> list[str]:
-    decoder = openai.EventDecoder()
+    decoder = sse.EventDecoder()
     return [event for piece in pieces for event in decoder.feed(piece)] + list(decoder.close())
 
 
@@ -157,7 +157,7 @@ def test_events_are_the_same_however_the_stream_is_cut() -> None:
 
 
 def test_an_event_without_end_is_refused() -> None:
-    decoder = openai.EventDecoder()
+    decoder = sse.EventDecoder()
     for _ in range(16):
         assert list(decoder.feed(b"x" * 2**20)) == []
     with pytest.raises(BackendProtocolError, match="more than 16777216 bytes"):
@@ -165,7 +165,7 @@ def test_an_event_without_end_is_refused() -> None:
 
 
 def test_many_events_may_be_larger_than_one() -> None:
-    decoder = openai.EventDecoder()
+    decoder = sse.EventDecoder()
     event = b"data: " + b"x" * 2**20 + b"\n\n"
     assert sum(len(list(decoder.feed(event))) for _ in range(20)) == 20
 

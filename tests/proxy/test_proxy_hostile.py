@@ -25,7 +25,7 @@ from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 from servers.run_server import run_server
 
-from xmlcall.agent.drive import _in_thread
+from xmlcall.agent.drive import _next
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.http import READ_SECONDS
 from xmlcall.backends.scripted import ScriptedBackend
@@ -615,7 +615,7 @@ async def test_a_step_beside_the_loop_is_never_left_half_done() -> None:
         done.append(1)
         yield 1
 
-    step = asyncio.ensure_future(_in_thread(slow()))
+    step = asyncio.ensure_future(_next(machine, slow()))
     await asyncio.sleep(0.05)
     step.cancel()
     with pytest.raises(asyncio.CancelledError):

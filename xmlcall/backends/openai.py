@@ -28,7 +28,8 @@ from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..models.recommended import recommended_values
 from ..types.completion import Chunk, CompletionRequest
-from ..wire.openai import EventDecoder, StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from ..wire.sse import EventDecoder
 from .base import Capabilities, Relayed
 from .fingerprint import of_name, of_template
 from .http import (

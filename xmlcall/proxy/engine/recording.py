@@ -30,7 +30,8 @@ from ...types.calls import Message
 from ...types.completion import Chunk, Usage
 from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd
 from ...wire.ollama import stream_chunk
-from ...wire.openai import EventDecoder, StreamReader, mapping, mappings, read_error, read_json, text_of
+from ...wire.openai import StreamReader, mapping, mappings, read_error, read_json, text_of
+from ...wire.sse import EventDecoder
 from ..formats.contract import ApiError, ChatRequest, Format
 from ..observed.observer import FIRST_TOKEN
 
