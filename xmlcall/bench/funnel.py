@@ -81,17 +81,12 @@ _JUDGE_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome of a reply.
-
-    Args:
-        counted: the metrics that the reply counts for; `reached` is a part of them.
-        failure: a code of why it is not right; "" if it is.
-    """
+    """The outcome of a reply."""
 
     case: Case
     reached: frozenset[str]
-    counted: frozenset[str]
-    failure: str
+    counted: frozenset[str]  # the metrics that the reply counts for, reached or not
+    failure: str  # a code of why it is not right; "" if it is
     repairs: tuple[str, ...]
     reply: Reply
     row: Mapping[str, Any]

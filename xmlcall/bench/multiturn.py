@@ -79,9 +79,7 @@ _SHARED = "long_context"  # the one source that others import, by its name in th
 class StateHost(LocalHost):
     """One backend as a `Host`: its methods are tools, and what they change is there to be compared.
 
-    Args:
-        config: the state to begin with; for the rest the backend has defaults.
-        long_context: whether the state also holds much that is irrelevant.
+    It begins with the state of `config`, and its own defaults for the rest; with a long context much of it is irrelevant.
     """
 
     def __init__(
@@ -241,23 +239,15 @@ _MAX_STEPS = 20  # BFCL's limit of replies with calls in a turn; one more reply 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MultiTurnCase:
-    """A task of several turns.
-
-    Args:
-        turns: what the person says in each, as messages with `role` and `content`.
-        truth: the expected calls of each turn, in Python's notation; none where nothing should be called.
-        disputed: no model can be right that uses the tools as they are described; reported with and without these.
-    """
-
     id: str
     category: str
-    turns: tuple[tuple[Mapping[str, str], ...], ...]
+    turns: tuple[tuple[Mapping[str, str], ...], ...]  # what the person says in each, as messages with `role` and `content`
     classes: tuple[str, ...]
     initial_config: Mapping[str, Any]
     path: tuple[str, ...] = ()
     withheld: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    truth: tuple[tuple[str, ...], ...] = ()
-    disputed: bool = False
+    truth: tuple[tuple[str, ...], ...] = ()  # the expected calls of each turn, in Python's notation
+    disputed: bool = False  # no model can be right that uses the tools as they are described
 
 
 def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:

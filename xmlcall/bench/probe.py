@@ -198,17 +198,10 @@ class Native:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What a probe found.
-
-    Args:
-        yardstick: the server's own function calling, as it reports its calls; None where it was not measured.
-        test: the default and that one, on cases that no choice was made by.
-    """
-
     outcomes: tuple[Outcome, ...]
-    yardstick: Outcome | None
+    yardstick: Outcome | None  # the server's own function calling, as it reports its calls; None where it was not measured
     best: Outcome
-    test: Pairs
+    test: Pairs  # the default and the best, on cases that no choice was made by
     won: bool
     native: Native
     replies: int
@@ -488,11 +481,7 @@ def native_words(native: Native) -> str:
 
 
 def found_json(finding: Finding, profile: Profile) -> dict[str, Any]:
-    """Return what a probe found, for `--json`.
-
-    Returns:
-        `chosen`, `won`, `test`, `ways` (with their rates and what each gains over the default), `native`, `profile`, `replies`.
-    """
+    """Return what a probe found, for `--json`."""
     default, yardstick = finding.outcomes[0], finding.yardstick
     rates = asdict(yardstick.figure()) if yardstick and yardstick.verdicts else None
     return {

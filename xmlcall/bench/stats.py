@@ -94,9 +94,8 @@ _STEPS: Final = 30  # of halving: to 2e-9
 class Standing:
     """What pairs say so far.
 
-    Args:
-        decision: `better` or `worse`: the interval leaves out 0. `no difference that matters`: the interval lies within
-            `MATTERS` points of 0. `cannot tell`: neither, and no outcome of the pairs left could change that. `go on`: the rest.
+    The decision is `better` or `worse` if the interval leaves out 0, and `no difference that matters` if it lies within `MATTERS`
+    points of 0. Else it is `cannot tell` if no outcome of the pairs left could change that, and `go on` if one could.
     """
 
     decision: Decision
@@ -108,8 +107,7 @@ class Standing:
 def standing_of(wins: int, losses: int, ties: int, left: int, *, alpha: float = 0.05) -> Standing:
     """Say which of two is better; it may be asked after every pair, and the first decision counts.
 
-    Args:
-        alpha: how often the interval may ever leave out the true difference; above 0, below 1.
+    The interval ever leaves out the true difference with a chance of at most `alpha`.
     """
     if min(wins, losses, ties, left) < 0 or not 0 < alpha < 1:
         raise UsageError(f"expected counts from 0 on and alpha between 0 and 1, got {(wins, losses, ties, left)} and {alpha:g}")

@@ -227,11 +227,15 @@ def _read_cases(folder: Path, about: dict[str, Any]) -> list[Case]:
         raise RunError(f"expected the cases of the run in {file}, which is missing: {_BEGIN_ANEW}")
     rows = list(_lines(content, file, _BEGIN_ANEW))
     cases = [_case_from_json(row, f"{file}, line {number}") for number, row in rows]
-    # Hashed as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since.
-    found = hashlib.sha256(json.dumps([row for _, row in rows], sort_keys=True).encode()).hexdigest()[:16]
+    found = _fingerprint(row for _, row in rows)
     if about.get("cases", found) != found:
         raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_BEGIN_ANEW}")
     return cases
+
+
+def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Hash cases as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since."""
+    return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _case_from_json(row: Any, place: str) -> Case:

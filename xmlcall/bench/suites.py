@@ -148,9 +148,7 @@ def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half 
 def sample(cases: Iterable[Case], *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
     """Draw cases, the same number of each category as far as there are enough, in turns.
 
-    Args:
-        seed: the same seed draws the same cases; a larger limit draws those of a smaller one and more.
-        half: every other case of each category, or the cases whose half is settled.
+    A larger limit draws those of a smaller one and more. A half is every other case of a category, unless a case says its half.
     """
     cases = [case for case in cases if half == "all" or case.half in ("", half)]
     by_category: dict[str, list[Case]] = defaultdict(list)

@@ -62,17 +62,14 @@ _USUAL: Final = (("family", ENGLISH.family), ("sampling", "greedy"))  # left out
 class Settings(Asking):
     """How a model is asked in all ways of a run; mode and dialect are the way's (`asking_of`).
 
-    Args:
-        tool_tokens: as in `Asking`; but None shows single questions all tools in full.
-        feedback: how many times a reply without a valid call is answered with what is wrong.
-        whole_tokens: how many tokens the tools may take before some are shown in part; None takes `tool_tokens`.
+    Without `tool_tokens`, single questions show all tools in full.
     """
 
     max_tokens: int | None = 512
     sampling: Sampling = "greedy"
     seed: int | None = 1
-    feedback: int = 0
-    whole_tokens: int | None = None
+    feedback: int = 0  # how many times a reply without a valid call is answered with what is wrong
+    whole_tokens: int | None = None  # that tools may take before some are shown in part; None takes `tool_tokens`
 
     def __post_init__(self) -> None:
         """Fill in the family and the temperature where an option was not given (None), and check the settings."""
@@ -89,18 +86,12 @@ class Settings(Asking):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way of calling.
-
-    Args:
-        dialect: the wire format that the prompt asks for; "" for the server's own function calling.
-        asked: codes of repairs that are none here, because the prompt asks for what they mend.
-        reads_text: calls count that the server's own function calling left in the text.
-    """
+    """A way of calling."""
 
     name: str
-    dialect: str
-    asked: frozenset[str] = frozenset()
-    reads_text: bool = False
+    dialect: str  # that the prompt asks for; "" for the server's own function calling
+    asked: frozenset[str] = frozenset()  # codes of repairs that are none here, because the prompt asks for what they mend
+    reads_text: bool = False  # whether calls count that the server's own function calling left in the text
     offers: bool = True
 
     @property

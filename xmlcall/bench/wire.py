@@ -169,11 +169,7 @@ _FRAME = "{request} {rule}\n\n-----BEGIN VALUE-----\n{value}\n-----END VALUE----
 
 
 def wire_cases(count: int = 240, seed: int = 1) -> list[Case]:
-    """Draw the cases, as evenly from all categories as they last.
-
-    Args:
-        seed: the same seed gives the same cases, and fewer of them with a smaller count.
-    """
+    """Draw the cases, as evenly from all categories as they last; a smaller count draws fewer of the same."""
     places = sorted((index, category) for category in CATEGORIES for index in range(min(count, _MOST.get(category, count))))
     shares = Counter(category for _, category in places[:count])
     return [_case(category, index, seed) for category in CATEGORIES for index in range(shares[category])]

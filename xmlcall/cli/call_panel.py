@@ -28,22 +28,14 @@ _PERSON = "person"  # in `Decision.by`
 
 @dataclass(slots=True, kw_only=True)
 class LoggedCall:
-    """A call and its outcome.
-
-    Args:
-        call: as bound; with the arguments that the person changed, if they did.
-        outcome: `running`, `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`.
-        began: when it started, in the seconds of `time.monotonic`; None if it did not run.
-    """
-
     number: int
-    call: ToolCall | InvalidCall
+    call: ToolCall | InvalidCall  # as bound; with the arguments that the person changed, if they did
     target: str
     before: tuple[Message, ...]
-    outcome: str = "running"
+    outcome: str = "running"  # `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`
     text: str = ""
     by: str = ""
-    began: float | None = None
+    began: float | None = None  # by `time.monotonic`; None if it did not run
     seconds: float | None = None
 
 

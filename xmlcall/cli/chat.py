@@ -80,22 +80,12 @@ async def _chat(options: argparse.Namespace) -> int:
 
 
 class Chat:
-    """A running chat.
-
-    Attributes:
-        draft: The question to put into the next input line.
-        draft_replaces: Whether the draft replaces the last question.
-        values: Suggested values for the arguments of prompts.
-        failed: Whether something has gone wrong.
-        is_over: Whether the user has left.
-    """
-
     def __init__(self, session: Session, start: list[Message], calls: CallLog, max_turns: int) -> None:
         self.session, self.calls = session, calls
         self.say = session.display.say
         self.conversation = Conversation(start, stopped("answer", PromptFormat(lang=session.display.lang)))
         self.status = StatusLine(self.say)
-        self.draft, self.draft_replaces = "", False
+        self.draft, self.draft_replaces = "", False  # for the next input line; whether it replaces the last question
         self.values = PromptValues(session.loop.router)
         self.failed = self.is_over = False
         self._max_turns = max_turns

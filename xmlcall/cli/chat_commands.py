@@ -36,15 +36,9 @@ _LABEL_WIDTH: Final = 11
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A row.
-
-    Args:
-        takes: its argument as the help shows it; "" if it takes none.
-    """
-
     name: str
     run: Callable[["Chat", str], Coroutine[Any, Any, None]]
-    takes: str = ""
+    takes: str = ""  # its argument as the help shows it
     words: Callable[["Chat"], Iterable[str]] = lambda chat: ()
 
 

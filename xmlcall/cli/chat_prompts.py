@@ -100,15 +100,11 @@ class _Typed:
 
 
 class PromptValues:
-    """Values for the line that is being typed.
-
-    Attributes:
-        listed: the prompts as they were listed last, each with its server's name.
-    """
+    """Values for the line that is being typed."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self.listed: list[tuple[str, Prompt]] = []
+        self.listed: list[tuple[str, Prompt]] = []  # as they were listed last, each with its server's name
         self._line, self._lines = "", list[str]()
         self._rests_until = 0.0
 

@@ -312,11 +312,7 @@ class Display:
 
 
 class _ShownStream:
-    """Text in pieces, without escapes, and without white space at its edges.
-
-    Args:
-        wrapping: breaks the lines of a text, a new one for each; None leaves them as they are.
-    """
+    """Text in pieces, without escapes, and without white space at its edges; its lines are broken where it is wrapped."""
 
     def __init__(self, write: Callable[[str], None], wrapping: Callable[[], Wrapping | None]) -> None:
         self._write, self._new_wrapping = write, wrapping

@@ -87,12 +87,7 @@ Questions = Callable[[str], Awaitable[str | None]]
 
 
 def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> Questions:
-    """Return a reader of questions.
-
-    Args:
-        complete: returns whole lines that a line may become.
-        suggest: is called when typing pauses; the right arrow takes what it returns.
-    """
+    """Return a reader of questions; `complete` gives whole lines that one may become, `suggest` is asked when typing pauses."""
     if not is_interactive():
         lines = LineReader()
         return lambda draft: lines.line()

@@ -59,8 +59,7 @@ def shows_markdown(console: Console) -> bool:
 class MarkdownStream:
     """Shows Markdown in pieces; from the thread of a running event loop.
 
-    Args:
-        waiting: says that no text has arrived for a number of seconds; it is shown below the text then.
+    If no text arrives, what `waiting` says of so many seconds is shown below the text.
     """
 
     def __init__(self, console: Console, waiting: Callable[[int], str]) -> None:

@@ -59,11 +59,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(
         self, *, prog: str, description: str, epilog: str = "", usage: str | None = None, common: str = "", **more: object
     ) -> None:
-        """Make a parser.
-
-        Args:
-            common: the options that `--help` shows, if it does not show all; the others are shown by `--help-all`.
-        """
+        """Make a parser, whose `--help` shows only the common options, if they are named, and `--help-all` the others."""
         del more  # argparse passes these to the parsers of sub-commands: the same settings as here
         super().__init__(
             prog=prog,

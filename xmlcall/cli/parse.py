@@ -124,15 +124,10 @@ def _print(events: list[Event]) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece:
-    """A part of a reply; `--json` gives its name, as of every dataclass.
-
-    Args:
-        kind: `text`, `reasoning`, `markup`, `call`, `value`, `end of call`, `repair` or `lost call`.
-        about: what is known of it: the kind of markup, the tool, the parameter, the code.
-    """
+    """A part of a reply; `--json` gives its name, as of every dataclass."""
 
     kind: str
-    about: str
+    about: str  # the kind of markup, the tool, the parameter, the code
     text: str
     span: Span
 

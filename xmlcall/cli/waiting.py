@@ -159,14 +159,10 @@ class _Renewed:
 
 
 class OpeningStatus:
-    """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`.
-
-    Attributes:
-        model: its name; to be set before this is entered.
-    """
+    """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`."""
 
     def __init__(self, console: Console, say: Say) -> None:
-        self.model = "the model"
+        self.model = "the model"  # to be set before this is entered
         self._console, self._say = console, say
         self._status = SlowStatus(console, say, line=True)
         self._over = False

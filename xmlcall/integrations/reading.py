@@ -167,13 +167,10 @@ def may_have_calls(text: str) -> bool:
 
 
 def catalog_of(tools: Iterable[Mapping[str, Any]]) -> Catalog:
-    """Make a catalog of a request's tools.
+    """Make a catalog of a request's tools, as OpenAI's chat completions or its Responses write them.
 
     Skips tools that are not functions (a server's own search), a second tool of the same name, and tools that cannot be read;
     calls to them stay text.
-
-    Args:
-        tools: as in OpenAI's chat completions, or as in its Responses.
     """
     found: dict[str, Tool] = {}
     for each in tools:

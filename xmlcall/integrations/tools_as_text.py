@@ -97,17 +97,11 @@ def read_asking(given: Any) -> Asking | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A request as the model gets it.
+    """A request as the model gets it."""
 
-    Args:
-        asked: the request as the caller sent it.
-        messages: the messages that replace the caller's, in OpenAI's form.
-        reading: makes the reader of the reply; None if the reply passes unchanged.
-    """
-
-    asked: Asked
-    messages: list[dict[str, Any]]
-    reading: "Callable[[], StreamedReply] | None"
+    asked: Asked  # as the caller sent it
+    messages: list[dict[str, Any]]  # in place of the caller's
+    reading: "Callable[[], StreamedReply] | None"  # makes the reader of the reply; None if the reply passes unchanged
 
     def over(self, data: Mapping[str, Any]) -> dict[str, Any]:
         """Return a copy of a body with this request in it."""
@@ -187,12 +181,7 @@ def _dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
 class StreamedReply:
     """One reply, read while it arrives. Text goes out as it arrives, a call when it is complete.
 
-    Args:
-        request: the request that it answers.
-        catalog: the tools that may be called.
-        sources: texts from which no call may be copied.
-        messages: the messages that were sent to the model.
-        names: the caller's names of tools, by the names under which they were offered, where these differ.
+    No call may be copied from `sources`. `names` are the caller's names of tools, by those under which they were offered.
     """
 
     def __init__(
