@@ -67,7 +67,6 @@ def read_rows(archive: zipfile.ZipFile, name: str) -> list[dict[str, Any]]:
 
 
 def tool_of(function: Mapping[str, Any]) -> Tool:
-    """Return a tool as BFCL declares it."""
     schema = {**schema_of(function["parameters"]), "type": "object"}
     return Tool(name=function["name"], description=function.get("description", ""), input_schema=schema)
 

@@ -32,8 +32,6 @@ class Undecided(XmlcallError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A question and what the model would do with it."""
-
     case: str
     category: str
     needs_tool: bool
@@ -42,8 +40,6 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
-    """What a threshold does to the measured questions."""
-
     threshold: float
     kept: int
     calls: int

@@ -81,8 +81,6 @@ _JUDGE_CODES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The outcome of a reply."""
-
     case: Case
     reached: frozenset[str]
     counted: frozenset[str]  # the metrics that the reply counts for, reached or not

@@ -108,7 +108,6 @@ class StateHost(LocalHost):
         return tuple(tool for name, tool in self._known.items() if name not in self._withheld)
 
     def release(self, names: Iterable[str]) -> bool:
-        """Offer withheld tools from now on."""
         released = self._withheld & set(names)
         self._withheld -= released
         if released:
@@ -216,7 +215,6 @@ def _importable(name: str, module: ModuleType) -> Iterator[None]:
 
 
 def _unpacked() -> Path:
-    """Return the folder with the backends."""
     wheel = bfcl_wheel()
 
     def unpack(folder: Path) -> None:

@@ -242,7 +242,6 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
 
 
 def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is shown of a reply and its judgement."""
     case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
     got = [(call.name, arguments_of(call)) for call in calls]
     return {

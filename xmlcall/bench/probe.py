@@ -82,7 +82,6 @@ def candidates(native_tools: bool | None, default: Profile = DEFAULT) -> list[Pr
 
 
 def most_replies(count: int, cases: int) -> int:
-    """Say how many replies a probe needs at most."""
     total, left, asked = count * RUNG, max((count - 1) // 2, 1) + _JOINING, RUNG
     while left > 1:
         total, left, asked = total + (left + 1) * RUNG, max(left // 2, 1), asked + RUNG
@@ -136,7 +135,6 @@ class Pairs:
 
 
 def pairs(first: Answers, second: Answers) -> Pairs:
-    """Compare two candidates."""
     both = [(first[case], second[case]) for case in first if case in second]
     return Pairs(total=len(both), only_first=both.count((True, False)), only_second=both.count((False, True)))
 
@@ -164,8 +162,6 @@ def looks(cases: int) -> Sequence[int]:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What a candidate has answered."""
-
     profile: Profile
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     problem: str = ""  # why it was not measured, or not to the end
@@ -185,8 +181,6 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Native:
-    """How the server's own function calling went."""
-
     offered: bool
     reason: str = ""
     calls: int = 0
@@ -481,7 +475,6 @@ def native_words(native: Native) -> str:
 
 
 def found_json(finding: Finding, profile: Profile) -> dict[str, Any]:
-    """Return what a probe found, for `--json`."""
     default, yardstick = finding.outcomes[0], finding.yardstick
     rates = asdict(yardstick.figure()) if yardstick and yardstick.verdicts else None
     return {

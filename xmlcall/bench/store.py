@@ -107,7 +107,6 @@ class RecordedRun:
 
 
 def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> RecordedRun:
-    """Begin a run, or continue the one in a folder."""
     about = {"format": _FORMAT, **about}
     folder.mkdir(parents=True, exist_ok=True)
     names = {file.name for file in folder.iterdir()}

@@ -135,7 +135,6 @@ _BLOCKS: dict[str, Callable[[Case], Any]] = {
 
 
 def cases_of(suite: str, *, limit: int | None = None, seed: int = 1, half: Half = "all") -> list[Case]:
-    """Return the cases of a suite, or a sample of them."""
     if suite not in SUITES:
         raise UsageError(f"unknown suite {suite!r}; known: {', '.join(SUITES)}")
     drawn = sample(SUITES[suite][0](), limit=limit, seed=seed, half=half)

@@ -86,8 +86,6 @@ class Settings(Asking):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """A way of calling."""
-
     name: str
     dialect: str  # that the prompt asks for; "" for the server's own function calling
     asked: frozenset[str] = frozenset()  # codes of repairs that are none here, because the prompt asks for what they mend

@@ -46,7 +46,6 @@ class CallLog:
     _before: tuple[Message, ...] = ()
 
     def ask(self, question: str) -> None:
-        """Note the person's words."""
         self._said.append(Message(role="user", content=question))
 
     def note(self, event: LoopEvent) -> LoggedCall | None:

@@ -100,8 +100,6 @@ class _Typed:
 
 
 class PromptValues:
-    """Values for the line that is being typed."""
-
     def __init__(self, router: Router) -> None:
         self._router = router
         self.listed: list[tuple[str, Prompt]] = []  # as they were listed last, each with its server's name

@@ -64,7 +64,6 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         return _BUFFER if is_body else _BUFFER[:_PIECE]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take what was put there."""
         self.data_received(bytes(_BUFFER[:nbytes]))
 
     def data_received(self, data: bytes) -> None:
@@ -80,7 +79,6 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         return any(name == b"transfer-encoding" for name, _ in self.headers)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
         super().connection_lost(exc)
         self._forget_head()
 

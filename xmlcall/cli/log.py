@@ -223,7 +223,6 @@ def _reply(reply: ReplyRecord, lines: int | None) -> Iterator[str]:
 
 
 def _shown(reply: ReplyRecord) -> str:
-    """Return what a person is shown of a reply."""
     return "".join(reply.raw[span.start : span.end] for span in reply.spans if span.kind == "text")
 
 

@@ -55,7 +55,6 @@ def profile_words(asking: "Asking", found: "FoundProfile") -> str:
 
 
 def profile_json(asking: "Asking", found: "FoundProfile | None") -> dict[str, str] | None:
-    """Return the profile in use, for `--json`."""
     if found is None:
         return None
     return {"name": found.name, "source": found.source, "settings": profile_words(asking, found).partition(": ")[2]}

@@ -287,7 +287,6 @@ def _collect_seldom() -> None:
 
 @contextlib.asynccontextmanager
 async def _many(serving: _Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
-    """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
     from ..proxy.http.access import ServedModels
 
@@ -300,7 +299,6 @@ async def _many(serving: _Serving, own: "OwnTools", more: dict[str, Any]) -> Asy
 async def _one(
     options: argparse.Namespace, serving: _Serving, own: "OwnTools", more: dict[str, Any]
 ) -> AsyncIterator["ServedModels"]:
-    """Open the model of `--model`."""
     from ..proxy.configured import USUAL, enter
     from ..proxy.engine.engine import Engine
     from ..proxy.http.access import serving as served_alone

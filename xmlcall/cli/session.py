@@ -57,8 +57,6 @@ _WIDTH: Final = 200  # characters that are shown of a result of a task
 
 
 class Session:
-    """An open loop and its display."""
-
     def __init__(self, loop: ToolLoop, display: Display, options: argparse.Namespace, keeper: Keeper) -> None:
         self.loop, self.display, self.keeper = loop, display, keeper
         self._given = options

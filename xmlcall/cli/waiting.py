@@ -123,7 +123,6 @@ class SlowStatus:
 
     @property
     def begun(self) -> str:
-        """What it said first."""
         return self._begun
 
     def update(self, text: str) -> None:

@@ -401,6 +401,5 @@ TEXTS = {"en": EN, "zh": ZH}
 
 
 def speaker(lang: str) -> Say:
-    """Return a function that gives the texts of a language."""
     texts = TEXTS[lang]
     return lambda key, **values: texts[key].format(**values)

@@ -177,14 +177,12 @@ class _AnswerStream:
 
 
 def _chunk(like: Any, choices: list[dict[str, Any]]) -> Any:
-    """Make a chunk with the head of another one."""
     made = ModelResponseStream(id=like.id, created=like.created, model=like.model, choices=choices)
     made._hidden_params = getattr(like, "_hidden_params", {})
     return made
 
 
 def _converted(error: ApiError) -> Exception:
-    """Convert our error into one of LiteLLM's proxy."""
     converted = ProxyException(
         message=error.message, type=error.kind, param=error.param or None, code=error.status, openai_code=error.code or None
     )

@@ -128,8 +128,6 @@ class RaySettings(BaseModel):
 
 @serve.ingress()
 class Proxy:
-    """A replica."""
-
     def __init__(self, settings: RaySettings) -> None:
         self._settings, self._ending, self._is_open = settings, Ending(), False
 

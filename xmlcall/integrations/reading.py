@@ -156,7 +156,6 @@ def read_whole(text: str, catalog: Catalog) -> tuple[str, list[CallPiece]]:
 
 
 def split(pieces: Sequence[Piece]) -> tuple[str, list[CallPiece]]:
-    """Return the visible text of pieces, and the calls in order."""
     said = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
     return said, [piece for piece in pieces if isinstance(piece, CallPiece)]
 

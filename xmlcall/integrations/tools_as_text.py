@@ -97,8 +97,6 @@ def read_asking(given: Any) -> Asking | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """A request as the model gets it."""
-
     asked: Asked  # as the caller sent it
     messages: list[dict[str, Any]]  # in place of the caller's
     reading: "Callable[[], StreamedReply] | None"  # makes the reader of the reply; None if the reply passes unchanged
@@ -165,7 +163,6 @@ def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iter
 
 
 def _has_calls(messages: Any) -> bool:
-    """Return whether a history has calls or results in it."""
     listed = [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
     calls = any(message.get("tool_calls") or message.get("function_call") for message in listed)
     return calls or any(message.get("role") in ("tool", "function") for message in listed)

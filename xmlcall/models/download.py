@@ -83,7 +83,6 @@ class Download:
         return self.part.stat().st_size if self.part.exists() else 0
 
     def report(self, note: str = "", *, done: int | None = None) -> None:
-        """Report the state of the download to `progress`."""
         if self.progress is not None:
             self.progress(Progress(done=self.done if done is None else done, total=self.size, note=note))
 
@@ -142,7 +141,6 @@ def sha256_of(file: Path) -> str:
 
 
 def check_space(download: Download, *, extra: int = 0) -> None:
-    """Refuse a download that the disk has no space for."""
     needed = download.size - download.done + extra
     free = shutil.disk_usage(download.target.parent).free
     if free < needed:

@@ -151,7 +151,6 @@ class Store:
             return [message_from_json(json.loads(body)) for (body,) in rows]
 
     def events(self, conversation: str) -> list[KeptEvent]:
-        """Return what happened in a conversation, in order."""
         rows = self._rows("SELECT time, kind, body FROM event WHERE conversation = ? ORDER BY number", conversation)
         with undamaged(conversation):
             return [KeptEvent(time=time, kind=kind, body=dict(json.loads(body).items())) for time, kind, body in rows]
@@ -220,7 +219,6 @@ class Store:
         return [_branch(row) for row in rows]
 
     def branch_of(self, conversation: str) -> Branch | None:
-        """Return where a conversation branched off; None if it did not."""
         rows = self._rows(f"{_BRANCHED} WHERE kind = 'branched' AND conversation = ?", conversation)
         return _branch(rows[0]) if rows else None
 
@@ -369,7 +367,6 @@ def _write(
 
 
 def _save(database: sqlite3.Connection, conversation: str, messages: Sequence[Message]) -> None:
-    """Write the messages that differ from those that are there."""
     bodies = [json.dumps(message_to_json(message)) for message in messages]  # ASCII: SQLite takes no half characters
     kept = [
         body for (body,) in database.execute("SELECT body FROM message WHERE conversation = ? ORDER BY place", [conversation])
