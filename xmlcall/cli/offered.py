@@ -141,13 +141,14 @@ def _print_list(
     kind: str, found: Sequence[tuple[str, Any]], lines: Iterable[str] | None, router: Router, notices: Iterable[str]
 ) -> int:
     """Print what servers offer, as lines or else as JSON, and what went wrong while it was listed."""
-    for notice in (notices := dict.fromkeys(notices)):
+    different = dict.fromkeys(notices)
+    for notice in different:
         complain(notice)
     if lines is None:
         print(json_text({f"{kind}s": [{"server": server, kind: item} for server, item in found]}))
     for line in lines or ():
         print(line)
-    return FAILED if router.failures or notices else OK
+    return FAILED if router.failures or different else OK
 
 
 def _resource_line(server: str, item: Resource | ResourceTemplate) -> str:
