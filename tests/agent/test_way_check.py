@@ -13,6 +13,7 @@ from xmlcall import Asking, BackendError, LocalHost, ToolLoop
 from xmlcall.agent import way_check
 from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.cli.open_model import way_words
 from xmlcall.errors import BackendStatusError, BackendUnavailable, OutputRejected
 from xmlcall.profiles.profile import Profile, asking_by
 from xmlcall.turn.asking import AskingFields
@@ -21,7 +22,7 @@ from xmlcall.types.completion import Chunk, CompletionRequest
 from xmlcall.wire.openai import native_call
 
 KNOWN = Capabilities(server="ollama", fingerprints=("ollama:0123456789abcdef",), build="b1")
-RIGHT = {"a": 1234, "b": 5678}
+RIGHT: dict[str, Any] = {"a": 1234, "b": 5678}
 
 
 def add(a: int, b: int) -> int:
@@ -110,7 +111,7 @@ async def test_a_loop_checks_once_and_says_what_it_found(check: Any, mode: str, 
     caplog.set_level(logging.INFO, "xmlcall.agent")
     backend = ScriptedBackend([check, "Hi.", "Hi."])
     async with ToolLoop(backend, [LocalHost([add])], mode="auto") as loop:
-        assert loop.mode == "auto"
+        assert str(loop.mode) == "auto"
         for _ in range(2):
             assert (await loop.ask("Hi")).text == "Hi."
         assert loop.mode == mode
@@ -123,6 +124,25 @@ async def test_nothing_is_checked_where_nothing_is_offered_or_the_mode_is_set() 
         backend = ScriptedBackend(["Hi."])
         async with ToolLoop(backend, hosts, mode=mode) as loop:  # type: ignore[arg-type]
             assert (await loop.ask("Hi")).text == "Hi."
+
+
+@pytest.mark.parametrize(
+    ("way", "line"),
+    [
+        (
+            None,
+            "tools: the first request that has some checks the server's own function calling; where that fails, in the prompt",
+        ),
+        (Way(mode="xml"), "tools: in the prompt (mode xml; as set)"),
+        (choose_way("leaked"), "tools: in the prompt (mode xml; the server left the call in the text)"),
+        (
+            choose_way("called"),
+            "tools: by the server's own function calling (mode native; the server's own function calling gave the right call)",
+        ),
+    ],
+)
+def test_serve_says_how_tools_are_offered(way: Way | None, line: str) -> None:
+    assert way_words(way) == line
 
 
 @pytest.mark.parametrize("way", ["xml", "native"])

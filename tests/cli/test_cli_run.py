@@ -199,6 +199,19 @@ def test_native_mode_sends_the_tools(tmp_path: Path, capsys: Capture) -> None:
     assert [message["role"] for message in body["messages"]] == ["user"]
 
 
+@pytest.mark.parametrize(
+    ("lang", "told"), [("en", "mode xml: the server's own function calling gave no call"), ("zh", "以 xml 模式提供工具：")]
+)
+def test_mode_auto_says_what_it_found(lang: str, told: str, tmp_path: Path, capsys: Capture) -> None:
+    with model_server("It is 7006652.", "Hello.") as (url, fake):
+        ask = ["--ask", "mode=auto", "--ask", f"lang={lang}", "--ask", "call_threshold=off"]
+        assert main(["run", *ask, "--verbose", "--model", url, "Hi"]) == 0
+    said = capsys.readouterr()
+    assert said.out == "Hello.\n"
+    assert told in said.err
+    assert [bool(body.get("tools")) for body in fake.bodies] == [True, False]
+
+
 def test_native_mode_warns_where_the_server_cannot(tmp_path: Path, capsys: Capture) -> None:
     with model_server("Yes.") as (url, fake):
         fake.props = llama_props(tools=False)

@@ -136,6 +136,7 @@ CASES: dict[str, Lost] = {
     ),
     # mlx-lm ends the stream if it cannot read a call
     "mlx-lm, ended": Lost(server="vllm", text="I look.", ends=(), why="failed"),
+    "mlx-lm, ended at once": Lost(server="vllm", ends=(chunk({"role": "assistant"}),), why="failed"),
     # calls left in the text, in a model's own words
     "leaked, fence": Lost(text=f"```json\n{JSON_CALL}\n```", ends=ended(), **READ),
     "leaked, Mistral": Lost(server="vllm", text=MISTRAL, ends=ended(), **READ),
@@ -333,7 +334,7 @@ def test_the_proxy_passes_a_lost_call_on_once(name: str, stream: bool, size: int
     fake = fake_of(lost, size)
     STAGES[lost.server].app = fake.app
     assert sent(proxies[lost.server], stream=stream) == ([("weather", {"city": "Bern"})], "tool_calls")
-    assert any(not body.get("tools") for body in fake.bodies) is not lost.is_read
+    assert [bool(body.get("tools")) for body in fake.bodies] == [True] + [False] * (not lost.is_read)
 
 
 # -- where nothing is asked again ----------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A turn without I/O: driven by hand, in any cut, and by whatever comes."""
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +14,7 @@ from proxy_harness import add, block
 
 from xmlcall import (
     Ask,
+    AskedAgain,
     Asking,
     BackendError,
     CallDenied,
@@ -37,7 +39,7 @@ from xmlcall import (
     begin_turn,
     run_turn,
 )
-from xmlcall.errors import BackendStatusError, BackendUnavailable, ContextOverflow
+from xmlcall.errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, OutputRejected
 from xmlcall.turn.turn_setup import Offer
 from xmlcall.types.calls import TextContent
 from xmlcall.types.completion import Capabilities, CompletionRequest
@@ -297,6 +299,35 @@ def test_the_servers_own_function_calling(mode: Any) -> None:
     assert [tool.name for tool in ask.request.tools] == ["add"]
     with pytest.raises(UsageError, match="a turn does not check"):
         begin_turn(ASKED, [PLUS], asking=Asking(mode="auto"))
+
+
+@pytest.mark.parametrize(
+    ("lost", "why"),
+    [
+        ("", "empty"),
+        (OutputRejected("x", status_code=500), "unread"),
+        (OutputRejected("x", status_code=500, output="I think."), "unread"),
+        (BackendStatusError("no tools", status_code=400), "failed"),
+        (BackendProtocolError("ended"), "failed"),
+    ],
+)
+def test_a_native_reply_that_came_to_nothing_is_asked_for_in_text(lost: str | Exception, why: str) -> None:
+    requests, heard = list[CompletionRequest](), list[Any]()
+    replies = scripted(lost, add(1, 2), "It is 3.")
+
+    def stream(request: CompletionRequest) -> Iterable[Chunk]:
+        requests.append(request)
+        return replies(request)
+
+    turn = begin_turn(ASKED, [PLUS], asking=Asking(mode="native"))
+    done = run_turn(turn, stream, lambda call: "3", heard.append)
+    assert (done.reason, done.text) == ("end", "It is 3.")
+    assert [event for event in heard if isinstance(event, AskedAgain)] == [AskedAgain(why=why, in_text=True)]  # type: ignore[arg-type]
+    assert [bool(request.tools) for request in requests] == [True, False, False]
+    assert [message.role for message in done.conversation] == ["user", "assistant", "user", "assistant"]
+    with contextlib.suppress(BackendError):  # asked for native calls alone
+        done = run_turn(begin_turn(ASKED, [PLUS], asking=Asking(mode="native-only")), scripted(lost, ""), lambda call: "3")
+        assert (done.reason, done.text) in (("end", ""), ("failed", ""))
 
 
 def test_as_many_answers_as_requests() -> None:

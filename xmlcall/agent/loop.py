@@ -263,11 +263,10 @@ class ToolLoop:
         """
         opened = conversation_of(messages)
         shortened: list[Shortened] = []
-        on_cut = partial(self._note_cut, shortened)
         if len(opened) <= self._length:  # another conversation
             self._cuts.clear()
         self._length = len(opened)
-        backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=on_cut)
+        backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=partial(self._note_cut, shortened))
         asking = replace(self.asking, mode=(await self.way()).mode)
         opening, offer, calling = await self._opening(opened, opened, backend, asking)
         turn = opening.turn(offer, backend.capabilities, self._limits)
@@ -289,8 +288,8 @@ class ToolLoop:
                     yield replace(event, messages=turn.conversation)
                     if not turn.stop_reason:
                         before = opening.offered
-                        asking = replace(asking, mode="xml") if turn.is_in_text else asking
-                        opening, offer, calling = await self._opening(opened, turn.conversation, backend, asking)
+                        now = replace(asking, mode="xml") if turn.is_in_text else asking
+                        opening, offer, calling = await self._opening(opened, turn.conversation, backend, now)
                         if offer.catalog is not turn.offer.catalog or opening.offered is not before:
                             turn.renew(offer, opening.put_in_place_of(before))
         finally:

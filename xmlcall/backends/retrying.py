@@ -4,6 +4,7 @@
 | --------------------------------------------- | ------------ |
 | no connection, or one that broke              | yes: a kept connection may be closed just when it is used again |
 | an answer that is not in the server's format  | yes: a server that dies behind a gateway leaves half an answer or none |
+| the same, to a request with native tools      | no: mlx-lm ends a reply so if it cannot read a call; the turn asks otherwise |
 | status 408, 429, 502, 503                     | yes: the server is loading its model, busy, or restarting |
 | timeout; status 504                           | no: the wait would be as long again |
 | every other status; a prompt that is too long | no: the same request would be refused again |
@@ -24,7 +25,7 @@ from typing import Final, Self
 
 import httpx2
 
-from ..errors import BackendError, BackendStatusError, ContextOverflow
+from ..errors import BackendError, BackendProtocolError, BackendStatusError, ContextOverflow
 from ..types.completion import CompletionRequest
 from .base import Around, Backend, KeptOpen, Relayed, Relaying, Tries
 
@@ -117,7 +118,8 @@ class _Retried(Tries):
 
     async def again(self, error: BackendError, *, begun: bool) -> BackendError | None:
         """Wait, if the request may succeed later."""
-        if begun or (pause := self._patience.pause(error, self._tried)) is None:
+        is_lost_call = bool(self._request.tools) and isinstance(error, BackendProtocolError)
+        if begun or is_lost_call or (pause := self._patience.pause(error, self._tried)) is None:
             return error
         await self._wait(pause, self._started)
         self._tried, self._started = self._tried + 1, monotonic()

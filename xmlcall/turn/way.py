@@ -18,7 +18,7 @@ TRIAL_ARGUMENTS: Final = {"a": 1234, "b": 5678}
 TRIAL_TOKENS: Final = 128
 
 Finding = Literal["called", "leaked", "wrong", "no_call", "unread", "refused", "slow", "no_tools"]
-"""What came of one small question with one tool.
+"""The answer to one small question with one tool.
 
 The right call; the right call, but in the text; another call; none; a reply that the server could not read; a refusal; nothing in
 time. Or the question was not put, because the server says that the model's template has no tools.
