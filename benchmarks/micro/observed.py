@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from xmlcall.backends.base import Backend, Relayed
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy.observed.observer import Observer, relaying
+from xmlcall.proxy.observed.observer import ObservedBackend, Observer, relaying
 from xmlcall.proxy.observed.traces import Traces
 from xmlcall.types.completion import Chunk, CompletionRequest, Usage
 
@@ -98,7 +98,7 @@ async def measure() -> None:
     rows = {
         "a request": await best(lambda: requests(observer), REQUESTS),
         "a request, with traces": await best(lambda: requests(traced), REQUESTS),
-        "a piece of a reply": await best(lambda: reply(observer.begin(ASKED, PATH).around(bare)), PIECES)
+        "a piece of a reply": await best(lambda: reply(ObservedBackend(bare, observer.begin(ASKED, PATH))), PIECES)
         - await best(lambda: reply(bare), PIECES),
         "a piece that is passed on": await best(
             lambda: passed_on(relaying(opened(), observer.begin(ASKED, PATH), "llama.cpp")), PIECES

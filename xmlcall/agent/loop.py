@@ -359,7 +359,7 @@ class ToolLoop:
         described = [text for _, text in self.router.instructions()]
         shown = None if asking.is_native else offered
         opening = Opening(messages=opened, asking=asking, offered=shown, described=described, new_id=new_id)
-        in_text = partial(opening.in_text, in_prompt, describing(in_prompt)) if in_prompt and asking.is_native else None
+        in_text = partial(opening.in_text, in_prompt, self.backend.capabilities) if in_prompt and asking.is_native else None
         calling = replace(self._calling, catalog=catalog, describing=offered.own, own=self._own)
         return opening, offer_of(offered, opened, catalog=catalog, own=own, in_text=in_text), calling
 

@@ -1,5 +1,7 @@
 """The tag family: formats whose calls and parameters are tags."""
 
+from typing import Any
+
 from .dialect import Dialect, TypeMark, pairs
 from .result_form import OWN_RESULTS, TOOL_RESPONSES, ResultForm
 from .tag_patterns import ATTRIBUTES, SPACE, element, tag
@@ -22,7 +24,7 @@ def _attributes(
     prefix: str = "",
     words: tuple[str, str] = ("invoke", "parameter"),
     types: tuple[str, str, str] = ("type", "json", "string"),
-    **more: bool,
+    **more: Any,
 ) -> Dialect:
     """Return a format that states names in the attribute `name`, and types in one that has these two values."""
     (call, parameter), (attribute, json, string) = words, types

@@ -232,8 +232,12 @@ def _fixed_lines(text: str) -> Iterable[str]:
     forms = (PromptFormat(dialect=name) for name in DIALECTS)
     tags = {(form.block, form.tag, form.results): form for form in forms} if _FORM.search(text) else {(): ENGLISH}
     for form in tags.values():
-        lines = _FORM.sub(lambda found, form=form: getattr(form, found[1]), text).splitlines()
+        lines = _FORM.sub(functools.partial(_of_form, form), text).splitlines()
         yield from (line for line in lines if "{{" not in line)
+
+
+def _of_form(form: PromptFormat, found: regex.Match[str]) -> str:
+    return str(getattr(form, found[1]))
 
 
 def _runs(line: str) -> Iterable[str]:

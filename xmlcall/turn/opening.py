@@ -21,7 +21,7 @@ from ..types.calls import Message, Role
 from ..types.completion import Capabilities, CompletionRequest
 from .asking import Asking
 from .attempts import RepairPolicy
-from .builtin_tools import Answering, describing
+from .builtin_tools import describing
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
@@ -62,14 +62,14 @@ class Opening:
         words = Words(request=last_request(self.messages), sources=sources, conversation=self.messages, kept=self.kept)
         return Turn(generation, offer, limits, words, lambda: self._decide(server))
 
-    def in_text(self, offered: ToolPrompt, own: Mapping[str, Answering]) -> InText:
+    def in_text(self, offered: ToolPrompt, server: Capabilities) -> InText:
         """Return the tools in the prompt, for a turn whose native reply came to nothing."""
         asking = replace(self.asking, mode="xml")
         reminder = replace(self, asking=asking, offered=offered)._reminder()
         write = partial(callers_in_text, catalog=offered.catalog, format=asking.format)
         writer = PromptWriter(offered=offered, reminder=reminder, stands="question", in_text=write)
-        request = writer.forms(self.messages, asking.sampling, is_asked=False).reminded
-        return InText(offer=Offer(catalog=offered.catalog, own=own), request=request, listed=offered.listed)
+        request = writer.forms(self.messages, asking.request(server), is_asked=False).reminded
+        return InText(offer=Offer(catalog=offered.catalog, own=describing(offered)), request=request, listed=offered.listed)
 
     def kept(self, first: FirstRequest) -> tuple[Message, ...]:
         """Return the messages before the turn, to continue with: without the tool prompt, and without notes for this turn only.
@@ -139,7 +139,7 @@ def begin_turn(
     if not asking.is_native:
         return Opening(messages=said, asking=asking, offered=offered).turn(offer_of(offered, said), server, limits)
     native = Opening(messages=said, asking=asking, offered=None)
-    in_text = partial(native.in_text, offered, describing(offered)) if asking.mode == "native" else None
+    in_text = partial(native.in_text, offered, server) if asking.mode == "native" else None
     sent = native_tools_within(budget, catalog, asking.format)
     return native.turn(offer_of(sent, said, in_text=in_text), server, limits)
 

@@ -289,7 +289,7 @@ class ModelRequest:
                 TRACEPARENT.set("")
 
 
-class _ObservedBackend(Around, KeptOpen):
+class ObservedBackend(Around, KeptOpen):
     def __init__(self, backend: Backend, observing: Observing) -> None:
         super().__init__(backend)
         self._observing = observing
@@ -436,7 +436,7 @@ class Hearing:
 
     def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
         """Return an observed backend that fits requests into the context and records what goes out and comes back."""
-        observed = _ObservedBackend(backend, self._observing)
+        observed = ObservedBackend(backend, self._observing)
         if self._recording is None:
             return fitted(observed)
         return fitted(observed, on_sent=self._recording.prompt, on_text=self._recording.texts.append)
