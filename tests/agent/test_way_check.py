@@ -4,10 +4,12 @@ import asyncio
 import json
 import logging
 from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any, get_args
 
 import pytest
+from proxy_harness import ask_engine, body
 
 from xmlcall import Asking, BackendError, LocalHost, ToolLoop
 from xmlcall.agent import way_check
@@ -16,6 +18,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.cli.open_model import way_words
 from xmlcall.errors import BackendStatusError, BackendUnavailable, OutputRejected
 from xmlcall.profiles.profile import Profile, asking_by
+from xmlcall.proxy.engine.engine import Engine
 from xmlcall.turn.asking import AskingFields
 from xmlcall.turn.way import REASONS, Finding, Way, choose_way
 from xmlcall.types.completion import Chunk, CompletionRequest
@@ -90,6 +93,30 @@ async def test_a_slow_server_is_asked_in_text_and_checked_again_later(monkeypatc
     monkeypatch.setattr(way_check, "CHECK_SECONDS", 0.01)
     assert await way_check.check_way(Slow([], capabilities=KNOWN)) == Way(mode="xml", finding="slow")
     assert way_check.known_way(KNOWN) is None
+
+
+class SlowAtFirst(ScriptedBackend):
+    """A server that has loaded its model by the second request."""
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        if not self.requests:
+            self.requests.append(request)
+            self.closed_early.append(True)
+            await asyncio.sleep(30)
+        async with aclosing(super().stream(request)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+
+async def test_a_proxy_checks_again_after_a_slow_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(way_check, "CHECK_SECONDS", 0.05)
+    backend = SlowAtFirst(["", "In text.", native(**RIGHT), "Natively.", "Natively."])
+    async with Engine(backend) as engine:
+        assert engine.known_way() is None
+        said = [(await ask_engine(engine, body())).text for _ in range(3)]
+        assert engine.known_way() == choose_way("called")
+    assert said == ["In text.", "Natively.", "Natively."]
+    assert [bool(request.tools) for request in backend.requests] == [True, False, True, True, True]
 
 
 @pytest.mark.parametrize(

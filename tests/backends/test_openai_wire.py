@@ -551,6 +551,14 @@ REJECTED: list[tuple[str, str | None]] = [
     ("Unexpected token 12606 while expecting start token 200006", ""),
     ("litellm.InternalServerError: Custom_openaiException - Failed to parse input at pos 144: <x>", "<x>"),
     ("Failed to parse input at pos 0: " + "x" * 1_000_001, ""),
+    (
+        'GroqException - {"error":{"message":"x","code":"tool_use_failed","failed_generation":"f{}"}} Received Model Group=a',
+        "f{}",
+    ),
+    ('GroqException - {"error":{"message":"no such key"}}', None),
+    ("GroqException - {", None),
+    ("1 validation error for FunctionCall\narguments\n  Value error, arguments must be valid JSON, got parse error: x", ""),
+    ("tool call validation failed: parameters for tool f did not match schema: errors: [`/a`: expected array]", ""),
     ("Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]", None),  # of the history
     ("Unterminated string starting at: line 1 column 8 (char 7)", None),  # of the history
     ("Failed to parse grammar", None),
@@ -566,6 +574,13 @@ def test_what_a_server_could_not_read_of_its_model(message: str, output: str | N
     for body in ({"error": {"message": message, "code": 500}}, {"error": message}):
         error = openai.read_error(body)
         assert (error.output, error.overflow) == (output, False)
+
+
+@pytest.mark.parametrize("output", ["<function=f>{}</function>", "", "x" * 1_000_001, 5, None])
+def test_groq_has_the_output_in_a_field(output: Any) -> None:
+    fields = {"type": "invalid_request_error", "code": "tool_use_failed", "failed_generation": output}
+    error = openai.read_error({"error": {"message": "Failed to call a function. Please adjust your prompt.", **fields}})
+    assert error.output == (output if isinstance(output, str) and len(output) < 100 else "")
 
 
 @pytest.mark.parametrize(("message", "prompt", "context"), TOO_LONG)

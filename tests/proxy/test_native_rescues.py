@@ -64,6 +64,11 @@ def error(message: str, code: int = 500) -> dict[str, Any]:
     return {"error": {"code": code, "message": message, "type": "server_error"}}
 
 
+def groq(output: str) -> dict[str, Any]:
+    words = {"message": "Failed to call a function.", "type": "invalid_request_error", "code": "tool_use_failed"}
+    return {"error": {**words, "failed_generation": output}}
+
+
 def ended(finish_reason: str = "stop", **delta: Any) -> tuple[Any, ...]:
     return (chunk(delta, finish_reason), DONE)
 
@@ -133,6 +138,13 @@ CASES: dict[str, Lost] = {
     ),
     "vLLM, no parser": Lost(
         server="vllm", error=error('"auto" tool choice requires --enable-auto-tool-choice', 400), status=400, why="failed"
+    ),
+    # Groq has the output in a field
+    "Groq": Lost(server="vllm", error=groq(f"<function=weather>{ARGUMENTS}</function>"), status=400, **READ),
+    "Groq, in the stream": Lost(server="vllm", text="I look.", error=groq(f"<function=weather{ARGUMENTS}</function>"), **READ),
+    "Groq, nothing": Lost(server="vllm", error=groq(""), status=400),
+    "Groq, checked": Lost(
+        server="vllm", error=error("tool call validation failed: parameters for tool weather", 400), status=400
     ),
     # mlx-lm ends the stream if it cannot read a call
     "mlx-lm, ended": Lost(server="vllm", text="I look.", ends=(), why="failed"),

@@ -93,6 +93,15 @@ async def test_the_limit_is_the_loops() -> None:
     assert len(turn.calls) == 1
 
 
+@pytest.mark.parametrize("mode", ["xml", "native"])
+async def test_the_answer_may_say_what_the_results_before_said(mode: Mode) -> None:
+    answer = "The sum is 4711, as it was each time."
+    history = [ASKED, *ran("4711"), *ran("4711")]
+    backend = ScriptedBackend([call_of(mode), answer])
+    turn = await ask(backend, body(*history), mode=mode, repair=RepairPolicy(asks_for_unsaid=True))
+    assert turn.text == answer
+
+
 async def test_a_call_that_the_caller_demands_is_made() -> None:
     backend = ScriptedBackend([add(1, 2)])
     turn = await ask(backend, body(*HISTORIES["twice"][0], tool_choice="required"))

@@ -214,9 +214,10 @@ def checked_text(text: str, what: str) -> str:
 
 async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Message]) -> Sequence[Tool]:
     """Save a person's question with the offered tools, before the model is asked."""
-    is_xml = loop.mode == "xml"
+    mode = (await loop.way()).mode
+    is_xml = mode == "xml"
     offered = tuple((await (loop.tool_prompt() if is_xml else loop.native_tools())).catalog)
-    how: dict[str, Any] = {"mode": loop.mode, "family": loop.format.family, "lang": loop.format.lang}
+    how: dict[str, Any] = {"mode": mode, "family": loop.format.family, "lang": loop.format.lang}
     how |= {"dialect": loop.format.dialect} if is_xml else {}
     how |= {"reasoning_open": loop.backend.capabilities.reasoning_open}
     keeper.asked(messages, offered, loop.backend.model, how)

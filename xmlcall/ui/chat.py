@@ -275,7 +275,7 @@ class ChatRoom:
         except UsageError as held:  # by another program
             raise ApiError(str(held), status=409) from held
         events = [] if is_new else self.store.events(id)
-        form, is_xml = self.loop.format, self.loop.mode == "xml"
+        form, is_xml = self.loop.format, self.loop.mode in ("xml", "auto")  # a mode is left open only where no tools are offered
         builder = self.recorder.begin(
             id=f"{id}.{1 + sum(event.kind == 'asked' for event in events)}",
             source="chat",

@@ -217,7 +217,7 @@ def read_error(body: Any) -> ServerError:
     fields = mapping(inner)
     whole = text_of(text_of(fields.get("message")) or json_text(inner))
     message = " ".join(whole.split())[:MESSAGE_LIMIT]
-    output = rejected_output(whole)
+    output = rejected_output(whole, fields)
     # The words of a model that are quoted may be about anything, also about a context.
     overflow = output is None and bool(_OVERFLOW.search(f"{fields.get('type')} {fields.get('code')} {message}"))
     prompt, context = count(fields.get("n_prompt_tokens")), count(fields.get("n_ctx"))
@@ -249,24 +249,40 @@ _REJECTED: Final = re.compile(
     r"does not match the expected [\w-]+ format|Failed to parse input\b|Invalid diff: "  # llama.cpp
     r"|(?:error|failed|failure) (?:in |while |when |to )?pars(?:e|ing)(?: the)? (?:tool|function)[ _-]calls?(?! arguments)"
     r"|XML syntax error on line \d|failed to parse XML|expected element type <"  # Ollama, for the Qwen Coder models
-    r"|tokens remaining in message header|Unexpected token \d+ while expecting|no channel value found",  # Harmony
+    r"|tokens remaining in message header|Unexpected token \d+ while expecting|no channel value found"  # Harmony
+    r"|arguments must be valid JSON, got parse error|tool call validation failed",  # oMLX; Groq
     re.IGNORECASE,
 )
-_WRAPPED: Final = re.compile(r"returned an error: (?=\{)")
+_WRAPPED: Final = re.compile(r"(?:returned an error: |Exception - )(?=\{)")  # LM Studio, LiteLLM
 _OUTPUT_LIMIT: Final = 1_000_000  # characters of a quotation that is read
 
 
-def rejected_output(message: str) -> str | None:
-    """Return what a model wrote and its server could not read, "" if the server does not quote it; None for any other error."""
+def rejected_output(message: str, fields: Mapping[str, Any]) -> str | None:
+    """Return what a model wrote and its server could not read, "" if the server does not quote it; None for any other error.
+
+    Args:
+        fields: those of the error, if it has any; Groq has the output in one of them.
+    """
+    if fields.get("code") == "tool_use_failed":
+        output = text_of(fields.get("failed_generation"))
+        return output if len(output) <= _OUTPUT_LIMIT else ""
     head = message[:MESSAGE_LIMIT]
-    if (wrapped := _WRAPPED.search(head)) and (inner := mapping(_json_or_text(message[wrapped.end() :])).get("message")):
-        return rejected_output(text_of(inner))
+    if (wrapped := _WRAPPED.search(head)) and (inner := mapping(_inner_error(_object_in(message[wrapped.end() :])))):
+        return rejected_output(text_of(inner.get("message")), inner)
     for before, after in _QUOTED:
         if match := before.search(head):
             text = message[match.end() :]
             end = text.rfind(after) if after else len(text)
             return text[: end if end >= 0 else len(text)] if len(text) <= _OUTPUT_LIMIT else ""
     return "" if _REJECTED.search(head) else None
+
+
+def _object_in(text: str) -> Any:
+    """Read the JSON value with which a text begins."""
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except (ValueError, RecursionError):
+        return None
 
 
 # -- streams -----------------------------------------------------------------------------------------------------------
