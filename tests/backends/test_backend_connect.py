@@ -16,6 +16,7 @@ from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.errors import UsageError
 from xmlcall.models import known as models
+from xmlcall.models.download import Progress, ProgressCallback
 
 
 @pytest.mark.parametrize(
@@ -77,28 +78,28 @@ def test_importing_it_is_cheap() -> None:
 
 
 async def test_a_known_model_is_fetched_when_it_is_opened(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    steps: list[models.Progress] = []
+    steps: list[Progress] = []
 
-    def pull(name: str, *, progress: models.ProgressCallback) -> Path:
+    def pull(name: str, *, progress: ProgressCallback) -> Path:
         assert threading.current_thread() is not threading.main_thread()
-        progress(models.Progress(done=1, total=2, note=name))
+        progress(Progress(done=1, total=2, note=name))
         return tmp_path / "missing.gguf"
 
     monkeypatch.setattr(models, "pull", pull)
     backend = connect("smollm2-135m", progress=steps.append)
     with pytest.raises(UsageError, match=r"expected a GGUF file at .*missing\.gguf, got: No such file"):
         await backend.__aenter__()
-    assert steps == [models.Progress(done=1, total=2, note="smollm2-135m")]
+    assert steps == [Progress(done=1, total=2, note="smollm2-135m")]
 
 
 async def test_a_cancelled_opening_ends_the_download(monkeypatch: pytest.MonkeyPatch) -> None:
     started, ended = threading.Event(), threading.Event()
 
-    def pull(name: str, *, progress: models.ProgressCallback) -> Path:
+    def pull(name: str, *, progress: ProgressCallback) -> Path:
         started.set()
         try:
             for _ in range(1000):
-                progress(models.Progress(done=0, total=1))
+                progress(Progress(done=0, total=1))
                 time.sleep(0.005)
         finally:
             ended.set()
