@@ -32,9 +32,8 @@ from xmlcall.hosts.router import Router
 from xmlcall.profiles.profile import asking_by
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.feedback import results
-from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.format import LANGUAGES, PromptFormat
 from xmlcall.prompting.system import tool_prompt
-from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.turn import turn_setup
 from xmlcall.turn.asking import Asking, AskingFields, Threshold
 from xmlcall.turn.events import LoopEvent

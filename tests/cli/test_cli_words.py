@@ -7,7 +7,7 @@ from string import Formatter
 import pytest
 
 from xmlcall.cli.words import TEXTS, speaker
-from xmlcall.prompting.templates import LANGUAGES
+from xmlcall.prompting.format import LANGUAGES
 
 CLI = Path(__file__).parents[2] / "xmlcall" / "cli"
 

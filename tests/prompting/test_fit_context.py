@@ -25,9 +25,8 @@ from xmlcall.prompting.fit_context import (
     fit,
     line_of,
 )
-from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.format import LANGUAGES, PromptFormat, source
 from xmlcall.prompting.results import handle_of, line_end, line_start, piece, piece_tokens, result_with, texts_of
-from xmlcall.prompting.templates import LANGUAGES, source
 from xmlcall.prompting.tokens import Scale, tokens_of
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.types.calls import Message, TextContent, Tool, ToolResult

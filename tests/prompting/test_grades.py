@@ -14,10 +14,9 @@ from profiles import examples
 from xmlcall import Catalog, Message, Tool, parse, render, system_prompt
 from xmlcall.dialects import DIALECTS
 from xmlcall.prompting import grades
-from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.format import LANGUAGES, PromptFormat
 from xmlcall.prompting.grades import USUAL, Budget, ToolPrompt, budget_for, tool_prompt_within
 from xmlcall.prompting.system import reminder
-from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.prompting.tokens import tokens_of
 from xmlcall.prompting.writer import with_fitting, with_reminder, with_system
 

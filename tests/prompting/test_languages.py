@@ -15,10 +15,9 @@ from xmlcall.errors import ISSUES
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.fit_context import fit
-from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.format import LANGUAGES, PromptFormat
 from xmlcall.prompting.leaks import refusal
 from xmlcall.prompting.results import denial, not_run, result_text
-from xmlcall.prompting.templates import LANGUAGES
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, RawCall, ResourceLink
 

@@ -170,7 +170,6 @@ class _Draft:
         return _json_value(argument, name, parameter, self._root, self._call.complete)
 
     def _has_marks(self, argument: RawArgument) -> bool:
-        """Say whether a value contains elements, in a format that marks their tags."""
         row = DIALECTS.get(self._call.dialect)
         return row is not None and row.nests_elements and f"{row.before_tags}<" in self._written(argument)
 

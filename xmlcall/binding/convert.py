@@ -391,7 +391,6 @@ def _read_xml(text: str) -> tuple[_XmlNode, ...] | None:
 
 
 def _children(parent: Any, depth: int) -> tuple[_XmlNode, ...] | None:
-    """Return an element's children, or None if one of them is not accepted."""
     if (parent.text or "").strip() or not depth:
         return None
     nodes = []

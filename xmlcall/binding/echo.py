@@ -208,7 +208,6 @@ def examples_of(tool: Tool) -> list[dict[str, Any]]:
 
 
 def _example_values(call: ToolCall, tool: Tool, said: Iterable[str]) -> list[str]:
-    """Return the parameters whose values were copied from the example."""
     shown = invented_arguments(tool)
     is_copy = all(name in call.arguments and call.arguments[name] == value for name, (value, _) in shown.items())
     if is_copy and (invented := _evidence(shown)) and not any(_is_said(value, said) for value in invented):

@@ -507,7 +507,6 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
 
 
 def _numbers_of(moment: str) -> Iterator[str]:
-    """Yield the numbers of a date or a time, without leading zeros."""
     return (number.lstrip("0") for number in _DIGITS.findall(moment))
 
 

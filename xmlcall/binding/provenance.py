@@ -200,7 +200,6 @@ class _Declared:
 
 
 def _joined(parts: Iterable[str], most: int) -> str:
-    """Join texts as long as the result has at most so many characters."""
     taken: list[str] = []
     for part in parts:
         most -= len(part) + 1

@@ -150,7 +150,6 @@ def _word(word: str, shown: str) -> Atom:
 
 @lru_cache(maxsize=65_536)
 def _known(word: str) -> Atom:
-    """Return the atom of a lower-case word."""
     others = [number_key(_COUNTS[word])] if word in _COUNTS else []
     if word in _TIMES:
         others.append(_TIMES[word])
@@ -261,7 +260,6 @@ def _with_numbers(found: list[Atom]) -> list[Atom]:
 
 
 def _run(found: Sequence[Atom], at: int) -> int:
-    """Return how many atoms, from this index, form one number."""
     room = _room(found[at])  # a number below this may follow
     end = at + 1
     while end < len(found) and end - at < _LONGEST_RUN:

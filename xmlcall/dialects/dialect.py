@@ -237,7 +237,6 @@ def _kind_problems(row: Dialect) -> Iterator[str]:
 
 
 def _needed(row: Dialect, part: str) -> set[str]:
-    """Return the kinds that a complete format needs."""
     if row.names_in_body:
         given = row.tags if part == "tags" else row.written
         is_fenced = row.fence and part == "tags"
@@ -387,7 +386,6 @@ def _pattern(written: str, name: str) -> str:
 
 
 def _reads(row: Dialect, name: str) -> bool:
-    """Say whether the format's own pattern matches the tag of a name."""
     if set(name) & set(ZERO_WIDTH):
         return False
     if row.parameter_elements:

@@ -129,7 +129,6 @@ def _openers(_: tuple[str, ...], names: tuple[str, ...]) -> Callable[[str], list
 
 
 def _write_entities(text: str, places: Iterable[int]) -> str:
-    """Write the characters at these places as entities."""
     parts, done = [], 0
     for at in places:
         parts += [text[done:at], _ENTITIES.get(text[at], f"&#{ord(text[at])};")]

@@ -8,7 +8,6 @@ from .tag_patterns import ATTRIBUTES, SPACE, element, tag
 
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:
-    """Return the patterns of a format that states names in the attribute `name`."""
     return pairs(
         block=(tag(f"<{block}"), tag(f"</{block}")),
         call=(tag(f"<{prefix}{call}", ATTRIBUTES, "/?>"), tag(f"</{prefix}{call}")),

@@ -133,7 +133,6 @@ class JsonMachine:
         self.repairs.append(Repair(code=code, span=span))
 
     def _unwrap(self) -> None:
-        """Leave out a byte order mark and a Markdown fence around the value."""
         if self._text.startswith("\ufeff"):
             self._position = 1
             self._repair("json-byte-order-mark", (0, 1))

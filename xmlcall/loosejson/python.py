@@ -55,8 +55,6 @@ def read_python(text: str) -> list[LooseCall]:
 
 
 class _PythonReader:
-    """Reads one text of calls; `repairs` has the codes of what was tolerated."""
-
     def __init__(self, text: str) -> None:
         self.repairs: list[str] = []
         self._text = text

@@ -13,8 +13,7 @@ import regex
 
 from ..dialects import Body, Dialect
 from . import prose
-from .bare_call import BareCall
-from .body_call import BodyCall
+from .body_call import BareCall, BodyCall
 from .call_builder import CallDraft
 from .json_call import name_in
 from .scanner import Token
@@ -261,7 +260,6 @@ def begin_call(reply: ReplyState, token: Token) -> None:
 
 
 def _begin_body(reply: ReplyState, token: Token, row: Dialect) -> None:
-    """Begin the body of a wrapper, with all that is held of it."""
     text = _after_block(reply.held) + token.text
     begins = _BODY.match(text)
     start = token.end - len(text)
@@ -388,7 +386,6 @@ def _is_accepted(held: list[Token], text: Token, *, name: bool) -> bool:
 
 
 def _block_at(held: list[Token]) -> int:
-    """Return the place of the innermost wrapper's opener."""
     return max((place for place, part in enumerate(held) if part.kind == "block_open"), default=len(held))
 
 
@@ -407,7 +404,6 @@ def _language(held: list[Token]) -> str:
 
 
 def _name_in(held: list[Token]) -> str:
-    """Return the held tool's name after the wrapper's opener, or ""."""
     match = _NAME.fullmatch(_after_block(held))
     return (match["name"] or "") if match else ""
 

@@ -2,7 +2,7 @@
 
 `Parser` pulls tokens from the scanner. Outside a call, `REPLY_TABLE` selects the function that reads a token: prose, reasoning
 and quotation are in `prose.py`, the opening of a call in `call_start.py`, and what is between the calls of a wrapper here. Inside
-a call, the call's reader takes each token (`tag_call.py`, `body_call.py`, `bare_call.py`). These parts share one `ReplyState`.
+a call, the call's reader takes each token (`tag_call.py`, `body_call.py`). These parts share one `ReplyState`.
 
 Each decision uses only the text so far and the next token, so the coalesced events do not depend on how the text was cut. No text
 raises. Time is linear; prose is held back only while it can still become a tag or the opening of a call.
@@ -36,8 +36,7 @@ from ..types.calls import Issue, RawCall
 from ..types.completion import UNCUT
 from ..types.events import CallInReasoning, Event, ToolCallEnd, ToolCallStart
 from . import call_start, prose
-from .bare_call import BareCall
-from .body_call import BodyCall
+from .body_call import BareCall, BodyCall
 from .scanner import ScanMode, Scanner, Token
 from .states import BREAK, Place, ReplyState, table
 
@@ -138,7 +137,6 @@ class Parser:
         return events
 
     def _read(self, chunk: str = "") -> list[Event]:
-        """Read all available tokens, with more text, and return their events."""
         reply, queue = self._reply, self._reply.queue
         self._scanner.feed(chunk)
         while True:
@@ -319,7 +317,6 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
 
 
 def _unread_call(reply: ReplyState, end: int) -> RawCall | None:
-    """Return the unreadable call that a reply's text ends in, else None."""
     body, offered = "".join(reply.prose.last)[-prose.LAST :].rstrip(_BLANK_END), reply.catalog.names()
     rows = reply.dialects.values()
     if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):

@@ -137,7 +137,6 @@ def _period(tail: str) -> int:
 
 
 def _extent(tail: str, period: int) -> int:
-    """Return how many characters at a text's end have this period."""
     at = len(tail) - period
     while at and tail[at - 1] == tail[at - 1 + period]:
         at -= 1

@@ -209,7 +209,6 @@ class Scanner:
         return Token(kind, text, self._offset + match.start(), attributes, dialect, pair)
 
     def _meaning(self, kind: str, text: str, dialect: str) -> tuple[str, Mapping[str, str], str]:
-        """Return the kind, the attributes and the pair of a tag."""
         if kind == "odd":
             tag = next(tag for tag in self._odd if regex.fullmatch(tag.pattern, text))
             return tag.kind, tag.attributes, tag.pair
@@ -311,7 +310,6 @@ def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Group
 
 
 def _is_of_tools(row: Dialect, kind: str) -> bool:
-    """Say whether the pattern of a tag contains names of tools."""
     return row.tool_elements or (kind == "lost_open" and bool(row.lost_mark))
 
 

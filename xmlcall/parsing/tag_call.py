@@ -122,7 +122,6 @@ def _open_body(call: CallState, token: Token) -> None:
 
 
 def _store(call: CallState, *, has_closer: bool = True) -> None:
-    """Store the value, which has ended."""
     argument = call.value.close(has_closer=has_closer)
     if (mark := call.draft.dialect.before_tags) and not call.value.verbatim:
         # The mark of an element's tag, or of a closer that was lost.
@@ -421,7 +420,6 @@ def _are_siblings(call: CallState, held: list[Token]) -> bool:
 
 
 def _unclosed(held: list[Token]) -> set[int]:
-    """Return the offsets of the parameter openers that no closer balances."""
     openers: dict[str, list[int]] = {}
     for token in held:
         if token.kind == "parameter_open":

@@ -28,9 +28,8 @@ from ..dialects.inert import CONTROL_TAGS, CONTROL_WORDS, INERT_WORDS
 from ..errors import UsageError
 from ..schema.words import RANGES
 from ..types.calls import Tool
-from .format import PromptFormat
+from .format import PromptFormat, plain_source, words_of
 from .system import reminder
-from .templates import plain_source, words_of
 
 CHATML: Final = (
     "{%- for message in messages -%}\n"
@@ -76,7 +75,6 @@ def _literal(value: Any) -> str:
 
 
 def _texts(format: PromptFormat, *, with_reminder: bool) -> dict[str, Any]:
-    """Return the sentences of the prompts, split where the template inserts something."""
     tool = Tool(name=_HERE)
     shown = {"tool": tool, "parameters": (), "rules": ()}
     system = format.render("system", grade="whole", tools=[shown], example=_HERE, instructions={})
@@ -107,7 +105,6 @@ def _words(format: PromptFormat) -> dict[str, Any]:
 
 
 def _tags(row: Dialect) -> dict[str, Any]:
-    """Return a format's tags and properties as data for the template."""
     kinds = "block_open block_close call_open call_close parameter_open parameter_close body_open".split()  # noqa: SIM905
     marks = {"string_mark": row.string_mark, "json_mark": row.json_mark}
     return {

@@ -156,14 +156,12 @@ def _example(calls: Iterable[tuple[str, Mapping[str, Any]]], catalog: Catalog, f
 
 
 def _unsaid(calls: Iterable[InvalidCall]) -> list[str]:
-    """Return the parameters whose values appear nowhere in the conversation, if there are no other issues."""
     issues = [issue for call in calls for issue in call.issues]
     names = dict.fromkeys(issue.path.removeprefix("$.") for issue in issues)
     return list(names) if all(issue.code == "not-said" for issue in issues) else []
 
 
 def _again(call: ToolCall, paths: Iterable[str], catalog: Catalog, format: PromptFormat) -> str:
-    """Render the request to write a call again that waited for results."""
     found = (_MEMBER.match(path) for path in paths)
     open_names = {match[1] or match[2] for match in found if match}
     arguments = {name: _DOTS if name in open_names else value for name, value in call.arguments.items()}

@@ -52,8 +52,8 @@ import regex
 from ..dialects.inert import inert_frame
 from ..dialects.replies import named_results, replies_of
 from ..types.calls import Message, Tool, ToolReply, Written
+from .format import render
 from .results import handle_of, line_end, line_start
-from .templates import render
 from .tokens import tokens_of
 from .writer import put_around
 
@@ -398,7 +398,6 @@ def _part(lang: str, kind: str) -> str:
 
 
 def _results_of(turn: Sequence[Message]) -> Iterator[tuple[str, str]]:
-    """Yield the tools that were called, each with the beginning of its result."""
     names = {call.id: call.name for message in turn for call in message.tool_calls}
     for message in turn:
         called = names.get(message.tool_call_id or "", "tool")

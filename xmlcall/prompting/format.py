@@ -7,15 +7,29 @@ format's row.
 A family defines how a system prompt shows tools. Models answer differently to the same tools shown differently, and no family is
 best for all models; `xmlcall probe` finds the best one for a model. A family changes only the system prompt and the word that
 means "the request does not mention this".
+
+The templates are in `prompts/`, which has every sentence that a model reads, in each language. There is one environment, and it
+is strict about undefined names. Templates have only layout and wording; the functions that render them prepare the data
+(parameter trees, example calls, result texts).
 """
 
+import functools
+import json
 from dataclasses import dataclass, replace
-from typing import Any, Final, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..dialects import Body, Dialect, known
+from ..dialects.inert import inert_frame, inert_text
 from ..dialects.write import example_tag, first_tag
 from ..errors import UsageError
-from .templates import LANGUAGES, render
+from ..types.calls import MISSING
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from jinja2.runtime import Context
+
+LANGUAGES = ("en", "zh")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,3 +139,53 @@ _NOTATIONS: Final = {Body.TAGS: "", Body.PYTHON: "Python", Body.LINES: "Python",
 
 ENGLISH: Final = PromptFormat()
 """The default: our own wire format, in English."""
+
+
+def render(lang: str, name: str, /, **values: Any) -> str:
+    """Render a template."""
+    return _environment().get_template(f"{lang}/{name}.j2").render(values)
+
+
+def source(lang: str, name: str) -> str:
+    """Return the source of a template."""
+    return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
+
+
+def words_of(lang: str) -> dict[str, Any]:
+    """Return the words between and around alternatives of parameters."""
+    words = vars(_environment().get_template(f"{lang}/words.j2").module)["words"]
+    return {"or": words["or"], "rules": words["rules"]}
+
+
+def plain_source(name: str) -> str:
+    """Return the source of a file in `prompts/` that all languages share."""
+    return (_prompts() / name).read_text(encoding="utf-8")
+
+
+@functools.cache
+def _environment() -> "Environment":
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+
+    environment = Environment(
+        loader=FileSystemLoader(_prompts()), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
+    )
+    environment.filters.update(
+        inert=pass_context(_inert),
+        json=lambda value: json.dumps(value, ensure_ascii=False, default=str),
+        quote=lambda text: "\n".join(f"> {line}".rstrip() for line in text.strip().splitlines()),
+    )
+    environment.tests["missing"] = lambda value: value is MISSING
+    return environment
+
+
+def _prompts() -> Path:
+    """Find the templates: inside the package when installed from a wheel, beside it in a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "prompts"
+    return inside if inside.is_dir() else package.parent / "prompts"
+
+
+def _inert(context: "Context", text: str) -> str:
+    """Make untrusted words inert; if the template has the catalog, also everything that opens a call."""
+    catalog = context.get("catalog")
+    return inert_frame(text) if catalog is None else inert_text(text, catalog, is_whole=True)

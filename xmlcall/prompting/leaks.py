@@ -30,8 +30,7 @@ from ..dialects.replies import replies_of
 from ..dialects.result_form import OWN_RESULTS, ResultForm
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
-from .format import ENGLISH, PromptFormat
-from .templates import LANGUAGES, source
+from .format import ENGLISH, LANGUAGES, PromptFormat, source
 
 Refusal = Literal["", "invented_results", "own_words", "unfounded", "undone", "repeated_answer"]
 
@@ -144,7 +143,6 @@ class Leaks:
         return [Repaired(code="own-words", span=span)]
 
     def _frame_in(self, line: str) -> "regex.Match[str] | None":
-        """Return the opener of a frame in the rest of a line."""
         for found in _openers(tuple(self._forms)).finditer(line):
             before = line[: found.start()]
             is_frame = found[0] == OWN_RESULTS.opener and (self._last + before)[-1:] not in _QUOTES
@@ -211,7 +209,6 @@ def _openers(written: tuple[str, ...]) -> "regex.Pattern[str]":
 
 
 def _may_be_ours(line: str) -> bool:
-    """Say whether a line with this beginning may be ours."""
     text, words = line.strip(_MARKERS), _own_words()[1]
     at = bisect_left(words, text)
     return at < len(words) and words[at].startswith(text)

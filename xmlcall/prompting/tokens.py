@@ -135,5 +135,4 @@ class RequestScale:
 
 
 def _step(number: float, whole: Callable[[float], int]) -> float:
-    """Return a power of `STEP` near a number."""
     return STEP ** whole(math.log(max(number, 0.01), STEP))

@@ -118,7 +118,6 @@ def _limit(value: Any) -> Any:
 
 
 def _flag(value: Any) -> Any:
-    """Return a boolean, or the one that a word means; otherwise MISSING."""
     if isinstance(value, str):
         return _WORDS.get(value.strip().casefold(), MISSING)
     return value if isinstance(value, bool) else MISSING
@@ -137,13 +136,11 @@ def _matching(form: regex.Pattern[str]) -> _Reader:
 
 
 def _pattern(value: Any) -> Any:
-    """Return a pattern as `regex` has it, MISSING if there is none."""
     found = usable_pattern(value) if isinstance(value, str) else None
     return MISSING if found is None else found
 
 
 def _are_names(value: Any) -> bool:
-    """Say whether a value is a list of names, each of them once."""
     return isinstance(value, list) and all(isinstance(name, str) for name in value) and len(set(value)) == len(value)
 
 

@@ -303,7 +303,6 @@ class _Example:
         return _EXAMPLES[kind] if kind in _EXAMPLES else self._invent(placeholder(name))
 
     def _number_of(self, schema: Mapping[str, Any], kind: str) -> Any:
-        """Return an example number within the limits, if there are any."""
         value = _EXAMPLES[kind]
         low, high = schema.get("minimum"), schema.get("maximum")
         if isinstance(low, (int, float)) and value < low:

@@ -58,7 +58,6 @@ def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
 
 
 def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
-    """Return the JSON types that a schema names; None if it does not."""
     schema = resolve(schema, root)
     kinds = schema.get("type") if isinstance(schema, Mapping) else None
     named = frozenset(kind for kind in (kinds if isinstance(kinds, list) else [kinds]) if isinstance(kind, str))

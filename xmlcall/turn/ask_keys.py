@@ -8,8 +8,7 @@ from typing import Any, Final, cast, get_args
 
 from ..dialects import select
 from ..errors import UsageError
-from ..prompting.format import FAMILIES
-from ..prompting.templates import LANGUAGES
+from ..prompting.format import FAMILIES, LANGUAGES
 from ..types.completion import SAMPLED
 from .asking import AskingFields, Mode, Sampling, Threshold
 
