@@ -213,7 +213,7 @@ def read_error(body: Any) -> ServerError:
     """Read an error in any form: `{"error": {"message", "type", "code"}}`, `{"error": text}`, `{"detail"}`, plain text."""
     if isinstance(body, str):
         body = _json_or_text(body)
-    inner = next((mapping(body)[key] for key in ("error", "detail") if mapping(body).get(key)), body)
+    inner = _inner_error(body)
     fields = mapping(inner)
     whole = text_of(text_of(fields.get("message")) or json_text(inner))
     message = " ".join(whole.split())[:MESSAGE_LIMIT]
@@ -235,6 +235,11 @@ def _json_or_text(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _inner_error(body: Any) -> Any:
+    fields = mapping(body)
+    return next((fields[key] for key in ("error", "detail") if fields.get(key)), body)
 
 
 # What servers report if they cannot read what their model wrote. Those of the first table quote it: what precedes the quotation,
