@@ -43,6 +43,7 @@ def test_forms(model: str, kind: type, name: str) -> None:
         ("locl", "Did you mean local"),
         ("Qwen2.5-coder-1.5", r"Did you mean qwen2\.5-coder-1\.5b or"),
         ("ollma:gemma3", "Did you mean ollama:gemma3"),
+        ("ollama", "Name one of its models .*, as in ollama:gemma3:4b; only `xmlcall serve` takes them all"),
         ("gemma3:4b", "Did you mean ollama:gemma3:4b"),
         ("localhost:8080/v1", "Did you mean http://localhost:8080/v1"),
         ("ftp://me:secret@host/x", r"got 'host/x'\.$"),

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from cli_harness import SECONDS, call, lent_server, model_server, run_cli
+from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props
 from servers.run_server import free_port
 from servers.started import is_alive
@@ -265,6 +266,36 @@ def test_tools_of_its_own(tmp_path: Path) -> None:
     assert "are kept in this process" in told
     assert f"starting demo: TOKEN=*** {sys.executable} -P -m xmlcall.hosts.demo_server\n" in told
     assert CANARY not in told
+
+
+def test_tools_of_its_own_and_all_models_of_a_server(tmp_path: Path) -> None:
+    """A second model is opened by a request, and the tools are closed by the program."""
+    with model_server(f"I add.\n{SUM}", "It is 3.", f"I add.\n{SUM}", "It is 3.") as (model, fake):
+        fake.models = ["one", "two"]
+        more = ["--mcp", configured(tmp_path), "--allow", "demo.calc*", "--ui", "--ask", "mode=xml"]
+        with Serving("--model", model, *more, home=tmp_path) as proxy:
+            assert {said(proxy.ask("What is 1 + 2?", model=name)) for name in fake.models} == {"I add.\nIt is 3."}
+            assert "expected one of 'one', 'two', got 'any'" in proxy.ask().text
+            assert proxy.end(signal.SIGTERM)[0] == 0
+            told = proxy.errors
+    assert [body["model"] for body in fake.bodies] == ["one", "one", "two", "two"]
+    assert "serving one, two; OpenAI clients" in told
+    assert "Traceback" not in told
+
+
+def test_all_models_of_ollama(tmp_path: Path) -> None:
+    ollama = FakeOllama(models=[f"m{number}:1b" for number in range(12)])
+    with lent_server(ollama.app) as url, Serving("--model", "ollama", home=tmp_path, env={"OLLAMA_HOST": url}) as proxy:
+        assert said(proxy.ask(model="m7:1b")) == "Hello world"
+        assert ollama.bodies[-1]["model"] == "m7:1b"
+        assert "serving m0:1b, m1:1b, " in proxy.errors
+        assert ", m9:1b and 2 more; OpenAI clients" in proxy.errors
+
+
+def test_an_ollama_without_models(tmp_path: Path) -> None:
+    with lent_server(FakeOllama(models=[]).app) as url:
+        done = run_cli("serve", "--port", "0", "--model", "ollama", home=tmp_path, env={"OLLAMA_HOST": url})
+    assert (done.returncode, "load one with `ollama pull NAME`" in done.stderr) == (1, True), done.stderr
 
 
 def test_rules_of_files_hold_and_what_would_ask_is_denied(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import asyncio
 import difflib
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -19,7 +19,7 @@ from .base import Backend
 if TYPE_CHECKING:
     from ..models.download import Progress, ProgressCallback
 
-__all__ = ["FORMS", "connect"]
+__all__ = ["FORMS", "OLLAMA", "ModelServer", "connect", "server_of"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +109,8 @@ class Form:
     make: Callable[[re.Match[str], Options], Backend]
 
 
+OLLAMA: Final = "ollama"  # without a name: all models of it
+
 FORMS: Final = (
     Form(
         example='"http://host:8080/v1" or "http://host:8080/v1#model"',
@@ -119,6 +121,33 @@ FORMS: Final = (
     Form(example='"path/to.gguf"', pattern=re.compile(r".+\.gguf", re.IGNORECASE), make=_file),
     Form(example='"local"', pattern=re.compile(r"[\w.\-]+"), make=_known),
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelServer:
+    """A server of models, of which an address names none; `list_models` asks it which it has."""
+
+    address: str
+    list_models: Callable[[], Awaitable[tuple[str, ...]]]
+
+    def address_of(self, model: str) -> str:
+        """Return the address of one of its models, as `connect` takes it."""
+        return f"{self.address}{':' if self.address == OLLAMA else '#'}{model}"
+
+
+def server_of(address: str, *, api_key: str | None = None) -> ModelServer | None:
+    """Return the server that an address means if it names no model, as "ollama" or "http://host:8080/v1"; None if it does."""
+    address = address.strip()
+    if address == OLLAMA:
+        from .ollama import OllamaBackend
+
+        return ModelServer(address=address, list_models=lambda: OllamaBackend(OLLAMA).list_models())
+    if not (match := FORMS[0].pattern.fullmatch(address)) or match["model"]:
+        return None
+    from .openai import OpenAIBackend
+
+    url = match["url"]
+    return ModelServer(address=url, list_models=lambda: OpenAIBackend(url, api_key=api_key).list_models())
 
 
 async def _pull(name: str, progress: "ProgressCallback | None") -> Path:
@@ -155,6 +184,8 @@ def _unknown(model: str) -> UsageError:
 def _hint(model: str, known: Iterable[str]) -> str:
     """Guess what was meant: a server without its scheme, an Ollama model without or with a wrong prefix, a typo."""
     head, _, tail = model.partition(":")
+    if model == OLLAMA:
+        return " Name one of its models (`ollama list`), as in ollama:gemma3:4b; only `xmlcall serve` takes them all."
     if re.fullmatch(r"[\w.\-]+:\d{2,5}(/.*)?", model):
         near = [f"http://{model}"]
     elif tail and not tail.startswith("//"):

@@ -75,8 +75,7 @@ class OllamaBackend:
         self.capabilities = Capabilities(server="ollama")
 
     async def __aenter__(self) -> Self:
-        limits = httpx2.Limits(max_connections=None)
-        self._client = httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(limits=limits), follow_redirects=True)
+        self._client = _connections()
         try:
             await self._probe()
         except BaseException:
@@ -90,6 +89,15 @@ class OllamaBackend:
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
+
+    async def list_models(self) -> tuple[str, ...]:
+        """Return the names of all models that the server has; for a backend that is not open and used for this alone."""
+        self._client = _connections()
+        try:
+            with self._errors():
+                return tuple(name for model in await self._models("/api/tags") if (name := text_of(model.get("model"))))
+        finally:
+            await self.__aexit__(None, None, None)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`)."""
@@ -260,6 +268,11 @@ class OllamaBackend:
             advice=advice.format(model=self.model),
             secret=os.environ.get("OLLAMA_API_KEY", ""),
         )
+
+
+def _connections() -> httpx2.AsyncClient:
+    limits = httpx2.Limits(max_connections=None)
+    return httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(limits=limits), follow_redirects=True)
 
 
 async def _lines_of(response: httpx2.Response) -> AsyncGenerator[bytes]:

@@ -131,6 +131,17 @@ class OpenAIBackend:
         if client is not None:
             await client.aclose()
 
+    async def list_models(self) -> tuple[str, ...]:
+        """Return the names of all models that the server lists; for a backend that is not open and used for this alone."""
+        self._client = self._connections(0)
+        try:
+            with self._errors():
+                status, _ = await self._list_models()
+                self._only_model(status)
+        finally:
+            await self.__aexit__(None, None, None)
+        return tuple(self._models)
+
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`); if the server refuses the tools' names, it gets plain ones."""
         if not self._plain_names:
@@ -231,11 +242,7 @@ class OpenAIBackend:
     async def _probe(self) -> None:
         status, props = await self._json("GET", f"{self._root}/props")
         is_llama = status == 200 and "default_generation_settings" in props
-        status, listing = await self._json("GET", f"{self._api}/models")
-        if status in _UNUSABLE:
-            raise self._status_error(status, listing)
-        models = mappings(listing.get("data"))
-        self._models = [name for item in models if (name := text_of(item.get("id")))]
+        status, models = await self._list_models()
         self.model = self.model or self._only_model(status)
         if is_llama:
             self._echo = await self._open_think()
@@ -250,6 +257,15 @@ class OpenAIBackend:
             fingerprints=(of_name(self.model),),
             recommended=recommended_values(self.model),
         )
+
+    async def _list_models(self) -> tuple[int, list[dict[str, Any]]]:
+        """Ask for the list of models; return the status, and the models with all that the server says of them."""
+        status, listing = await self._json("GET", f"{self._api}/models")
+        if status in _UNUSABLE:
+            raise self._status_error(status, listing)
+        models = mappings(listing.get("data"))
+        self._models = [name for item in models if (name := text_of(item.get("id")))]
+        return status, models
 
     def _only_model(self, status: int) -> str:
         if self._models:

@@ -9,7 +9,7 @@ import contextlib
 import gc
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -43,11 +43,13 @@ DESCRIPTION = "Run a proxy that gives any model tool calling. It serves the APIs
 EPILOG = """examples:
   xmlcall serve                                              # a small local model, fetched on first use
   xmlcall serve --model ollama:gemma3:4b
+  xmlcall serve --model ollama                               # all models of Ollama, by name
   xmlcall serve --model http://127.0.0.1:8080/v1 --mcp servers.json --allow 'files.read_*'
   xmlcall serve --config xmlcall.toml                        # several models and keys
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
-Clients send their tools as to a model that has function calling. MODEL answers whatever model they name. With --mcp the proxy
+Clients send their tools as to a model that has function calling. MODEL answers whatever model they name; of several models
+(`ollama`, a URL whose server lists several, --config) they name one, as /v1/models lists them. With --mcp the proxy
 also runs tools of those servers itself. It asks no one before a call, so it offers and runs only tools that --allow names or
 rules allow (--policy, xmlcall.toml). The results of these tools are kept in one process, so a balancer in front of several
 processes must keep each client on the same one. The address is printed to standard output, everything else to standard error.
@@ -62,6 +64,7 @@ _SHARE: Final = "XMLCALL_SHARE"  # a removed variable
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY", "XMLCALL_ASK")
 _TABLES: Final = ("XMLCALL_SERVE__", "XMLCALL_ASK__")
 _Value = TypeVar("_Value")
+NAMES_SHOWN: Final = 10  # of models
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
 
@@ -252,16 +255,15 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
             "repair": RepairPolicy(asks_for_unsaid=True),
             "recorder": recorder,
         }
-        opening = _many(serving, own, more) if serving.models else _one(options, serving, own, more)
+        rows = serving.models or await _all_of_a_server(options, serving)
+        opening = _many(rows, serving, own, more) if rows else _one(options, serving, own, more)
         served = await stack.enter_async_context(opening)
         if own:
             for line in await _offered(served.engine):
                 complain(line)
         _collect_seldom()
         routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
-        names, url = visible(", ".join(model.name for model in served.models)), url_of(listener)
-        complain(f"serving {names}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
-        print(url, flush=True)
+        _announce(url_of(listener), [model.name for model in served.models])
         ending = Ending()
         app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)
 
@@ -285,14 +287,29 @@ def _collect_seldom() -> None:
     gc.set_threshold(COLLECT_OBJECTS, *gc.get_threshold()[1:])
 
 
+async def _all_of_a_server(options: argparse.Namespace, serving: _Serving) -> "tuple[ModelSettings, ...]":
+    """Return the row of a settings file that `--model` stands for, if it names a server and not one of its models."""
+    from ..proxy.configured import all_at
+
+    if not await all_at(options.model, wait=serving.wait):
+        return ()
+    from ..proxy.settings import ALL, ModelSettings
+
+    row = ModelSettings(name=ALL, address=options.model, profile=options.profile, context=options.context)
+    return (row.asked(serving.ask),)
+
+
 @contextlib.asynccontextmanager
-async def _many(serving: _Serving, own: "OwnTools", more: dict[str, Any]) -> AsyncIterator["ServedModels"]:
+async def _many(
+    rows: "Sequence[ModelSettings]", serving: _Serving, own: "OwnTools", more: dict[str, Any]
+) -> AsyncIterator["ServedModels"]:
+    """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
     from ..proxy.http.access import ServedModels
 
-    models = models_of(serving.models, own, **more)
-    async with opened(models, serving.models, wait=serving.wait, tell=complain):
-        yield ServedModels(models=models)
+    models = models_of(rows, own, tell=complain, **more)
+    async with opened(models, rows, wait=serving.wait, tell=complain):
+        yield ServedModels(rows=models)
 
 
 @contextlib.asynccontextmanager
@@ -350,3 +367,11 @@ async def _offered(engine: "Engine") -> list[str]:
         "none of the servers' tools is allowed, so none is offered: allow some with --allow, for example --allow 'files.read_*', "
         "or by a rule (--policy)"
     ]
+
+
+def _announce(url: str, names: Sequence[str]) -> None:
+    """Print the address."""
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    shown = visible(", ".join(names[:NAMES_SHOWN]))
+    complain(f"serving {shown}{more}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")
+    print(url, flush=True)

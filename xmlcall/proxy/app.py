@@ -129,7 +129,7 @@ def app_of(
         routes=[
             *routes,
             route("/openapi.json", "GET", describe),
-            *outside_routes(observer, guard, [model.engine for model in served.models]),
+            *outside_routes(observer, guard, served),
             *beside,
         ],
         lifespan=lifespan,

@@ -10,15 +10,15 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from starlette.applications import Starlette
 
-from ..backends.connect import connect
+from ..backends.connect import OLLAMA, connect, server_of
 from ..errors import BackendUnavailable, UsageError
 from ..profiles.profile import asking_by, chosen
 from ..turn.asking import Asking, AskingFields
@@ -27,30 +27,57 @@ from .engine.engine import Engine
 from .engine.own_tools import OwnTools
 from .http.access import Guard, ServedModel, ServedModels
 from .http.exchange import Ending
-from .settings import ModelSettings, keys_of, read_settings
+from .listed import ListedModels
+from .settings import ALL, ModelSettings, keys_of, read_settings
 
-__all__ = ["configured_app", "enter", "models_of", "opened"]
+__all__ = ["all_at", "configured_app", "enter", "models_of", "opened"]
 
 CONFIG: Final = "XMLCALL_CONFIG"
 USUAL: Final = Asking(mode="auto")
 AGAIN_SECONDS: Final = 2.0  # between two attempts to open a model whose server is not up yet
 
+_Result = TypeVar("_Result")
+
 log = logging.getLogger("xmlcall.proxy")
 
 
-def models_of(rows: Sequence[ModelSettings], own: OwnTools, **options: Any) -> tuple[ServedModel, ...]:
+def models_of(
+    rows: Sequence[ModelSettings], own: OwnTools, *, tell: Callable[[str], None] = log.info, **options: Any
+) -> tuple[ServedModel | ListedModels, ...]:
     """Make the models of a proxy; they are not open."""
-    return tuple(_model(row, own, options) for row in rows)
+    return tuple(_list(row, own, tell, options) if row.name == ALL else _model(row, own, options) for row in rows)
 
 
 def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> ServedModel:
-    key = None if row.api_key is None else row.api_key.get_secret_value()
+    return ServedModel(engine=_engine(row, own, options), given_name=row.name, aliases=row.aliases)
+
+
+def _engine(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Engine:
     try:
-        backend = connect(row.address, context_length=row.context, api_key=key)
-        engine = Engine(backend, own, asking=asking_by(USUAL, _given(row)), **options)
+        backend = connect(row.address, context_length=row.context, api_key=_key(row))
+        return Engine(backend, own, asking=asking_by(USUAL, _given(row)), **options)
     except UsageError as error:
         raise UsageError(f"model {row.name}: {error}") from error
-    return ServedModel(engine=engine, given_name=row.name, aliases=row.aliases)
+
+
+def _list(row: ModelSettings, own: OwnTools, tell: Callable[[str], None], options: dict[str, Any]) -> ListedModels:
+    server = server_of(row.address, api_key=_key(row))
+    if server is None:
+        raise UsageError(
+            f'model "{ALL}": expected the address of a server without a model, such as ollama, got {row.address!r:.100}'
+        )
+
+    def make(name: str) -> Engine:
+        return _engine(row.model_copy(update={"address": server.address_of(name)}), own, options)
+
+    def prepare(name: str, engine: Engine) -> None:
+        _apply_profile(row.model_copy(update={"name": name}), engine, tell)
+
+    return ListedModels(server, make=make, prepare=prepare, own=own)
+
+
+def _key(row: ModelSettings) -> str | None:
+    return None if row.api_key is None else row.api_key.get_secret_value()
 
 
 def _given(row: ModelSettings) -> AskingFields:
@@ -59,28 +86,51 @@ def _given(row: ModelSettings) -> AskingFields:
 
 @asynccontextmanager
 async def opened(
-    models: Sequence[ServedModel], rows: Sequence[ModelSettings], *, wait: float = 0.0, tell: Callable[[str], None] = log.info
+    models: Sequence[ServedModel | ListedModels],
+    rows: Sequence[ModelSettings],
+    *,
+    wait: float = 0.0,
+    tell: Callable[[str], None] = log.info,
 ) -> AsyncIterator[None]:
     """Open the models, waiting up to `wait` seconds for a server that is not up yet, and apply each one's profile."""
     async with AsyncExitStack() as stack:
         for model, row in zip(models, rows, strict=True):
-            await enter(stack, model.engine, wait=wait)
-            found = chosen(row.profile, model.engine.backend.capabilities.fingerprints, tell)
-            if found is not None and found.profile is not None:
-                tell(f"{row.name}: profile {found.name} ({found.source}): {found.profile.words}")
-                model.engine.ask_by(**asdict(asking_by(USUAL, _given(row), found.profile)))
-            if (way := model.engine.known_way()) is not None:
-                tell(f"{row.name}: tools in mode {way.mode}: {way.reason}")
+            if isinstance(model, ListedModels):
+                await enter(stack, model, wait=wait)
+            else:
+                await enter(stack, model.engine, wait=wait)
+                _apply_profile(row, model.engine, tell)
         yield
 
 
-async def enter(stack: AsyncExitStack, engine: Engine, *, wait: float) -> None:
-    """Open a model, and retry for `wait` seconds while its server is not up."""
+def _apply_profile(row: ModelSettings, engine: Engine, tell: Callable[[str], None]) -> None:
+    found = chosen(row.profile, engine.backend.capabilities.fingerprints, tell)
+    if found is not None and found.profile is not None:
+        tell(f"{row.name}: profile {found.name} ({found.source}): {found.profile.words}")
+        engine.ask_by(**asdict(asking_by(USUAL, _given(row), found.profile)))
+    if (way := engine.known_way()) is not None:
+        tell(f"{row.name}: tools in mode {way.mode}: {way.reason}")
+
+
+async def enter(stack: AsyncExitStack, opening: Engine | ListedModels, *, wait: float) -> None:
+    """Open a model or a list, and retry for `wait` seconds while its server is not up."""
+    await waited(lambda: stack.enter_async_context(cast(AbstractAsyncContextManager[Any], opening)), wait=wait)
+
+
+async def all_at(address: str, *, wait: float) -> bool:
+    """Return whether an address means all models of a server: "ollama", or one without a model whose server lists several."""
+    server = server_of(address)
+    if server is None or server.address == OLLAMA:
+        return server is not None
+    return len(await waited(server.list_models, wait=wait)) > 1
+
+
+async def waited(work: Callable[[], Awaitable[_Result]], *, wait: float) -> _Result:
+    """Do what needs a model server, and retry for `wait` seconds while it is not up."""
     until = time.monotonic() + wait
     while True:
         try:
-            await stack.enter_async_context(engine)
-            return
+            return await work()
         except BackendUnavailable as error:
             if time.monotonic() >= until:
                 raise
@@ -115,4 +165,4 @@ def configured_app(
             async with beside or nullcontext():
                 yield
 
-    return app_of(ServedModels(models=models), guard, lifespan=lifespan, ending=ending)
+    return app_of(ServedModels(rows=models), guard, lifespan=lifespan, ending=ending)

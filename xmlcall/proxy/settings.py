@@ -36,8 +36,9 @@ from ..toml_file import read_toml
 from ..turn.ask_keys import SERVED, read_ask_table
 from .http.access import Key, key_of
 
-__all__ = ["KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "keys_of", "read_settings"]
+__all__ = ["ALL", "KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "keys_of", "read_settings"]
 
+ALL: Final = "*"  # the name of a model that means each that its server lists
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 _PREFIX: Final = "XMLCALL_"
@@ -67,7 +68,7 @@ Name = Field(min_length=1, max_length=200)
 
 
 class ModelSettings(BaseModel):
-    """A `[[model]]`; `way` is the old spelling of `ask.mode`."""
+    """A `[[model]]`; the name `*` means each model that the server lists. `way` is the old spelling of `ask.mode`."""
 
     model_config = _STRICT
 
@@ -79,6 +80,12 @@ class ModelSettings(BaseModel):
     context: int | None = Positive
     api_key: SecretStr | None = None
     aliases: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_one_or_all(self) -> Self:
+        if self.name == ALL and self.aliases:
+            raise ValueError(f'expected aliases of one model, got them for all of a server (name = "{ALL}")')
+        return self
 
     def asked(self, common: Mapping[str, Any], first: Mapping[str, Any] | None = None) -> Self:
         """Return this model with everything in its `ask` that says how it is asked.
@@ -141,10 +148,10 @@ class ProxySettings(BaseModel):
     @model_validator(mode="after")
     def _names_fit(self) -> Self:
         for kind, given in (("model", [each.name for each in self.model]), ("key", [each.name for each in self.key])):
-            if twice := sorted({name for name in given if given.count(name) > 1}):
+            if twice := sorted({name for name in given if given.count(name) > 1 and (kind, name) != ("model", ALL)}):
                 raise ValueError(f"expected each {kind} to have a name of its own, got {twice[0]!r:.80} twice")
         known = {each.name for each in self.model}
-        for key in self.key if known else ():
+        for key in self.key if known and ALL not in known else ():
             if missing := sorted({*(key.models or ())} - known):
                 names = ", ".join(sorted(known))
                 raise ValueError(f"key {key.name!r:.80}: expected models of this file ({names:.200}), got {missing[0]!r:.80}")

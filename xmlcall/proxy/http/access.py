@@ -12,13 +12,15 @@ nothing here makes a short key safe.
 
 *Models*: a single model without a name of its own answers to every name, because some clients use a fixed name. Several models
 are distinguished by their names and aliases. A model that a key may not use is invisible to its caller: no list contains it, and
-a request for it gets the same error as an unknown name.
+a request for it gets the same error as an unknown name. The models that a server lists (`listed`) are opened at their first use,
+and the list is read again when a request names a model that is not in it.
 """
 
 import hashlib
 import hmac
 import os
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
@@ -32,6 +34,7 @@ from ..formats.ollama import is_named
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
+    from ..listed import ListedModels
 
 # -- keys -----------------------------------------------------------------------------------------------------------------
 
@@ -135,15 +138,21 @@ def _forbidden(message: str) -> ApiError:
 # -- which models a caller may use ----------------------------------------------------------------------------------------
 
 SHOWN: Final = 80  # characters of a requested name that an error shows
+NAMES_SHOWN: Final = 40  # of models
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model under a name; a `given_name` of "" stands for the model server's name."""
+    """A model under a name; a `given_name` of "" stands for the model server's name.
+
+    Args:
+        use: what a request is inside of: it opens a model that is not open, and keeps it open. None if the model is always open.
+    """
 
     engine: "Engine"
     given_name: str = ""
     aliases: tuple[str, ...] = ()
+    use: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
     @property
     def name(self) -> str:
@@ -163,18 +172,29 @@ class ServedModel:
 class ServedModels:
     """All models of a proxy, at least one; the first answers requests that name none, or with `takes_any_name` every name."""
 
-    models: tuple[ServedModel, ...]
+    rows: "tuple[ServedModel | ListedModels, ...]"
     takes_any_name: bool = False
 
     @property
+    def models(self) -> tuple[ServedModel, ...]:
+        """The models of all rows."""
+        return tuple(model for row in self.rows for model in ((row,) if isinstance(row, ServedModel) else row.models))
+
+    @property
     def engine(self) -> "Engine":
-        """The engine of the first model."""
-        return self.models[0].engine
+        """The engine of the first model; of a list, that of the model that was used last."""
+        return self.rows[0].engine
+
+    async def reread(self) -> None:
+        """Read the lists of the model servers again, each at most once in some seconds."""
+        for row in self.rows:
+            if not isinstance(row, ServedModel):
+                await row.reread()
 
 
 def serving(engine: "Engine") -> ServedModels:
     """Serve one model under every name."""
-    return ServedModels(models=(ServedModel(engine=engine),), takes_any_name=True)
+    return ServedModels(rows=(ServedModel(engine=engine),), takes_any_name=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,15 +209,30 @@ class Caller:
         """The models that this caller may use."""
         return tuple(model for model in self.served.models if self.key is None or self.key.may_use(model.name))
 
-    def model(self, name: Any) -> ServedModel:
-        """Return the model that a request names, unchecked; without a name, the first model is meant."""
+    @asynccontextmanager
+    async def using(self, name: Any) -> AsyncIterator[ServedModel]:
+        """Keep the model that a request names, unchecked, open for the request; without a name, the first model is meant."""
+        found = self._named(name)
+        if found is None:
+            await self.served.reread()
+            found = self._named(name)
+        if found is None:
+            raise self._unknown(name)
+        async with found.use() if found.use else nullcontext():
+            yield found
+
+    def _named(self, name: Any) -> ServedModel | None:
         models = self.models
         if models and (self.served.takes_any_name or not name):
             return models[0]
-        if isinstance(name, str):
-            for meant in (ServedModel.is_meant, ServedModel.is_alias):
-                if found := next((model for model in models if meant(model, name)), None):
-                    return found
-        names = ", ".join(repr(model.name) for model in models) or "no model that this key may use"
-        message = f"model: expected one of {names}, got {str(name)[:SHOWN]!r}"
-        raise ApiError(message, status=404, param="model", code="model_not_found")
+        if not isinstance(name, str):
+            return None
+        meant = (model for means in (ServedModel.is_meant, ServedModel.is_alias) for model in models if means(model, name))
+        return next(meant, None)
+
+    def _unknown(self, name: Any) -> ApiError:
+        models = self.models
+        more = f" and {len(models) - NAMES_SHOWN} more" if len(models) > NAMES_SHOWN else ""
+        names = ", ".join(repr(model.name) for model in models[:NAMES_SHOWN]) or "no model that this key may use"
+        message = f"model: expected one of {names}{more}, got {str(name)[:SHOWN]!r}"
+        return ApiError(message, status=404, param="model", code="model_not_found")

@@ -10,7 +10,7 @@ The app's OpenAPI document (3.1) is built from these rows and from the models th
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
@@ -36,7 +36,7 @@ from ..formats.openai_chat import CHAT, ChatBody
 from ..formats.openai_responses import RESPONSES, ResponsesBody
 from ..formats.tolerance import mended
 from ..observed.observer import Hearing, Observing, relaying
-from .access import Caller, Guard, ServedModels
+from .access import NAMES_SHOWN, Caller, Guard, ServedModel, ServedModels
 from .exchange import Ending, Exchange, api_error
 from .incoming import content_of, data_and_left_out, data_of, object_of, refuse_many
 
@@ -146,26 +146,33 @@ def asking(question: QuestionPath) -> Responder:
         assert exchange.observing is not None
         observing = exchange.observing
         data, left_out = data_and_left_out(await content_of(request))
-        model = caller.model(data.get("model"))
-        engine = model.engine
-        for word in left_out:
-            engine.say_once(
-                f"fields with {word!r} in their names are left out (said once): they may choose other models, addresses or files"
-            )
-        observing.model = model.name
-        if recording is not None:
-            recording.is_about(model.name)
-        if opened := await _relayed(engine, question, data):
+        async with caller.using(data.get("model")) as model:
+            for word in left_out:
+                model.engine.say_once(
+                    f"fields with {word!r} in their names are left out (said once): they may choose other models, addresses or "
+                    "files"
+                )
+            observing.model = model.name
             if recording is not None:
-                recording.relayed(data, question.form.name)
-            passed = relaying(opened, observing, engine.backend.capabilities.server)
-            await exchange.relay(_in_our_words(passed, question, data))
-        elif question.is_answered:
-            await _answered(engine, question.form, data, exchange, observing)
-        else:
-            raise _missing(question.path)
+                recording.is_about(model.name)
+            await _answer(model.engine, question, data, exchange)
 
     return answer
+
+
+async def _answer(engine: Engine, question: QuestionPath, data: Mapping[str, Any], exchange: Exchange) -> None:
+    """Pass a request on to the model server, or have the engine answer it."""
+    recording, observing = exchange.recording, exchange.observing
+    assert observing is not None
+    if opened := await _relayed(engine, question, data):
+        if recording is not None:
+            recording.relayed(data, question.form.name)
+        passed = relaying(opened, observing, engine.backend.capabilities.server)
+        await exchange.relay(_in_our_words(passed, question, data))
+    elif question.is_answered:
+        await _answered(engine, question.form, data, exchange, observing)
+    else:
+        raise _missing(question.path)
 
 
 def _answered(engine: Engine, form: Format, data: Mapping[str, Any], exchange: Exchange, observing: Observing) -> Awaitable[None]:
@@ -276,48 +283,55 @@ def _model(engine: Engine, name: str) -> dict[str, Any]:
     return openai | {"type": "model", "display_name": name, "created_at": "1970-01-01T00:00:00Z"} | size
 
 
+async def _listed(caller: Caller) -> tuple[ServedModel, ...]:
+    """Return the models that a caller may use; lists of model servers are read again."""
+    await caller.served.reread()
+    return caller.models
+
+
 async def _models(caller: Caller, request: Request, exchange: Exchange) -> None:
-    models = [_model(model.engine, model.name) for model in caller.models]
+    models = [_model(model.engine, model.name) for model in await _listed(caller)]
     ends = {"first_id": models[0]["id"], "last_id": models[-1]["id"]} if models else {"first_id": None, "last_id": None}
     await exchange.json({"object": "list", "data": models, "has_more": False} | ends)
 
 
 async def _one_model(caller: Caller, request: Request, exchange: Exchange) -> None:
     if name := request.path_params["name"]:
-        await exchange.json(_model(caller.model(name).engine, name))
+        async with caller.using(name) as model:
+            await exchange.json(_model(model.engine, name))
     else:
         await _models(caller, request, exchange)
 
 
 async def _props(caller: Caller, request: Request, exchange: Exchange) -> None:
     """Report the context length like llama.cpp's server, for clients that are set up for it; some of them name a model."""
-    model = caller.model(request.query_params.get("model"))
-    engine = model.engine
-    length = engine.backend.capabilities.context_length
+    async with caller.using(request.query_params.get("model")) as model:
+        length = model.engine.backend.capabilities.context_length
     size = {"n_ctx": length} if length is not None else {}
     await exchange.json({"default_generation_settings": size, "total_slots": 1, "model_alias": model.name, **size})
 
 
 async def _alive(caller: Caller, request: Request, exchange: Exchange) -> None:
-    await exchange.json({"status": "ok", "model": caller.model(None).name})
+    models = caller.models
+    await exchange.json({"status": "ok", "model": models[0].name if models else ""})
 
 
 async def _count(caller: Caller, request: Request, exchange: Exchange) -> None:
     data = data_of(await content_of(request))
     refuse_many(data)
-    engine = caller.model(data.get("model")).engine
-    asked = read_count(_mended(engine, data, MESSAGES))
-    await exchange.json({"input_tokens": await engine.count_tokens(asked.request)})
+    async with caller.using(data.get("model")) as model:
+        asked = read_count(_mended(model.engine, data, MESSAGES))
+        tokens = await model.engine.count_tokens(asked.request)
+    await exchange.json({"input_tokens": tokens})
 
 
-def _ollama(path: str, write: Callable[[Caller], dict[str, Any]]) -> Responder:
+def _ollama(path: str, write: Callable[[Sequence[ServedModel]], dict[str, Any]]) -> Responder:
     """Make the responder of one of Ollama's small paths; if a single model is served, a real Ollama's own answer is used."""
 
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         await content_of(request)
-        engine = caller.served.engine
-        body = await _about(engine, "GET", path) if caller.served.takes_any_name else None
-        await exchange.json(write(caller) if body is None else body)
+        body = await _about(caller.served.engine, "GET", path) if caller.served.takes_any_name else None
+        await exchange.json(write(await _listed(caller)) if body is None else body)
 
     return answer
 
@@ -357,8 +371,14 @@ _SHAPES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 
 
-def _running(caller: Caller) -> dict[str, Any]:
-    return ollama.running({model.name: model.engine.backend.capabilities.context_length for model in caller.models})
+def _tags(models: Sequence[ServedModel]) -> dict[str, Any]:
+    return ollama.tags([model.name for model in models])
+
+
+def _running(models: Sequence[ServedModel]) -> dict[str, Any]:
+    """List the models that are open; the context of one that a server lists is known only then."""
+    lengths = {model.name: (model, model.engine.backend.capabilities.context_length) for model in models}
+    return ollama.running({name: length for name, (model, length) in lengths.items() if length is not None or model.use is None})
 
 
 async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
@@ -366,9 +386,9 @@ async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
     content = await content_of(request)
     data = data_of(content) if content else {}
     name = data.get("model") or data.get("name")
-    models = caller.models
+    models = await _listed(caller)
     if not isinstance(name, str) or not any(model.is_meant(name) for model in models):
-        here = ", ".join(repr(model.name) for model in models)
+        here = ", ".join(repr(model.name) for model in models[:NAMES_SHOWN])
         message = f"model: only {here} is served here, got {name!r:.80}: fetch others with the model server itself"
         raise ApiError(message, status=404, code="not_found")
     if data.get("stream") is False:
@@ -392,11 +412,11 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     """Describe a model, and add `tools` to its capabilities, because the proxy provides them."""
     content = await content_of(request)
     asked = {} if caller.served.takes_any_name else data_of(content)
-    model = caller.model(asked.get("model") or asked.get("name"))
-    engine = model.engine
-    answer = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
-    length = engine.backend.capabilities.context_length
-    await exchange.json(ollama.show(model.name, length) if answer is None else ollama.with_tools(answer))
+    async with caller.using(asked.get("model") or asked.get("name")) as model:
+        engine = model.engine
+        shown = ollama.show(model.name, engine.backend.capabilities.context_length)
+        answer = await _about(engine, "POST", "/api/show", json_bytes({"model": engine.model}))
+    await exchange.json(shown if answer is None else ollama.with_tools(answer))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -421,7 +441,7 @@ ENDPOINTS: Final = (
     Endpoint(path="/api/show", method="POST", answer=_show),
     Endpoint(path="/api/pull", method="POST", answer=_pull),
     *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama.REFUSED),
-    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda caller: {"version": ollama.VERSION})),
+    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda models: {"version": ollama.VERSION})),
     Endpoint(path="/api/ps", method="GET", answer=_ollama("/api/ps", _running)),
     Endpoint(path="/props", method="GET", answer=_props),
     Endpoint(path="/", method="GET", answer=_alive),

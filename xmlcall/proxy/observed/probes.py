@@ -16,7 +16,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,11 +27,12 @@ from starlette.routing import Route
 from ...backends.base import Relaying
 from ...errors import BackendError
 from ..formats.contract import ApiError
+from ..listed import ListedModels
 from .observer import Observer
 
 if TYPE_CHECKING:
     from ..engine.engine import Engine
-    from ..http.access import Guard
+    from ..http.access import Guard, ServedModel, ServedModels
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -52,8 +53,8 @@ Answer = Callable[[Request], Awaitable[Response]]
 class Readiness:
     """Whether requests can be answered now."""
 
-    def __init__(self, observer: Observer, engines: Iterable["Engine"]) -> None:
-        self._observer, self._engines = observer, tuple(engines)
+    def __init__(self, observer: Observer, served: "ServedModels") -> None:
+        self._observer, self._served = observer, served
         self._asking = asyncio.Lock()
         self._is_ready, self._until = False, 0.0
 
@@ -63,27 +64,32 @@ class Readiness:
             return STOPPING
         async with self._asking:  # many probes may come at once, and one of them asks for all
             if time.monotonic() >= self._until:
-                self._is_ready = any(await asyncio.gather(*map(_answers, self._engines)))
+                self._is_ready = any(await asyncio.gather(*map(_answers, self._served.rows)))
                 self._until = time.monotonic() + KEPT_SECONDS
         return READY if self._is_ready else SILENT
 
 
-async def _answers(engine: "Engine") -> bool:
+async def _answers(row: "ServedModel | ListedModels") -> bool:
     """Return whether a model server responds; a server that refuses the path or the key is up, too."""
-    backend = engine.backend.inner
-    if not isinstance(backend, Relaying):  # it runs in this process and is open
-        return True
-    path = _PATHS.get(backend.capabilities.server, _ANY_PATH)
     try:
-        async with asyncio.timeout(WAIT_SECONDS), backend.relay("GET", path) as relayed:
-            return relayed.status < 500
+        async with asyncio.timeout(WAIT_SECONDS):
+            return await (row.answers() if isinstance(row, ListedModels) else _responds(row.engine))
     except (BackendError, TimeoutError):
         return False
 
 
-def outside_routes(observer: Observer, guard: "Guard", engines: Iterable["Engine"]) -> list[Route]:
+async def _responds(engine: "Engine") -> bool:
+    backend = engine.backend.inner
+    if not isinstance(backend, Relaying):  # it runs in this process and is open
+        return True
+    path = _PATHS.get(backend.capabilities.server, _ANY_PATH)
+    async with backend.relay("GET", path) as relayed:
+        return relayed.status < 500
+
+
+def outside_routes(observer: Observer, guard: "Guard", served: "ServedModels") -> list[Route]:
     """Return the monitoring routes of an app."""
-    readiness = Readiness(observer, engines)
+    readiness = Readiness(observer, served)
 
     async def health(request: Request) -> Response:
         return _refused(request, guard) or _response(200, "ok")
