@@ -1,9 +1,10 @@
 """The command line: `xmlcall COMMAND ...`, also `python -m xmlcall`.
 
 Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`; one with many
-options names in `COMMON` those that `--help` shows. Small commands about one subject share a module (`_SHARED`), whose table
-`COMMANDS` has a row for each. `main` imports only the module of the command that was given, and modules import heavy
-dependencies where they use them. So `--help`, `parse` and `prompt` start at once.
+options names in `COMMON` those that `--help` shows, and with `PASSES_ON` what comes after `--` is for another program. Small
+commands about one subject share a module (`_SHARED`), whose table `COMMANDS` has a row for each. `main` imports only the module
+of the command that was given, and modules import heavy dependencies where they use them. So `--help`, `parse` and `prompt` start
+at once.
 """
 
 import argparse
@@ -26,6 +27,7 @@ GROUPS = {
     },
     "Serve": {
         "serve": "run a proxy that gives any model tool calling",
+        "launch": "start a client (Claude Code, Codex, ...) that uses the proxy",
         "prompt": "print the system prompt that offers tools",
         "template": "write a chat template that offers tools, for servers that render templates",
         "parse": "parse the tool calls in a model's text",
@@ -97,8 +99,8 @@ def command_of(name: str) -> Command:
     if name in _SHARED:
         command: Command = module.COMMANDS[name]
         return command
-    common = getattr(module, "COMMON", "")
-    return Command(module.DESCRIPTION, module.EPILOG, module.configure, module.execute, common)
+    common, passes_on = getattr(module, "COMMON", ""), getattr(module, "PASSES_ON", False)
+    return Command(module.DESCRIPTION, module.EPILOG, module.configure, module.execute, common, passes_on)
 
 
 def parser_of(name: str) -> CommandParser:
@@ -107,6 +109,7 @@ def parser_of(name: str) -> CommandParser:
 
 def _parser(name: str, command: Command) -> CommandParser:
     parser = CommandParser(prog=f"xmlcall {name}", description=command.description, epilog=command.epilog, common=command.common)
+    parser.passes_on = command.passes_on
     command.configure(parser)
     return parser
 

@@ -44,13 +44,19 @@ _KEYS = "the keys of --ask"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the command line needs of a command; `common` names the options that `--help` shows, if not all."""
+    """What the command line needs of a command.
+
+    Args:
+        common: the options that `--help` shows, if not all.
+        passes_on: whether what comes after `--` is for another program, in `passed_on`.
+    """
 
     description: str
     epilog: str
     configure: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], int]
     common: str = ""
+    passes_on: bool = False
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -69,9 +75,19 @@ class CommandParser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self.passes_on = False
         self._common = {*common.split(), "--help", "--help-all"} if common else set()
         if common:
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options, and what --ask takes")
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Read arguments; if the command passes on what comes after `--`, that is not read, but becomes `passed_on`."""
+        given = [*(args or ())]
+        end = given.index("--") if self.passes_on and "--" in given else len(given)
+        options, unknown = super().parse_known_args(given[:end], namespace)
+        if self.passes_on:
+            options.passed_on = given[end + 1 :]
+        return options, unknown
 
     def format_help(self) -> str:
         """Write the help; rare options are left out where the command names its common ones."""

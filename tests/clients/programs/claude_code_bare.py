@@ -3,7 +3,5 @@
 import claude_code
 import coding
 
-claude_code.VARIABLES["CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS"] = "1"  # with them it sends what is refused six times
-
 if __name__ == "__main__":
     coding.main(lambda url, folder, question: claude_code.ask(url, folder, question, "--bare"))

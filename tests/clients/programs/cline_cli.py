@@ -1,16 +1,12 @@
 """Cline's command line: python tests/clients/programs/cline_cli.py http://127.0.0.1:8485/v1 [FOLDER QUESTION]"""
 
 import json
-from pathlib import Path
 
 import coding
 
-PROVIDER = ["--provider", "openai-compatible", "--data-dir", str(Path.home() / "cline")]
-
 
 def ask(url, folder, question):
-    coding.run(["cline", "auth", *PROVIDER, "--apikey", "none", "--modelid", "local", "--baseurl", url], folder)
-    return last_said(coding.run(["cline", *PROVIDER, "--model", "local", "--json", "--cwd", str(folder), question], folder))
+    return last_said(coding.launch("cline", url, folder, ["--json", "--cwd", str(folder), question]))
 
 
 def last_said(lines):

@@ -6,7 +6,5 @@ Such a model gets one tool, `exec`, which takes a program in JavaScript; all oth
 import codex_exec
 import coding
 
-CONFIG = codex_exec.CONFIG.replace('model = "local"', 'model = "gpt-6-sol"')
-
 if __name__ == "__main__":
-    coding.main(lambda url, folder, question: codex_exec.ask(url, folder, question, CONFIG))
+    coding.main(lambda url, folder, question: codex_exec.ask(url, folder, question, model="gpt-6-sol"))

@@ -6,20 +6,14 @@ import sys
 import tempfile
 from pathlib import Path
 
+import coding
+
 QUESTION = "What is 1234 times 5678?"
 MULTIPLY = """
 def multiply(a: int, b: int) -> int:
     "Multiply two integers."
     return a * b
 """
-MODEL = """
-- model_id: local
-  model_name: local
-  api_base: {url}
-  supports_tools: true
-  supports_schema: true
-"""
-
 HOWS = {
     "whole": [QUESTION, "--no-stream", "--functions", MULTIPLY],
     "streamed": [QUESTION, "--functions", MULTIPLY],
@@ -30,12 +24,14 @@ HOWS = {
 
 
 def main(url):
+    table = coding.launched()
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "extra-openai-models.yaml").write_text(MODEL.format(url=url))
-        variables = {**os.environ, "LLM_USER_PATH": folder}
+        settings = table.CLIENTS["llm"].settings(table.Proxy(url=url.removesuffix("/v1"), folder=Path(folder)))
+        for path, text in settings.files.items():
+            Path(folder, path).write_text(text)
         for how, arguments in HOWS.items():
-            argv = ["llm", "prompt", "--model", "local", "--option", "temperature", "0", *arguments]
-            done = subprocess.run(argv, env=variables, capture_output=True, text=True)
+            argv = ["llm", "prompt", "--option", "temperature", "0", *arguments]
+            done = subprocess.run(argv, env={**os.environ, **settings.env}, capture_output=True, text=True)
             print(f"{how}: {done.stdout}{done.stderr}", flush=True)
 
 

@@ -1,20 +1,13 @@
 """pi: python tests/clients/programs/pi_agent.py http://127.0.0.1:8485/v1 [FOLDER QUESTION]"""
 
 import json
-from pathlib import Path
 
 import coding
 
-MODEL = {"id": "local", "contextWindow": 32768, "maxTokens": 4096}
-
 
 def ask(url, folder, question):
-    home = Path.home() / ".pi" / "agent"
-    home.mkdir(parents=True, exist_ok=True)
-    provider = {"baseUrl": url, "api": "openai-completions", "apiKey": "none", "models": [MODEL]}
-    (home / "models.json").write_text(json.dumps({"providers": {"xmlcall": provider}}))
-    argv = ["pi", "--provider", "xmlcall", "--model", "local", "--mode", "json", "--print", question]
-    return last_said(coding.run(argv, folder, {"PI_OFFLINE": "1"}))
+    argv = ["--mode", "json", "--print", question]
+    return last_said(coding.launch("pi", url, folder, argv, {"PI_OFFLINE": "1"}))
 
 
 def last_said(events):

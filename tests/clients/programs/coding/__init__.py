@@ -1,9 +1,11 @@
-"""What the programs of coding agents have in common: a folder with a task, and how an agent is run in it.
+"""What the programs of coding agents have in common: a folder with a task, and how an agent is run in it, with the settings of
+`xmlcall launch`.
 
 PROGRAM URL asks the two questions of `make clients`; PROGRAM URL FOLDER QUESTION asks one of your own in a folder of yours.
 """
 
 import contextlib
+import importlib.util
 import os
 import signal
 import subprocess
@@ -11,9 +13,12 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
+from types import ModuleType
 from typing import IO
 
-__all__ = ["main", "run"]
+__all__ = ["launch", "launched", "main"]
+
+TABLE = Path(__file__).resolve().parents[4] / "xmlcall" / "cli" / "launched.py"
 
 QUESTIONS = {"agent": "Read number.txt and say the number. What is 1234 times 5678?", "error": "This is too long."}
 LAST_LINES = 5
@@ -36,6 +41,45 @@ def main(ask: Callable[[str, Path, str], str]) -> None:
             subprocess.run(["git", "init", "--quiet"], cwd=folder, check=True)
             (Path(folder) / "number.txt").write_text("7006652\n")
             print(f"{way}: {ask(url, Path(folder), question)}", flush=True)
+
+
+def launched() -> ModuleType:
+    """Load the table of clients; the package itself is not in the environment of a client."""
+    spec = importlib.util.spec_from_file_location("launched", TABLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules["launched"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def launch(
+    name: str,
+    url: str,
+    folder: Path,
+    arguments: Sequence[str],
+    variables: Mapping[str, str] | None = None,
+    model: str = "local",
+) -> str:
+    """Run an agent as `xmlcall launch` does, and return what it prints.
+
+    Args:
+        name: of its row.
+        url: of the proxy.
+        folder: in which it works.
+        arguments: beside those of the row.
+        variables: beside those of the row.
+        model: for which it asks.
+    """
+    table = launched()
+    client = table.CLIENTS[name]
+    with TemporaryDirectory() as own:
+        settings = client.settings(table.Proxy(url=url.removesuffix("/v1"), model=model, folder=Path(own)))
+        for path, text in settings.files.items():
+            Path(own, path).write_text(text)
+        if settings.before:
+            run([client.programs[0], *settings.before], folder)
+        return run([client.programs[0], *settings.arguments, *arguments], folder, {**settings.env, **(variables or {})})
 
 
 def run(argv: Sequence[str], folder: Path, variables: Mapping[str, str] | None = None) -> str:

@@ -1,0 +1,446 @@
+"""The clients that `xmlcall launch` starts, and the settings of each; `tests/clients` runs the same settings.
+
+A row says how its client learns of the proxy: by variables, files, arguments. Files are for a folder of the client alone,
+which its variables or arguments name; without a folder they are for the place where the client looks by itself. This module
+imports nothing of ours, because programs in other environments load it.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+__all__ = ["CLIENTS", "CONTEXT", "NO_KEY", "Client", "Proxy", "Settings"]
+
+CONTEXT: Final = 32_768  # tokens, if the proxy names no number
+NO_KEY: Final = "none"  # clients want some text
+_OUTPUT: Final = 4096
+_SECONDS: Final = 3000  # in which a slow machine reads a long prompt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proxy:
+    """What a client has to know; `folder` is for its files alone, None for those that a person keeps."""
+
+    url: str
+    model: str = "local"
+    key: str = NO_KEY
+    context: int = CONTEXT
+    folder: Path | None = None
+
+    @property
+    def api(self) -> str:
+        """The base URL of OpenAI's APIs."""
+        return f"{self.url}/v1"
+
+    @property
+    def output(self) -> int:
+        """The most tokens of a reply."""
+        return min(_OUTPUT, self.context // 4)
+
+    def inside(self, **variables: str) -> dict[str, str]:
+        """Return variables that name the folder, or a path in it; none without a folder."""
+        return {} if self.folder is None else {name: str(self.folder / path) for name, path in variables.items()}
+
+    def argument(self, option: str, path: str = "") -> list[str]:
+        """Return an option that names the folder, or a path in it; none without a folder."""
+        return [] if self.folder is None else [option, str(self.folder / path)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a client is started.
+
+    Args:
+        unset: variables that would go before these.
+        files: path in the folder -> text.
+        before: arguments of a run of the same program that comes first.
+        usual: arguments if the person gives none.
+    """
+
+    env: Mapping[str, str] = field(default_factory=dict)
+    unset: Sequence[str] = ()
+    files: Mapping[str, str] = field(default_factory=dict)
+    before: Sequence[str] = ()
+    arguments: Sequence[str] = ()
+    usual: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Client:
+    """A client.
+
+    Args:
+        programs: its names; none if it is not started here.
+        get: how to get it.
+        settings: makes its settings.
+        places: path in the folder -> where the client looks for that file by itself.
+        least_context: tokens without which it does not start.
+        note: what a person has to know.
+    """
+
+    title: str
+    get: str
+    settings: Callable[[Proxy], Settings]
+    programs: Sequence[str] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
+    least_context: int = 0
+    note: str = ""
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
+
+
+def _string(text: str) -> str:
+    """Write a string for TOML, which has JSON's escapes."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+# -- coding agents --------------------------------------------------------------------------------------------------------
+
+
+def _aider(proxy: Proxy) -> Settings:
+    model = f"openai/{proxy.model}"
+    size = {"max_input_tokens": proxy.context, "max_output_tokens": proxy.output}
+    return Settings(
+        env={"OPENAI_API_BASE": proxy.api, "OPENAI_API_KEY": proxy.key},
+        files={"models.json": _json({model: {**size, "litellm_provider": "openai", "mode": "chat"}})},
+        arguments=["--model", model, "--no-show-model-warnings", *proxy.argument("--model-metadata-file", "models.json")],
+    )
+
+
+def _claude(proxy: Proxy) -> Settings:
+    env = {
+        "ANTHROPIC_BASE_URL": proxy.url,
+        "ANTHROPIC_API_KEY": proxy.key,
+        "ANTHROPIC_MODEL": proxy.model,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": proxy.model,
+        "API_TIMEOUT_MS": f"{_SECONDS * 1000}",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": f"{proxy.context}",  # or it assumes a million
+        "CLAUDE_CODE_MAX_OUTPUT_TOKENS": f"{proxy.output}",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",  # with them it sends what is refused six times
+    }
+    return Settings(env=env, unset=("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"))
+
+
+def _cline(proxy: Proxy) -> Settings:
+    provider = ["--provider", "openai-compatible", *proxy.argument("--data-dir")]
+    about = ["--apikey", proxy.key, "--modelid", proxy.model, "--baseurl", proxy.api]
+    return Settings(before=["auth", *provider, *about], arguments=[*provider, "--model", proxy.model])
+
+
+def _codex(proxy: Proxy) -> Settings:
+    """Give arguments in place of a file of its own: its sandbox does not start with a home among temporary files."""
+    provider = {
+        "name": _string("xmlcall"),
+        "base_url": _string(proxy.api),
+        "wire_api": _string("responses"),
+        "stream_idle_timeout_ms": f"{_SECONDS * 1000}",
+        "request_max_retries": "1",
+        "stream_max_retries": "0",
+    }
+    if proxy.key != NO_KEY:
+        provider["env_key"] = _string("XMLCALL_API_KEY")
+    rows = {
+        "model": _string(proxy.model),
+        "model_provider": _string("xmlcall"),
+        "model_context_window": f"{proxy.context}",
+        "web_search": _string("disabled"),
+        **{f"model_providers.xmlcall.{name}": value for name, value in provider.items()},
+        **dict.fromkeys(("features.goals", "features.view_image", "agents.enabled", "skills.bundled.enabled"), "false"),
+        **dict.fromkeys(("analytics.enabled", "check_for_update_on_startup"), "false"),
+    }
+    if proxy.folder is not None:
+        return Settings(arguments=[part for name, value in rows.items() for part in ("-c", f"{name}={value}")])
+    return Settings(files={"config.toml": "".join(f"{name} = {value}\n" for name, value in rows.items())})
+
+
+def _continue(proxy: Proxy) -> Settings:
+    size = {"contextLength": proxy.context, "maxTokens": proxy.output, "temperature": 0}
+    model = {
+        "name": "xmlcall",
+        "provider": "openai",
+        "model": proxy.model,
+        "apiBase": proxy.api,
+        "apiKey": proxy.key,
+        "roles": ["chat", "edit", "apply"],
+        "capabilities": ["tool_use"],  # without it, it sends no tools
+        "defaultCompletionOptions": size,
+    }
+    config = {"name": "xmlcall", "version": "0.0.1", "schema": "v1", "models": [model]}
+    quiet = dict.fromkeys(("CONTINUE_TELEMETRY_ENABLED", "CONTINUE_CLI_ENABLE_TELEMETRY"), "0")
+    return Settings(files={"config.yaml": _json(config)}, env=quiet, arguments=proxy.argument("--config", "config.yaml"))
+
+
+def _copilot(proxy: Proxy) -> Settings:
+    provider = {"BASE_URL": proxy.api, "API_KEY": proxy.key, "WIRE_API": "responses"}
+    return Settings(env={f"COPILOT_PROVIDER_{name}": value for name, value in provider.items()} | {"COPILOT_MODEL": proxy.model})
+
+
+def _crush(proxy: Proxy) -> Settings:
+    model = {"id": proxy.model, "name": proxy.model, "context_window": proxy.context, "default_max_tokens": proxy.output}
+    provider = {"name": "xmlcall", "type": "openai-compat", "base_url": proxy.api, "api_key": proxy.key, "models": [model]}
+    chosen = {"provider": "xmlcall", "model": proxy.model}
+    config = {
+        "$schema": "https://charm.land/crush.json",
+        "providers": {"xmlcall": provider},
+        "models": {"large": chosen, "small": chosen},
+        "options": {"disable_metrics": True},
+    }
+    return Settings(
+        files={"crush.json": _json(config)},
+        env=proxy.inside(CRUSH_GLOBAL_CONFIG="", CRUSH_GLOBAL_DATA="data"),
+    )
+
+
+def _goose(proxy: Proxy) -> Settings:
+    env = {
+        "GOOSE_PROVIDER": "openai",
+        "GOOSE_MODEL": proxy.model,
+        "GOOSE_CONTEXT_LIMIT": f"{proxy.context}",
+        "GOOSE_DISABLE_SESSION_NAMING": "true",  # another request to the same model
+        "OPENAI_HOST": proxy.url,
+        "OPENAI_BASE_PATH": "v1/chat/completions",
+        "OPENAI_API_KEY": proxy.key,
+    }
+    return Settings(env=env, usual=["session"])
+
+
+def _kimi(proxy: Proxy) -> Settings:
+    model = {"provider": "xmlcall", "model": proxy.model, "max_context_size": proxy.context}
+    provider = {"type": "openai_legacy", "base_url": proxy.api, "api_key": proxy.key}
+    config = {"default_model": "xmlcall", "providers": {"xmlcall": provider}, "models": {"xmlcall": model}}
+    return Settings(arguments=["--config", json.dumps(config)])
+
+
+def _opencode(proxy: Proxy) -> Settings:
+    model = {"tool_call": True, "limit": {"context": proxy.context, "output": proxy.output}}
+    options = {"baseURL": proxy.api, "apiKey": proxy.key, "timeout": False}
+    config = {
+        "provider": {"xmlcall": {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {proxy.model: model}}},
+        "model": f"xmlcall/{proxy.model}",
+        "tools": dict.fromkeys(("task", "skill", "todowrite", "webfetch"), False),
+        "agent": {"title": {"disable": True}},
+    }
+    return Settings(env={"OPENCODE_CONFIG_CONTENT": json.dumps(config)})
+
+
+def _pi(proxy: Proxy) -> Settings:
+    model = {"id": proxy.model, "contextWindow": proxy.context, "maxTokens": proxy.output}
+    provider = {"baseUrl": proxy.api, "api": "openai-completions", "apiKey": proxy.key, "models": [model]}
+    return Settings(
+        files={"models.json": _json({"providers": {"xmlcall": provider}})},
+        env=proxy.inside(PI_CODING_AGENT_DIR=""),
+        arguments=["--provider", "xmlcall", "--model", proxy.model],
+    )
+
+
+def _qwen(proxy: Proxy) -> Settings:
+    size = {"contextWindowSize": proxy.context, "timeout": _SECONDS * 1000}
+    tools = {
+        "exclude": ["agent", "list_agents", "skill", "notebook_edit", "get_goal", "update_goal"],
+        "shell": {"enableInteractiveShell": False},  # or the output of a command can be lost on a busy machine
+    }
+    settings = {
+        "model": {"name": proxy.model, "generationConfig": size},
+        "tools": tools,
+        "telemetry": {"enabled": False},
+        "privacy": {"usageStatisticsEnabled": False},
+        "general": {"enableAutoUpdate": False},
+    }
+    return Settings(
+        files={"settings.json": _json(settings)},
+        env={"OPENAI_BASE_URL": proxy.api, "OPENAI_API_KEY": proxy.key, "OPENAI_MODEL": proxy.model}
+        | proxy.inside(QWEN_CODE_SYSTEM_SETTINGS_PATH="settings.json"),
+        arguments=["--auth-type", "openai"],
+    )
+
+
+# -- assistants -----------------------------------------------------------------------------------------------------------
+
+
+def _hermes(proxy: Proxy) -> Settings:
+    model = {"provider": "custom", "default": proxy.model, "base_url": proxy.api, "api_key": proxy.key}
+    config = {"model": {**model, "context_length": proxy.context}}
+    return Settings(files={"config.yaml": _json(config)}, env=proxy.inside(HERMES_HOME=""))
+
+
+def _openclaw(proxy: Proxy) -> Settings:
+    cost = dict.fromkeys(("input", "output", "cacheRead", "cacheWrite"), 0)
+    size = {"contextWindow": proxy.context, "maxTokens": proxy.output}
+    model = {"id": proxy.model, "name": proxy.model, "reasoning": False, "input": ["text"], "cost": cost, **size}
+    provider = {"baseUrl": proxy.api, "apiKey": proxy.key, "api": "openai-completions", "models": [model]}
+    agents = {"model": {"primary": f"xmlcall/{proxy.model}"}, **proxy.inside(workspace="workspace")}
+    config = {"models": {"mode": "merge", "providers": {"xmlcall": provider}}, "agents": {"defaults": agents}}
+    return Settings(
+        files={"openclaw.json": _json(config)},
+        env=proxy.inside(OPENCLAW_CONFIG_PATH="openclaw.json", OPENCLAW_STATE_DIR=""),
+        usual=["tui", "--local"],
+    )
+
+
+# -- chats, editors, programs for teams -----------------------------------------------------------------------------------
+
+
+def _librechat(proxy: Proxy) -> Settings:
+    models = {"default": [proxy.model], "fetch": True}
+    endpoint = {"name": "xmlcall", "apiKey": proxy.key, "baseURL": proxy.api, "models": models, "titleModel": "current_model"}
+    return Settings(files={"librechat.yaml": _json({"version": "1.2.1", "endpoints": {"custom": [endpoint]}})})
+
+
+def _llm(proxy: Proxy) -> Settings:
+    model = {"model_id": proxy.model, "model_name": proxy.model, "api_base": proxy.api, "api_key_name": "xmlcall"}
+    files = {
+        "extra-openai-models.yaml": _json([{**model, "supports_tools": True, "supports_schema": True}]),
+        "default_model.txt": proxy.model,
+        "keys.json": _json({"xmlcall": proxy.key}),
+    }
+    return Settings(files=files, env=proxy.inside(LLM_USER_PATH=""), usual=["chat"])
+
+
+def _n8n(proxy: Proxy) -> Settings:
+    return Settings(env={"CREDENTIALS_OVERWRITE_DATA": json.dumps({"openAiApi": {"url": proxy.api, "apiKey": proxy.key}})})
+
+
+def _ollmcp(proxy: Proxy) -> Settings:
+    return Settings(arguments=["--host", proxy.url])
+
+
+def _open_webui(proxy: Proxy) -> Settings:
+    env = {"OPENAI_API_BASE_URL": proxy.api, "OPENAI_API_KEY": proxy.key, "ENABLE_OLLAMA_API": "false"}
+    return Settings(env={**env, "ENABLE_PERSISTENT_CONFIG": "false"}, usual=["serve"])  # or it takes those of its database
+
+
+def _oterm(proxy: Proxy) -> Settings:
+    return Settings(env={"OLLAMA_URL": proxy.url})
+
+
+def _zed(proxy: Proxy) -> Settings:
+    able = {"tools": True, "images": False, "parallel_tool_calls": True, "prompt_cache_key": False}
+    size = {"max_tokens": proxy.context, "max_output_tokens": proxy.output}
+    models = [{"name": proxy.model, "display_name": proxy.model, **size, "capabilities": able}]
+    settings = {
+        "language_models": {"openai_compatible": {"xmlcall": {"api_url": proxy.api, "available_models": models}}},
+        "agent": {"default_model": {"provider": "xmlcall", "model": proxy.model}},
+    }
+    return Settings(
+        files={"config/settings.json": _json(settings)},
+        env={"XMLCALL_API_KEY": proxy.key},  # Zed makes the name of that of the provider
+        arguments=["--foreground", *proxy.argument("--user-data-dir")],
+        usual=["."],
+    )
+
+
+_NPM: Final = "npm install -g"
+
+CLIENTS: Final[Mapping[str, Client]] = {
+    "aider": Client(
+        title="aider",
+        programs=["aider"],
+        get="uv tool install aider-chat",
+        settings=_aider,
+        places={"models.json": "~/.aider.model.metadata.json"},
+        note="it uses no tools: the model writes edits as text",
+    ),
+    "claude": Client(
+        title="Claude Code",
+        programs=["claude"],
+        get=f"{_NPM} @anthropic-ai/claude-code",
+        settings=_claude,
+        note="`-- --bare` suits a small model best",
+    ),
+    "cline": Client(title="Cline", programs=["cline"], get=f"{_NPM} cline", settings=_cline),
+    "codex": Client(
+        title="Codex",
+        programs=["codex"],
+        get=f"{_NPM} @openai/codex",
+        settings=_codex,
+        places={"config.toml": "~/.codex/config.toml"},
+    ),
+    "continue": Client(
+        title="Continue",
+        programs=["cn"],
+        get=f"{_NPM} @continuedev/cli",
+        settings=_continue,
+        places={"config.yaml": "~/.continue/config.yaml"},
+    ),
+    "copilot": Client(title="GitHub Copilot CLI", programs=["copilot"], get=f"{_NPM} @github/copilot", settings=_copilot),
+    "crush": Client(
+        title="Crush",
+        programs=["crush"],
+        get=f"{_NPM} @charmland/crush",
+        settings=_crush,
+        places={"crush.json": "~/.config/crush/crush.json"},
+    ),
+    "goose": Client(title="goose", programs=["goose"], get="https://github.com/block/goose/releases", settings=_goose),
+    "hermes": Client(
+        title="Hermes Agent",
+        programs=["hermes"],
+        get="https://hermes-agent.nousresearch.com/docs/getting-started/installation",
+        settings=_hermes,
+        places={"config.yaml": "~/.hermes/config.yaml"},
+        least_context=64_000,
+        note="it starts with a context of 64,000 tokens or more",
+    ),
+    "kimi": Client(title="Kimi CLI", programs=["kimi"], get="uv tool install kimi-cli", settings=_kimi),
+    "librechat": Client(
+        title="LibreChat",
+        get="https://www.librechat.ai/docs/local",
+        settings=_librechat,
+        places={"librechat.yaml": "librechat.yaml"},
+        note="its file belongs in its folder; in a container the address is http://host.docker.internal",
+    ),
+    "llm": Client(
+        title="llm",
+        programs=["llm"],
+        get="uv tool install llm",
+        settings=_llm,
+        places={
+            name: f"~/.config/io.datasette.llm/{name}" for name in ("extra-openai-models.yaml", "default_model.txt", "keys.json")
+        },
+    ),
+    "n8n": Client(
+        title="n8n",
+        programs=["n8n"],
+        get=f"{_NPM} n8n",
+        settings=_n8n,
+        note="a new credential `OpenAi` has the address; name the model in the node",
+    ),
+    "ollmcp": Client(
+        title="MCP Client for Ollama", programs=["ollmcp"], get="uv tool install mcp-client-for-ollama", settings=_ollmcp
+    ),
+    "open-webui": Client(title="Open WebUI", programs=["open-webui"], get="uv tool install open-webui", settings=_open_webui),
+    "openclaw": Client(
+        title="OpenClaw",
+        programs=["openclaw"],
+        get=f"{_NPM} openclaw",
+        settings=_openclaw,
+        places={"openclaw.json": "~/.openclaw/openclaw.json"},
+    ),
+    "opencode": Client(title="opencode", programs=["opencode"], get=f"{_NPM} opencode-ai", settings=_opencode),
+    "oterm": Client(title="oterm", programs=["oterm"], get="uv tool install oterm", settings=_oterm),
+    "pi": Client(
+        title="pi",
+        programs=["pi"],
+        get=f"{_NPM} @earendil-works/pi-coding-agent",
+        settings=_pi,
+        places={"models.json": "~/.pi/agent/models.json"},
+    ),
+    "qwen": Client(
+        title="Qwen Code",
+        programs=["qwen"],
+        get=f"{_NPM} @qwen-code/qwen-code",
+        settings=_qwen,
+        places={"settings.json": "~/.qwen/settings.json"},
+    ),
+    "zed": Client(
+        title="Zed",
+        programs=["zed", "zeditor"],
+        get="https://zed.dev/download",
+        settings=_zed,
+        places={"config/settings.json": "~/.config/zed/settings.json"},
+    ),
+}

@@ -1,0 +1,169 @@
+"""A proxy of ours at an address: is one there, what models it has; and one that is started for as long as it is needed."""
+
+import contextlib
+import json
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, Final
+from urllib.parse import quote
+
+from ..errors import UsageError, XmlcallError
+from .exits import complain
+from .plain import plain, visible
+
+__all__ = ["SERVE_PORT", "Running", "proxy_at", "served"]
+
+SERVE_PORT: Final = 8485
+_SECONDS: Final = 60.0  # of silence, in which a model of a list is opened
+_BYTES: Final = 4 * 1024 * 1024  # of an answer
+_STOP_SECONDS: Final = 15.0
+_TICK_SECONDS: Final = 0.1
+_LAST_LINES: Final = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Running:
+    """A proxy that runs, and the names of its models."""
+
+    url: str
+    models: tuple[str, ...]
+    key: str
+
+    def model(self, name: str | None) -> tuple[str, int | None]:
+        """Return the name by which a client asks for a model, and its context, if that is known; without a name, the first one.
+
+        Raises:
+            UsageError: the proxy has no such model.
+        """
+        for tried in (name,) if name else ("local", *self.models[:1]):  # one that takes every name takes this
+            if not tried.isprintable():
+                raise UsageError(f"expected a name of a model that can be printed, got {visible(tried[:80])}")
+            status, said = _get(f"{self.url}/v1/models/{quote(tried, safe='')}", self.key)
+            if status == 200:
+                length = said.get("context_length")
+                return tried, length if isinstance(length, int) else None
+        raise UsageError(f"the proxy at {self.url} has no such model: {_message(said)}")
+
+
+def proxy_at(url: str, key: str) -> Running | None:
+    """Return the proxy at an address, None if nothing listens there.
+
+    Raises:
+        UsageError: something else listens there, or it wants another key.
+    """
+    try:
+        status, said = _get(f"{url}/v1/models", key)
+    except ConnectionError:
+        return None
+    if status == 401:
+        raise UsageError(
+            f"what listens at {url} wants a key: set XMLCALL_API_KEY to that of your `xmlcall serve`, or choose a --port"
+        )
+    rows = said.get("data")
+    listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
+    if status != 200 or any(row.get("owned_by") != "xmlcall" for row in listed) or (not listed and "has_more" not in said):
+        raise UsageError(f"what listens at {url} is no `xmlcall serve`: choose another port with --port, or stop that program")
+    models = tuple(str(row.get("id")) for row in listed)
+    if not models:
+        raise UsageError(f"the proxy at {url} has no model that this key may use: see its settings")
+    return Running(url=url, models=models, key=key)
+
+
+def _get(url: str, key: str) -> tuple[int, Mapping[str, Any]]:
+    """Ask for JSON.
+
+    Raises:
+        ConnectionError: nothing listens there.
+    """
+    import httpx2
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    body = bytearray()
+    try:
+        with (
+            httpx2.Client(trust_env=False, timeout=_SECONDS) as client,
+            client.stream("GET", url, headers=headers) as response,
+        ):
+            for piece in response.iter_bytes():
+                body += piece
+                if len(body) > _BYTES:
+                    return 0, {}
+        said = json.loads(body)
+    except httpx2.ConnectError as error:
+        raise ConnectionError(str(error)) from error
+    except (httpx2.HTTPError, ValueError, RecursionError):  # no HTTP, no JSON: it is something else
+        return 0, {}
+    return response.status_code, said if isinstance(said, dict) else {}
+
+
+def _message(said: Mapping[str, Any]) -> str:
+    error = said.get("error")
+    return visible(str(error.get("message", ""))[:500]) if isinstance(error, dict) else "it does not say why"
+
+
+@contextlib.contextmanager
+def served(arguments: Sequence[str], log: Path, key: str) -> Iterator[Running]:
+    """Start `xmlcall serve`, and end it at the end; what it says goes to a file, until it listens also to standard error.
+
+    Raises:
+        XmlcallError: it did not start; it has said why.
+    """
+    command = [sys.executable, "-m", "xmlcall", "serve", *arguments]
+    with log.open("wb") as errors, _ending_by_signal():
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+        try:
+            url = _address(child, log)
+            found = proxy_at(url, key) if url else None
+            if found is None:
+                raise XmlcallError("the proxy did not start")
+            yield found
+            if (code := child.poll()) is not None:
+                complain(f"the proxy had ended with {code}; its last lines:")
+                print(plain("\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])), file=sys.stderr)
+        finally:
+            _end(child)
+
+
+def _address(child: "subprocess.Popen[bytes]", log: Path) -> str:
+    """Return the address that a proxy prints, "" if it ends before; show what it says until then."""
+    assert child.stdout is not None
+    shown = 0
+    while True:
+        ready, _, _ = select.select([child.stdout], [], [], _TICK_SECONDS)
+        said = log.read_bytes()
+        print(plain(said[shown:].decode(errors="replace")), end="", file=sys.stderr, flush=True)
+        shown = len(said)
+        if ready:
+            return child.stdout.readline().decode().strip()
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    child.terminate()
+    try:
+        child.wait(_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+    if child.stdout is not None:
+        child.stdout.close()
+
+
+@contextlib.contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """Have signals to end raise, so that the proxy is ended too."""
+
+    def ended(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
