@@ -53,7 +53,7 @@ class Settings:
     """How a client is started.
 
     Args:
-        unset: variables that would go before these.
+        unset: variables that the client would obey in place of these.
         files: path in the folder -> text.
         before: arguments of a run of the same program that comes first.
         usual: arguments if the person gives none.
