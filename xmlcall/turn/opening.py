@@ -135,11 +135,15 @@ def begin_turn(
     asking, server = asking or Asking(), server or Capabilities(server="")
     limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(tools)
     budget = budget_for(server.context_length, asking.tool_tokens)
-    offered = tool_prompt_within(budget, catalog, asking.format)
+
+    def in_prompt() -> ToolPrompt:
+        return tool_prompt_within(budget, catalog, asking.format)
+
     if not asking.is_native:
+        offered = in_prompt()
         return Opening(messages=said, asking=asking, offered=offered).turn(offer_of(offered, said), server, limits)
     native = Opening(messages=said, asking=asking, offered=None)
-    in_text = partial(native.in_text, offered, server) if asking.mode == "native" else None
+    in_text = (lambda: native.in_text(in_prompt(), server)) if asking.mode == "native" else None
     sent = native_tools_within(budget, catalog, asking.format)
     return native.turn(offer_of(sent, said, in_text=in_text), server, limits)
 
