@@ -391,6 +391,13 @@ def test_a_silent_server_ends_within_the_limit() -> None:
     assert lines(report) == [f"xmlcall doctor {url} --timeout 600"]
 
 
+def test_what_was_written_before_the_time_was_up_is_shown() -> None:
+    with served("another", native="ignores", pause_after=3.0) as (url, _):
+        code, report = examined(f"{url}/v1", "--timeout", "3")
+    assert (code, report["native"]["outcome"], report["native"]["text"]) == (1, "silent", "1234")
+    assert report["logprobs"] is True
+
+
 def test_a_server_that_hangs_in_mid_reply_ends_within_the_limit() -> None:
     with served("another", pause=1.5) as (url, _):
         started = time.monotonic()
@@ -611,7 +618,7 @@ def test_parsers_are_those_of_the_engines() -> None:
 def test_the_default_model_needs_our_prompt() -> None:
     """On two idle cores within 30 seconds."""
     started = time.monotonic()
-    code, report = examined("local")
+    code, report = examined("local", "--timeout", "500")  # on a machine with other work, too
     print(f"{time.monotonic() - started:.1f} s")
     assert (code, report["server"]["kind"], report["native"]["outcome"], report["works"]) == (1, "llama.cpp", "leaks", "prompt")
     assert lines(report)[0] == "xmlcall serve --model local"

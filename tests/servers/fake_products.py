@@ -51,6 +51,7 @@ class Product:
         refusal: status and message where it refuses.
         logprobs: whether it reports probabilities; None refuses requests for them.
         pause: seconds before each reply.
+        pause_after: seconds after the first word of each reply.
         wire: of its chat.
     """
 
@@ -60,6 +61,7 @@ class Product:
     refusal: tuple[int, str] = (400, "this model does not support tools")
     logprobs: bool | None = True
     pause: float = 0.0
+    pause_after: float = 0.0
     wire: Literal["openai", "ollama"] = "openai"
     api_key: str = ""
     paths: list[str] = field(default_factory=list)
@@ -130,6 +132,8 @@ class Product:
         words = text.split(" ") if text else []
         for place, word in enumerate(words):
             yield self._piece(body, word if place == 0 else f" {word}")
+            if place == 0:
+                time.sleep(self.pause_after)
         if arguments is not None:
             yield native_call(arguments)
         cut = body.get("tools") and self.native == "thinks"

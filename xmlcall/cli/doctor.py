@@ -248,9 +248,12 @@ async def _tested(options: argparse.Namespace, backend: Backend, found: Findings
     if facts.kind == "mlx-lm" and isinstance(backend, Relaying):
         found = replace(found, facts=await _with_version(clock, backend, backend.model, facts))
     status.start("asking it with the server's own function calling")
-    found = replace(found, native=await _trial(clock, 2, lambda tokens: _natively(watched, tokens)))
+    found = replace(found, native=await _trial(clock, 2, watched, lambda tokens: _natively(watched, tokens)))
     status.start("asking it with the tools in our prompt")
-    found = replace(found, prompt=await _trial(clock, 1, lambda tokens: _prompted(watched, replace(asking, max_tokens=tokens))))
+    found = replace(
+        found,
+        prompt=await _trial(clock, 1, watched, lambda tokens: _prompted(watched, replace(asking, max_tokens=tokens))),
+    )
     return replace(found, prompt_speed=watched.prompt_speed, reply_speed=watched.reply_speed)
 
 
@@ -278,7 +281,7 @@ async def _plain(clock: _Clock, watched: "_Watched") -> Plain:
             return replace(watched.last.plain(), logprobs=False)
         return watched.last.plain()
     except TimeoutError:
-        return Plain(is_late=True)
+        return replace(watched.last.plain(), is_late=True)
     except BackendError as error:
         return Plain(error=_words_of(error), streaming="no" if "expected a stream" in str(error) else "unknown")
 
@@ -312,24 +315,24 @@ async def _relayed(backend: Relaying, content: bytes) -> bytes:
     return bytes(received)
 
 
-async def _trial(clock: _Clock, of: int, ask: Callable[[int], Coroutine[Any, Any, Trial]]) -> Trial | None:
+async def _trial(clock: _Clock, of: int, watched: "_Watched", ask: Callable[[int], Coroutine[Any, Any, Trial]]) -> Trial | None:
     """Ask with a tool; once more, with more tokens, if the reply was cut in its reasoning."""
     from ..turn.way import TRIAL_TOKENS
 
     if not clock.left:
         return None
-    trial = await _tried(clock.share(ask(TRIAL_TOKENS), of))
+    trial = await _tried(watched, clock.share(ask(TRIAL_TOKENS), of))
     if trial.outcome == "thinking" and clock.left:
-        longer = await _tried(clock.share(ask(LONG_TOKENS), of))
+        longer = await _tried(watched, clock.share(ask(LONG_TOKENS), of))
         return trial if longer.is_late else longer
     return trial
 
 
-async def _tried(asked: Coroutine[Any, Any, Trial]) -> Trial:
+async def _tried(watched: "_Watched", asked: Coroutine[Any, Any, Trial]) -> Trial:
     try:
         return await asked
     except TimeoutError:
-        return Trial(is_late=True)
+        return Trial(is_late=True, text=watched.last.text)
     except BackendStatusError as error:
         return Trial(error=_words_of(error), status=error.status_code)
     except BackendError as error:
@@ -403,8 +406,8 @@ class _Watched(Around, KeptOpen):
 
     @property
     def last(self) -> Pace:
-        """The pace of the last reply."""
-        return self._paces[-1]
+        """The pace of the last reply; of none if none was asked for."""
+        return self._paces[-1] if self._paces else Pace(time.monotonic)
 
     @property
     def prompt_speed(self) -> float | None:

@@ -30,6 +30,7 @@ __all__ = [
 ]
 
 LEAST_TOOL_TOKENS: Final = 15  # the shortest description of the tool of the trial has about 40
+KEPT: Final = 1000  # characters of a reply that does not end in time
 LONGEST: Final = 50_000  # characters of a reply; at most 1024 tokens are asked for
 LEAST_WRITTEN: Final = 8  # tokens of a reply below which its speed and its stream say nothing
 BURST: Final = 0.05  # the share of a slow reply's time in which all of it arrives if something buffers it
@@ -250,6 +251,7 @@ class Pace:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.usage = Usage()
+        self.text = ""  # the beginning of the reply
         self._clock = clock
         self._begun = clock()
         self._first = self._last = 0.0
@@ -260,6 +262,7 @@ class Pace:
         """Note a piece."""
         self.usage = chunk.usage or self.usage
         self._has_logprobs = self._has_logprobs or bool(chunk.top_logprobs)
+        self.text = (self.text + chunk.text)[:KEPT]
         self._characters += len(chunk.text) + len(chunk.reasoning)
         if self._characters > LONGEST:
             raise BackendProtocolError(f"expected a short reply (`max_tokens`), got one of more than {LONGEST} characters")
