@@ -49,7 +49,7 @@ class Member:
         self._asked = asyncio.Event()
         self._is_open = False
         self._first_failure: ToolHostError | None = None  # since it answered last; later ones say the same in other words
-        self._is_late = False
+        self.is_late = False
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -65,7 +65,7 @@ class Member:
             return (f"{self._first_failure} (its tools are left out until it answers)",)
         if not self.answered:
             return (f"{name}: still starting; its tools are left out until it answers",)
-        late = (f"{name}: it answers now; its tools are on offer",) if self._is_late else ()
+        late = (f"{name}: it answers now; its tools are on offer",) if self.is_late else ()
         return (*late, *(f"{name}: {notice}" for notice in self.host.notices))
 
     def start(self) -> None:
@@ -77,10 +77,6 @@ class Member:
         if self.is_stale:
             self.settled.clear()
             self._asked.set()
-
-    def go_on_without(self) -> None:
-        """Stop waiting for this host; the user is notified when it answers."""
-        self._is_late = self._is_late or not self.answered
 
     def check(self) -> None:
         """Raise the exception that ended the task; only a bug in a host causes one."""
@@ -269,7 +265,7 @@ class Router:
             if self._members and not any(member.answered for member in self._members):
                 raise self.failures[0]
             for member in self._members:
-                member.go_on_without()
+                member.is_late = not member.answered  # it is not waited for; the user is notified when it answers
         except BaseException:
             await self.__aexit__()
             raise

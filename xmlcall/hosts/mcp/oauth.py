@@ -172,7 +172,7 @@ class _Authorization(httpx2.Auth):
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Run the SDK's flow on a refusal that has arrived, unless the request has another token by now."""
         provider = await self._started()
-        if not self._sign_in.asks and self._oauth.grant == "authorization_code" and not self._kept.has_tokens:
+        if not self._sign_in.asks and self._oauth.grant == "authorization_code" and self._kept.entry.tokens is None:
             raise _NeedsPerson  # so that no client is registered in vain
         before = request.headers.get("Authorization")
         flow, is_refreshed = provider.async_auth_flow(request), False
@@ -253,7 +253,7 @@ class _Authorization(httpx2.Auth):
         metadata = self._provider.context.oauth_metadata
         if metadata is not None and "S256" not in (metadata.code_challenge_methods_supported or ()):
             raise OAuthFlowError("its authorization server does not offer PKCE (S256), without which a sign-in is not safe")
-        url = _with_scopes(url, (*self._oauth.scopes, *self._kept.wanted))
+        url = _with_scopes(url, (*self._oauth.scopes, *self._kept.entry.wanted))
         query = parse_qs(urlsplit(url).query)
         if not self._sign_in.asks or self._sign_in.ask is None:
             await self._kept.want(query.get("scope", [""])[0].split())

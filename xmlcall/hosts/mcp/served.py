@@ -93,22 +93,8 @@ def resource_from_mcp(entry: Mapping[str, Any]) -> Resource | None:
     return Resource(uri=uri, size=size if has_size else None, **_described(entry))
 
 
-def template_from_mcp(entry: Mapping[str, Any]) -> ResourceTemplate | None:
-    """Read an entry of `resources/templates/list`; None if it has no address."""
-    uri = string_in(entry, "uriTemplate")
-    return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
-
-
 def _described(entry: Mapping[str, Any]) -> dict[str, str]:
     return {"mime_type": string_in(entry, "mimeType")} | {key: string_in(entry, key) for key in ("name", "title", "description")}
-
-
-def contents_read(answer: Mapping[str, Any], limit: int) -> ToolResult:
-    """Read an answer to `resources/read` as a tool's result, because it is shown and limited like one."""
-    entries = answer.get("contents")
-    found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
-    contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
-    return cut_result(ToolResult(content=contents), limit)
 
 
 async def updates(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
@@ -185,13 +171,6 @@ def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
     return PromptText(description=string_in(answer, "description"), messages=read)
 
 
-def reference_to(of: Prompt | ResourceTemplate) -> mcp.PromptReference | mcp.ResourceTemplateReference:
-    """Write the reference to the prompt or template whose argument is completed."""
-    if isinstance(of, Prompt):
-        return mcp.PromptReference(type="ref/prompt", name=of.name)
-    return mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)
-
-
 def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
     """Read an answer to `completion/complete`; values that are no texts are left out."""
     completion = answer.get("completion")
@@ -236,12 +215,20 @@ class McpServed:
 
     async def resource_templates(self) -> Listing[ResourceTemplate]:
         """List the templates of further resources' addresses (see `Served`)."""
-        return await self._listed("resourceTemplates", lambda client: client.list_resource_templates, template_from_mcp)
+
+        def read(entry: Mapping[str, Any]) -> ResourceTemplate | None:
+            uri = string_in(entry, "uriTemplate")
+            return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
+
+        return await self._listed("resourceTemplates", lambda client: client.list_resource_templates, read)
 
     async def read_resource(self, uri: str) -> ToolResult:
-        """Read a resource (see `Served`)."""
+        """Read a resource (see `Served`) as a tool's result, because it is shown and limited like one."""
         answer = await self._answer(f"reading {uri[:200]!r}", lambda client: client.read_resource(uri))
-        return contents_read(answer, MAX_CHARACTERS)
+        entries = answer.get("contents")
+        found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
+        contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
+        return cut_result(ToolResult(content=contents), MAX_CHARACTERS)
 
     async def resource_updates(self, uri: str) -> AsyncGenerator[None]:
         """Yield when a resource may have changed (see `Served`); subscribe again after a restart of the server."""
@@ -275,10 +262,14 @@ class McpServed:
         """Ask for possible values of an argument (see `Served`)."""
         if not self._says("completions"):
             return Completion()
-        reference, asked, others = reference_to(of), {"name": argument, "value": typed}, dict(given) or None
-        return completion_from_mcp(
-            await self._answer("completing an argument", lambda client: client.complete(reference, asked, others))
-        )
+        reference: mcp.PromptReference | mcp.ResourceTemplateReference
+        if isinstance(of, Prompt):
+            reference = mcp.PromptReference(type="ref/prompt", name=of.name)
+        else:
+            reference = mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)
+        asked, others = {"name": argument, "value": typed}, dict(given) or None
+        answer = await self._answer("completing an argument", lambda client: client.complete(reference, asked, others))
+        return completion_from_mcp(answer)
 
     def _says(self, capability: str) -> bool:
         connection = self.connection()

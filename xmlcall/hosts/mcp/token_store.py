@@ -145,7 +145,7 @@ class _Entry(BaseModel):
     client: OAuthClientInformationFull | None = None
     metadata: OAuthMetadata | None = None
     resource: ProtectedResourceMetadata | None = None
-    wanted: tuple[str, ...] = ()
+    wanted: tuple[str, ...] = ()  # scopes that the server requested while the user could not be asked
 
 
 class KeptSignIn:
@@ -153,30 +153,20 @@ class KeptSignIn:
 
     def __init__(self, server: HttpServer, oauth: OAuth, store: TokenStore) -> None:
         self._oauth, self._store, self._key = oauth, store, key_of(server)
-        self._entry = _Entry()
+        self.entry = _Entry()
         self._context: OAuthContext
         self.redirect = AnyUrl("http://127.0.0.1/")  # once loaded, with port
 
-    @property
-    def wanted(self) -> tuple[str, ...]:
-        """Scopes that a server requested while the user could not be asked."""
-        return self._entry.wanted
-
-    @property
-    def has_tokens(self) -> bool:
-        """Whether there were tokens at the last check."""
-        return self._entry.tokens is not None
-
     async def load(self) -> None:
         """Read what is kept, and choose the port to which the browser returns: the registered client's, if it is free."""
-        self._entry = await self._read()
-        client = self._entry.client
+        self.entry = await self._read()
+        client = self.entry.client
         port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
         if self._oauth.callback_port or port is None or not _is_free(port):
             port = self._oauth.callback_port or _free_port()
         self.redirect = AnyUrl(f"http://{HOST}:{port}{PATH}")
         if client is not None and self.redirect not in (client.redirect_uris or ()):
-            self._entry.client = None
+            self.entry.client = None
 
     async def _read(self) -> _Entry:
         text = await asyncio.to_thread(self._store.get, self._key)
@@ -186,11 +176,11 @@ class KeptSignIn:
             return _Entry()
 
     async def _write(self) -> None:
-        await asyncio.to_thread(self._store.set, self._key, self._entry.model_dump_json(exclude_none=True))
+        await asyncio.to_thread(self._store.set, self._key, self.entry.model_dump_json(exclude_none=True))
 
     def restore(self, context: OAuthContext) -> None:
         """Set when the SDK's token expires and where it is refreshed."""
-        self._context, entry = context, self._entry
+        self._context, entry = context, self.entry
         context.token_expiry_time = entry.expires_at
         context.oauth_metadata, context.protected_resource_metadata = entry.metadata, entry.resource
         if entry.resource is not None:
@@ -199,34 +189,34 @@ class KeptSignIn:
     async def catch_up(self) -> None:
         """Take over tokens that another program has refreshed meanwhile, because the older ones are invalid."""
         entry = await self._read()
-        if entry.tokens is not None and self._context.current_tokens is not None and entry.tokens != self._entry.tokens:
-            self._entry = entry
+        if entry.tokens is not None and self._context.current_tokens is not None and entry.tokens != self.entry.tokens:
+            self.entry = entry
             self._context.current_tokens, self._context.token_expiry_time = entry.tokens, entry.expires_at
 
     async def want(self, scopes: list[str]) -> None:
         """Remember the scopes of a sign-in for which the user could not be asked."""
-        self._entry.wanted = tuple(scopes)
-        self._entry.tokens = None  # otherwise the next sign-in would accept them
+        self.entry.wanted = tuple(scopes)
+        self.entry.tokens = None  # otherwise the next sign-in would accept them
         await self._write()
 
     def secrets(self) -> list[str]:
         """Return the texts that must not be shown."""
-        tokens, client = self._entry.tokens, self._entry.client
+        tokens, client = self.entry.tokens, self.entry.client
         kept = [self._oauth.client_secret, self._oauth.private_key, client and client.client_secret]
         kept += [tokens.access_token, tokens.refresh_token] if tokens else []
         return [secret for secret in kept if secret]
 
     async def get_tokens(self) -> OAuthToken | None:
         """Return the tokens (see `TokenStorage`)."""
-        return self._entry.tokens
+        return self.entry.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
         """Keep tokens, and what is needed to refresh them."""
         context = self._context
-        self._entry = _Entry(
+        self.entry = _Entry(
             tokens=tokens,
             expires_at=context.token_expiry_time,
-            client=self._entry.client,
+            client=self.entry.client,
             metadata=context.oauth_metadata,
             resource=context.protected_resource_metadata,
         )
@@ -235,7 +225,7 @@ class KeptSignIn:
     async def get_client_info(self) -> OAuthClientInformationFull | None:
         """Return the client: that of the configuration, else the one that was registered."""
         if not self._oauth.client_id:
-            return self._entry.client
+            return self.entry.client
         return OAuthClientInformationFull(
             client_id=self._oauth.client_id,
             client_secret=self._oauth.client_secret or None,
@@ -246,7 +236,7 @@ class KeptSignIn:
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
         """Keep the client that was registered."""
-        self._entry.client = client_info
+        self.entry.client = client_info
         await self._write()
 
 

@@ -47,10 +47,6 @@ class Key:
     digest: bytes = field(repr=False)
     models: frozenset[str] | None = None
 
-    def opens(self, digest: bytes) -> bool:
-        """Return whether the key that a caller sent is this one."""
-        return hmac.compare_digest(self.digest, digest)
-
     def may_use(self, model: str) -> bool:
         """Return whether the key may use a model."""
         return self.models is None or model in self.models
@@ -109,7 +105,7 @@ class Guard:
     def _key(self, headers: Headers) -> Key | None:
         sent = (headers.get("x-api-key", ""), headers.get("authorization", "").partition(" ")[2])  # some clients send both
         digests = [digest_of(each.strip(" ").encode("latin-1")) for each in sent]
-        return next((key for key in self.keys if any(key.opens(digest) for digest in digests)), None)
+        return next((key for key in self.keys if any(hmac.compare_digest(key.digest, each) for each in digests)), None)
 
     def cors(self, origin: str | None) -> Iterable[tuple[bytes, bytes]]:
         """Return the headers that let a page of an allowed origin read the answer; none if no origins are allowed."""
@@ -163,10 +159,6 @@ class ServedModel:
         """Return whether a name refers to this model, with or without Ollama's tag `latest`."""
         return is_named(self.name, name)
 
-    def is_alias(self, name: str) -> bool:
-        """Return whether a name matches one of the aliases."""
-        return any(fnmatchcase(name, alias) for alias in self.aliases)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModels:
@@ -190,6 +182,10 @@ class ServedModels:
         for row in self.rows:
             if not isinstance(row, ServedModel):
                 await row.reread()
+
+
+def _matches(name: str, globs: Iterable[str]) -> bool:
+    return any(fnmatchcase(name, glob) for glob in globs)
 
 
 def serving(engine: "Engine") -> ServedModels:
@@ -227,8 +223,8 @@ class Caller:
             return models[0]
         if not isinstance(name, str):
             return None
-        meant = (model for means in (ServedModel.is_meant, ServedModel.is_alias) for model in models if means(model, name))
-        return next(meant, None)
+        named = (model for model in models if model.is_meant(name))
+        return next(named, None) or next((model for model in models if _matches(name, model.aliases)), None)
 
     def _unknown(self, name: Any) -> ApiError:
         models = self.models
