@@ -47,7 +47,7 @@ def test_a_file_is_read(tmp_path: Path) -> None:
     assert [(model.name, model.context) for model in settings.model] == [("small", None), ("large", 8192)]
     (key,) = keys_of(settings)
     assert (key.name, key.models) == ("alice", frozenset({"large"}))
-    assert key.opens(digest_of(b"secret-1"))
+    assert key.digest == digest_of(b"secret-1")
     assert "secret-1" not in repr(settings) + repr(key)
 
 

@@ -223,15 +223,11 @@ def below(folders: Sequence[str]) -> Condition:
             return None
         # Some programs resolve `..` before they follow links, others after: both readings have to agree.
         readings = {os.path.realpath(value), os.path.realpath(os.path.normpath(value))}
-        roots = [os.path.realpath(folder) for folder in folders]
-        found = {any(_is_below(path, root) for root in roots) for path in readings}
+        roots = [os.path.realpath(folder).rstrip(os.sep) + os.sep for folder in folders]
+        found = {any(f"{path.rstrip(os.sep)}{os.sep}".startswith(root) for root in roots) for path in readings}
         return found.pop() if len(found) == 1 else None
 
     return fits
-
-
-def _is_below(path: str, root: str) -> bool:
-    return path == root or path.startswith(root.rstrip(os.sep) + os.sep)
 
 
 def host(globs: Sequence[str]) -> Condition:

@@ -72,7 +72,11 @@ def _at(document: Any, path: tuple[str, ...]) -> Any:
 def _root(document: Any, roots: tuple[tuple[str, ...], ...]) -> dict[Any, Any] | list[Any] | None:
     """Return the container of the servers: the first that is not empty, else an empty one; None if there is none."""
     found = [_at(document, path) for path in roots] + [_of_opencode(document)]
-    usable: list[dict[Any, Any] | list[Any]] = [value for value in found if isinstance(value, dict) or _is_listing(value)]
+    usable: list[dict[Any, Any] | list[Any]] = [
+        value
+        for value in found
+        if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(item, dict) for item in value))
+    ]
     return next((value for value in usable if value), usable[0] if usable else None)
 
 
@@ -81,10 +85,6 @@ def _of_opencode(document: Any) -> Any:
     entries = _at(document, ("mcp",))
     is_one = isinstance(entries, dict) and all(isinstance(each, dict) and "type" in each for each in entries.values())
     return entries if is_one else None
-
-
-def _is_listing(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(item, dict) for item in value)
 
 
 def _named(entries: dict[Any, Any] | list[Any], source: str) -> dict[str, Any]:

@@ -351,8 +351,10 @@ class TurnBuilder:
             facts["outcome"] = "handed over"
         elif fact is not None and isinstance(fact.call, InvalidCall):
             read.call = replace(fact.call, raw=call.raw)  # the tool was removed in the meantime
-        elif fact is not None and isinstance(fact.call, ToolCall) and _differ(fact.call.arguments, call.arguments):
-            facts["ran_with"] = fact.call.arguments
+        elif fact is not None and isinstance(fact.call, ToolCall):
+            ran = fact.call.arguments
+            is_other = ran is not call.arguments and repr(ran) != repr(call.arguments)  # Python treats 1 and true as equal
+            facts |= {"ran_with": ran} if is_other else {}
         return call_record(read, text, said, **facts)
 
     def _is_handed_over(self, call: ToolCall, read: ReadCall, reply: ReplyUnderWay) -> bool:
@@ -363,11 +365,6 @@ class TurnBuilder:
 
 def _between(begin: float, end: float | None) -> float | None:
     return None if end is None else end - begin
-
-
-def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Compare arguments, and distinguish 1 from true, which Python treats as equal."""
-    return one is not other and repr(one) != repr(other)
 
 
 _TAKES: Final[dict[type, Callable[[TurnBuilder, Any], object]]] = {

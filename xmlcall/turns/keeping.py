@@ -307,14 +307,11 @@ def _in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
                 server, tool = places[body["id"]]
                 tasks[body["id"]] = KeptTask(server=server, tool=tool, task=body["task"])
             case "ended":
-                ended[body["id"]] = _result(body)
+                text, is_error = TextContent(text=body["text"]), body["outcome"] != "ok"
+                ended[body["id"]] = ToolResult(content=(text,), is_error=is_error, call_id=body["id"])
                 tasks.pop(body["id"], None)
     unknown = tuple(".".join(places[id]) for id, result in ended.items() if result is None)
     return InFlight(reply=reply, calls=calls, ended=ended, unknown=unknown, tasks=tasks)
-
-
-def _result(body: Mapping[str, Any]) -> ToolResult:
-    return ToolResult(content=(TextContent(text=body["text"]),), is_error=body["outcome"] != "ok", call_id=body["id"])
 
 
 TaskMoment = Literal["task_awaited", "task_unreachable", "task_ended"]

@@ -319,7 +319,8 @@ def without_secrets(turn: TurnRecord) -> dict[str, Any]:
     """Return a turn as a JSON object, with a mask in place of each secret."""
     data = record_to_json(turn)
     known = frozenset(_known(data))
-    if known or _has_any(data):
+    prompts = (message["content"] for reply in data["replies"] for message in reply["prompt"])
+    if known or any(map(_shows_any, _texts(data))) or any(map(_prompt_shows_any, prompts)):
         for reply in data["replies"]:
             _mask_reply(reply, known)
         for name in ("question", "answer", "error"):
@@ -336,11 +337,6 @@ def _known(turn: dict[str, Any]) -> Iterator[str]:
         for call in reply["calls"]:
             yield from secrets_in(call["arguments"] or {})
             yield from secrets_in(call["ran_with"] or {})
-
-
-def _has_any(turn: dict[str, Any]) -> bool:
-    prompts = (message["content"] for reply in turn["replies"] for message in reply["prompt"])
-    return any(map(_shows_any, _texts(turn))) or any(map(_prompt_shows_any, prompts))
 
 
 def _shows_any(text: str) -> bool:

@@ -35,7 +35,7 @@ from ..schema.references import deeper_than
 from ..turns.copied import as_bench_case, as_corpus_case, as_curl
 from ..turns.places import whys
 from ..turns.reading import read_reply
-from ..turns.record import ReplyRecord, SpanRecord, TurnRecord, record_to_json, summary_of
+from ..turns.record import ReplyRecord, TurnRecord, record_to_json, summary_of
 from ..turns.recorder import Recorder
 
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes
@@ -354,7 +354,9 @@ def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
 
 
 def _delta(old: ReplyRecord, new: ReplyRecord) -> Mapping[str, Any]:
-    at = _first_difference(old.spans, new.spans)
+    pairs = zip(old.spans, new.spans, strict=False)
+    shared = min(len(old.spans), len(new.spans))
+    at = next((place for place, (one, other) in enumerate(pairs) if one != other), shared)
     start = new.spans[at].start if at < len(new.spans) else len(new.raw)
     rest = record_to_json(replace(new, raw="", spans=(), prompt=()))
     for name in ("raw", "spans", "prompt"):
@@ -367,8 +369,3 @@ def _delta(old: ReplyRecord, new: ReplyRecord) -> Mapping[str, Any]:
         "spans": [record_to_json(span) for span in new.spans[at:]],
         "rest": rest,
     }
-
-
-def _first_difference(old: tuple[SpanRecord, ...], new: tuple[SpanRecord, ...]) -> int:
-    pairs = zip(old, new, strict=False)
-    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(old), len(new)))

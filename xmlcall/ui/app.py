@@ -67,7 +67,10 @@ def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, s
     """Make the page of a proxy."""
     from .asking import routes as asking_routes
 
-    shown = api.ShownPage(recorder=recorder, about=lambda: _about(engine), url=url, instance=secrets.token_hex(4))
+    def about() -> dict[str, Any]:
+        return _facts(engine.model, engine.asking.mode, engine.format) | {"can_ask": True}
+
+    shown = api.ShownPage(recorder=recorder, about=about, url=url, instance=secrets.token_hex(4))
     return page_of(shown, guard, asking_routes(shown, lambda: engine.backend), secret=secret)
 
 
@@ -80,10 +83,6 @@ def app_of_page(page: UiPage) -> Starlette:
     )
     app.router.redirect_slashes = False
     return app
-
-
-def _about(engine: Engine) -> dict[str, Any]:
-    return _facts(engine.model, engine.asking.mode, engine.format) | {"can_ask": True}
 
 
 def facts_of_room(room: "ChatRoom | None") -> dict[str, Any]:

@@ -26,7 +26,7 @@ from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
 from ..turn.asking import AskingFields, Mode
 from ..turn.attempts import RepairPolicy
-from ..turn.events import LoopEvent, ReplyEnded
+from ..turn.events import ReplyEnded
 from ..turns.builder import TurnBuilder
 from ..turns.places import is_tool_prompt
 from ..turns.reading import as_messages
@@ -116,21 +116,16 @@ async def _answer(
     try:
         loop = ToolLoop(RecordingBackend(backend, builder), [_Offered(tools)], repair=RepairPolicy(max_replies=1), **asked)
         async with loop, aclosing(loop.run(list(messages))) as events:
-            async for event in _until_reply(events):
+            async for event in events:
                 builder.note(event)
                 if clock() - reported >= TELL_SECONDS:
                     reported = clock()
                     yield _reply(builder, is_over=False)
+                if isinstance(event, ReplyEnded):
+                    break
     except (BackendError, UsageError) as failure:
         error = str(failure)
     yield _reply(builder, is_over=True) | {"error": error}
-
-
-async def _until_reply(events: AsyncGenerator[LoopEvent]) -> AsyncGenerator[LoopEvent]:
-    async for event in events:
-        yield event
-        if isinstance(event, ReplyEnded):
-            return
 
 
 def _reply(builder: TurnBuilder, *, is_over: bool) -> dict[str, Any]:

@@ -118,7 +118,9 @@ class Connection:
             if self._scope.cancelled_caught and not self.opened:
                 self.failure = TimeoutError()
         except Exception as error:  # kept for the error message; groups are one or two deep
-            self.failure = _first(error)
+            self.failure = error
+            while isinstance(self.failure, BaseExceptionGroup):
+                self.failure = self.failure.exceptions[0]
         finally:
             self._stop.set()
             self._ready.set()
@@ -180,10 +182,3 @@ class Connection:
                 self._changed.set()  # changes in between are not reported again
             await asyncio.sleep(_LISTEN_PAUSES[min(lost, len(_LISTEN_PAUSES) - 1)])
             lost += 1
-
-
-def _first(error: BaseException) -> BaseException:
-    """Return the first exception that is not a group."""
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

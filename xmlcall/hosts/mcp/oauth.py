@@ -199,7 +199,9 @@ class _Authorization(httpx2.Auth):
             return
         finally:
             await flow.aclose()
-            await self._close_loopback()
+            loopback, self._loopback = self._loopback, None
+            if loopback is not None:
+                await loopback.__aexit__()
 
     async def _started(self) -> OAuthClientProvider:
         async with self._starting:
@@ -272,11 +274,6 @@ class _Authorization(httpx2.Auth):
         if found is None:
             raise OAuthFlowError("nobody waits for it any more")
         return found
-
-    async def _close_loopback(self) -> None:
-        loopback, self._loopback = self._loopback, None
-        if loopback is not None:
-            await loopback.__aexit__()
 
     def _words(self, error: Exception) -> str:
         """Describe why signing in failed, in one line without secrets."""
@@ -421,7 +418,8 @@ class Loopback:
         async with asyncio.timeout(_HEAD_SECONDS):
             head = await reader.readuntil(b"\r\n\r\n")
             status, text = self._read(head.decode("latin-1").split("\r\n")[0])
-            writer.write(_page(status, text))
+            fields = "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nConnection: close\r\n"
+            writer.write(f"HTTP/1.1 {status}\r\n{fields}Content-Length: {len(text)}\r\n\r\n{text}".encode())
             await writer.drain()
 
     def _read(self, line: str) -> tuple[str, str]:
@@ -438,8 +436,3 @@ class Loopback:
         why = ": ".join(filter(None, (given.get("error", "it gave no code"), given.get("error_description"))))
         self._answer.set_exception(OAuthFlowError(f"the authorization server refused the sign-in: {why}"))
         return "200 OK", _REFUSED
-
-
-def _page(status: str, text: str) -> bytes:
-    head = "Content-Type: text/plain; charset=utf-8\r\nCache-Control: no-store\r\nConnection: close\r\n"
-    return f"HTTP/1.1 {status}\r\n{head}Content-Length: {len(text)}\r\n\r\n{text}".encode()
