@@ -57,7 +57,8 @@ def test_a_question_stands_alone(case: Case) -> None:
     assert judge_case(case, calls) == ""
     (tool,) = [tool for tool in case.tools if tool.name == calls[0][0]]
     assert find_issues(compiled(tool.input_schema), calls[0][1]) == ()
-    made = [message["call"] for message in case.messages if "call" in message]
+    made = [call for message in case.messages for call in message.get("calls", ())]
+    assert len(made) == 14
     assert list(calls[0]) not in made
     reply = parse(write(calls, Catalog(case.tools), DIALECTS["function_calls"]), Catalog(case.tools))
     assert [(call.name, call.arguments) for call in reply.calls if isinstance(call, ToolCall)] == calls
@@ -70,8 +71,7 @@ def test_what_was_said_before_is_sound() -> None:
         assert roles.count("user") == place(case)[2]
         assert all(a != b for a, b in itertools.pairwise(roles))
         for message in case.messages:
-            if "call" in message:
-                name, arguments = message["call"]
+            for name, arguments in message.get("calls", ()):
                 (tool,) = [tool for tool in case.tools if tool.name == name]
                 assert find_issues(compiled(tool.input_schema), arguments) == ()
         results = [len(message["content"]) for message in case.messages if message["role"] == "tool"]
