@@ -89,7 +89,7 @@ async def test_terminal_json_and_record_say_the_same(had: TurnRecord) -> None:
         assert part.startswith(f"Call of `{name}`: {each.outcome}")
         for mark in (*each.repairs, *each.issues):
             assert f"`{mark.code}`" in part
-        words = {"person": "said by the person", "invented": "said by nobody", "result": "from the result"}
+        words = {"person": "said by the person", "invented": "nowhere in the conversation", "result": "from the result"}
         for value in each.values:
             if value.source and value.source.kind in words:
                 assert f"- `{value.path}`: {words[value.source.kind]}" in part
