@@ -17,12 +17,12 @@ NEAR = {
     "types": ("parsing", "binding"),
     "dialects": ("dialects", "parsing", "prompting"),
     "schema": ("schema", "binding"),
-    "tools": ("tools", "binding"),
+    "tools": ("binding", "prompting"),
     "parsing": ("parsing", "binding"),
     "binding": ("binding", "agent/test_dependent_calls.py"),
     "prompts": ("prompting",),
 }
-CORE = ("loosejson", "schema", "tools", "binding", "parsing", "dialects", "prompting")  # where nothing of the package was changed
+CORE = ("loosejson", "schema", "binding", "parsing", "dialects", "prompting")  # where nothing of the package was changed
 
 
 def changed_files() -> list[str]:

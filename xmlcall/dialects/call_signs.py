@@ -42,7 +42,7 @@ def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Ca
         names: names of the tools, for formats in which a tool's name is a tag.
     """
     openers = [_openers(part) for part in _parts(tuple(dialects), tuple(names))]
-    return lambda text: sorted({at for each in openers for at in _places(each, text)})
+    return lambda text: sorted({at for branches, candidates in openers for at in _places(branches, candidates, text)})
 
 
 def attempts_call(text: str, dialects: Iterable[Dialect], names: Iterable[str] = ()) -> bool:
@@ -108,22 +108,15 @@ class _Branch:
         return _compiled(self.fragments)
 
 
-@dataclass(frozen=True, slots=True)
-class _Openers:
-    """Fragments by their first character, and a pattern for the places where one may begin."""
-
-    branches: Mapping[str, _Branch]
-    candidates: re.Pattern[str]
-
-
 @functools.lru_cache(maxsize=64)
-def _openers(fragments: tuple[str, ...]) -> _Openers:
+def _openers(fragments: tuple[str, ...]) -> tuple[Mapping[str, _Branch], re.Pattern[str]]:
+    """Return fragments by their first character, and a pattern for the places where one may begin."""
     groups: dict[str, list[str]] = {}
     for each in fragments:
         for first in first_characters(each):
             groups.setdefault(first, []).append(each)
     branches = {first: _branch(tuple(group), first) for first, group in groups.items()}
-    return _Openers(branches, re.compile("|".join(re.escape(first) + _ahead(branch) for first, branch in branches.items())))
+    return branches, re.compile("|".join(re.escape(first) + _ahead(branch) for first, branch in branches.items()))
 
 
 def _branch(fragments: tuple[str, ...], start: str) -> _Branch:
@@ -151,10 +144,10 @@ def _ahead(branch: _Branch) -> str:
     return f"(?={'|'.join(f'[{each}]{ahead}' for ahead, each in alike.items())})"
 
 
-def _places(openers: _Openers, text: str) -> Iterator[int]:
-    for found in openers.candidates.finditer(text):
+def _places(branches: Mapping[str, _Branch], candidates: re.Pattern[str], text: str) -> Iterator[int]:
+    for found in candidates.finditer(text):
         at, depth = found.start(), 1
-        branch: _Branch | None = openers.branches[text[at]]
+        branch: _Branch | None = branches[text[at]]
         while branch and branch.following:
             branch, depth = branch.following.get(text[at + depth : at + depth + 1], branch.others), depth + 1
         if branch and branch.pattern.match(text, at):

@@ -326,12 +326,10 @@ class _Shorter:
         if length >= part.length:
             return part
         cuts: list[Cut] = []
-        sent = self._message(part.whole, length, cuts)
+        sent = self._message(part.whole, length, cuts) if len(part.whole.content) > length else part.whole
         return _Part(part.whole, sent, _size(sent), length, tuple(cuts))
 
     def _message(self, message: Message, length: int, cuts: list[Cut]) -> Message:
-        if len(message.content) <= length:
-            return message
         whole, parts, done, size, sent = message.content, list[str](), 0, 0, list[ToolReply]()
         for reply in replies_of(message):
             shorter = reply.text_in(whole)
@@ -350,15 +348,12 @@ class _Shorter:
         if len(text) <= length:
             return text
         head_end, tail_start = line_end(text, length - tail), line_start(text, len(text) - tail)
-        note = f"\n{self._note(text, head_end, tail_start - head_end)}\n"
-        if tail_start - head_end <= len(note):
+        gone, handle = tail_start - head_end, handle_of(text) if self.more else ""
+        note = _words(self.lang, "shortened", more=self.more).format(count=f"{gone:,}", handle=handle, start=head_end)
+        if gone <= len(note) + 2:
             return text
-        cuts.append(Cut(name=name, characters=len(text), left_out=tail_start - head_end))
-        return f"{text[:head_end].removesuffix(chr(10))}{note}{text[tail_start:]}"
-
-    def _note(self, text: str, start: int, count: int) -> str:
-        handle = handle_of(text) if self.more else ""
-        return _words(self.lang, "shortened", more=self.more).format(count=f"{count:,}", handle=handle, start=start)
+        cuts.append(Cut(name=name, characters=len(text), left_out=gone))
+        return f"{text[:head_end].removesuffix(chr(10))}\n{note}\n{text[tail_start:]}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

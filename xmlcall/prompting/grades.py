@@ -195,19 +195,11 @@ def tool_prompt_within(
     own = _describing(catalog, format)
     offered = Catalog([*catalog, own])
 
+    fixed = {"tools": [], "catalog": offered, "count": len(catalog), "own": described([own])[0]}
+    fixed |= {"example": example_call(catalog, format), "instructions": instructions or {}}
+
     def rendered(grade: Grade, listed: str, left_out: int = 0) -> str:
-        return format.render(
-            "system",
-            grade=grade,
-            tools=[],
-            catalog=offered,
-            count=len(catalog),
-            listed=listed,
-            left_out=left_out,
-            own=described([own])[0],
-            example=example_call(catalog, format),
-            instructions=instructions or {},
-        )
+        return format.render("system", grade=grade, listed=listed, left_out=left_out, **fixed)
 
     def prompt(grade: Grade, listed: str, left_out: int = 0) -> ToolPrompt:
         system = rendered(grade, listed, left_out)
@@ -241,12 +233,8 @@ def _size(tool: Tool) -> float:
 
 def _is_too_long(catalog: Catalog, budget: int) -> bool:
     """Say whether tools certainly exceed the budget, by a lower bound of the estimate, so that rendering can be skipped."""
-    length = 0
-    for tool in catalog:
-        length += len(tool.name) + len(tool.description.strip())
-        if length > budget * CHARACTERS_A_TOKEN:
-            return True
-    return False
+    lengths = itertools.accumulate(len(tool.name) + len(tool.description.strip()) for tool in catalog)
+    return any(length > budget * CHARACTERS_A_TOKEN for length in lengths)
 
 
 def _list_within(lines: Iterable[str], room: float) -> str | None:

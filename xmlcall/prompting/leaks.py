@@ -47,7 +47,7 @@ _FENCE: Final = "```"
 
 _RESULT: Final = "<result name="  # a model may omit the quotation mark
 _CODE = regex.compile(r"\{%.*?%\}", regex.DOTALL)
-_FORM = regex.compile(r"\{\{ form\.(block|tag|results) \}\}")
+_FORM = regex.compile(r"\{\{ form\.(?:block|tag|results) \}\}")
 _SENTENCE_END = regex.compile(r"(?<=[.:!?])\s+|(?<=[。：！？；])\s*")
 
 
@@ -229,12 +229,10 @@ def _fixed_lines(text: str) -> Iterable[str]:
     forms = (PromptFormat(dialect=name) for name in DIALECTS)
     tags = {(form.block, form.tag, form.results): form for form in forms} if _FORM.search(text) else {(): ENGLISH}
     for form in tags.values():
-        lines = _FORM.sub(functools.partial(_of_form, form), text).splitlines()
-        yield from (line for line in lines if "{{" not in line)
-
-
-def _of_form(form: PromptFormat, found: regex.Match[str]) -> str:
-    return str(getattr(form, found[1]))
+        filled = text
+        for name in ("block", "tag", "results"):
+            filled = filled.replace(f"{{{{ form.{name} }}}}", getattr(form, name))
+        yield from (line for line in filled.splitlines() if "{{" not in line)
 
 
 def _runs(line: str) -> Iterable[str]:
