@@ -38,6 +38,7 @@ _NONE = frozenset(
     | {f"no{word}" for word in ("input", "parameter", "parameters", "params", "argument", "arguments", "args")}
 )
 _NO_VALUE = _NONE | {"", "{}", "[]"}
+_NO_LETTERS = str.maketrans("", "", " \t\r\n_-.")
 
 _TAIL: Final = re.compile(r"(?<=\})(?:\s|\]|<\|\w{1,20}\|>|</\w{1,20}>)+\Z")
 _TAIL_LENGTH: Final = 200
@@ -137,7 +138,8 @@ class _Draft:
             if issue is not None:
                 self.issues.append(issue)
             self._values.setdefault(name, []).append(value)
-            if not _is_item(argument, value):
+            is_blank_or_list = isinstance(value, list) or (isinstance(value, str) and value.strip()[:1] in ("", "["))
+            if argument.value is not MISSING or is_blank_or_list:
                 self._no_items.add(name)
             if name in self.arguments:
                 self._repeated(argument, name, value)
@@ -322,18 +324,8 @@ class _Draft:
 
 def _says_none(argument: RawArgument) -> bool:
     """Say whether an argument only states that there is none, by its name or as the value of `parameters`."""
-    name, text = _word(argument.name), _word(argument.text)
+    name, text = (each.casefold().translate(_NO_LETTERS) for each in (argument.name, argument.text))
     return (name in _NONE or name in _WRAPPERS) and (text in _NO_VALUE or text == name)
-
-
-def _word(text: str) -> str:
-    return "".join(character for character in text.casefold() if character not in " \t\r\n_-.")
-
-
-def _is_item(argument: RawArgument, value: Any) -> bool:
-    """Say whether a value can be one item of a list: it is neither blank nor a list itself."""
-    is_text = isinstance(value, str)
-    return argument.value is MISSING and not isinstance(value, list) and (not is_text or value.strip()[:1] not in ("", "["))
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -124,7 +124,8 @@ class Atom:
 
 def atoms(text: str) -> list[Atom]:
     """Split a text into atoms."""
-    text = _fold(text)
+    if not text.isascii():  # one Unicode form, without accents over letters
+        text = normalized("NFC", _ACCENTS.sub("", normalized("NFKD", text)))
     lowered = text.lower()
     shown = text if len(lowered) == len(text) else lowered  # capitals are known only if the offsets are the same
     found: list[Atom] = []
@@ -132,13 +133,6 @@ def atoms(text: str) -> list[Atom]:
         kind = match.lastgroup
         found += [_word(match[0], shown[match.start() : match.end()])] if kind == "word" else _READERS[kind or ""](match)
     return _with_numbers(found)
-
-
-def _fold(text: str) -> str:
-    """Bring a text into one Unicode form, without accents over letters."""
-    if text.isascii():
-        return text
-    return normalized("NFC", _ACCENTS.sub("", normalized("NFKD", text)))
 
 
 def _word(word: str, shown: str) -> Atom:

@@ -7,7 +7,7 @@
 
 from .dialect import Body, Dialect, pairs
 from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
-from .tag_patterns import bare_json, python_list, tag
+from .tag_patterns import PYTHON_LIST, bare_json, tag
 
 
 def _marked(
@@ -190,7 +190,7 @@ PYTHON = (
         body=Body.LINES,
     ),
     # Llama 3.2, ToolACE, and the others where their marks are lost: a list that is all of its line.
-    Dialect(name="pythonic", tags={"json_open": python_list()}, written={}, body=Body.PYTHON, one_list=True),
+    Dialect(name="pythonic", tags={"json_open": PYTHON_LIST}, written={}, body=Body.PYTHON, one_list=True),
 )
 
 

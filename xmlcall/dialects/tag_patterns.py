@@ -63,10 +63,8 @@ def bare_json(wrappers: tuple[str, ...]) -> str:
     return rf"{wrapper}(?:\[\s{{0,32}})?\{{\s{{0,32}}{listed}{before}(?:{named}|{arguments})"
 
 
-def python_list() -> str:
-    """Return the pattern for the beginning of a list of Python calls, up to the bracket after the first name."""
-    return r"\[\s{0,8}[^\W\d][\w.\-]{0,127}\("
-
+PYTHON_LIST = r"\[\s{0,8}[^\W\d][\w.\-]{0,127}\("
+"""The beginning of a list of Python calls, up to the bracket after the first name."""
 
 _ENTITY = r"&(?:amp|lt|gt|quot|apos|#\d{1,7}|#x[0-9A-Fa-f]{1,6});"
 _ESCAPED = regex.compile(rf"[^&<>]*+(?:{_ENTITY}[^&<>]*+)++")

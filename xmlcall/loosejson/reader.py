@@ -93,7 +93,8 @@ def _depth(text: str) -> int:
     return deepest
 
 
-def _refuse(constant: str) -> Any:
+def refuse_constant(constant: str) -> Any:
+    """Refuse NaN and Infinity, which are Python's."""
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -105,7 +106,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 # Made once: to make it takes as long as to read a number.
-_DECODER = json.JSONDecoder(parse_constant=_refuse, parse_float=finite, object_pairs_hook=_unique)
+_DECODER = json.JSONDecoder(parse_constant=refuse_constant, parse_float=finite, object_pairs_hook=_unique)
 
 
 def _decoded_twice(outer: JsonReading, text: str, kinds: Collection[str], complete: bool) -> JsonReading:

@@ -32,9 +32,6 @@ _NAME = regex.compile(
 _ELEMENT = regex.compile(r"\s*<function>\s*[\w.\-]{1,128}\s*")
 
 
-# The first token, and what follows it.
-
-
 def ticks(reply: ReplyState, token: Token) -> None:
     """Read back-ticks in prose: inline code, or the line of a fence, which may open a call."""
     count = len(token.text)
@@ -87,7 +84,7 @@ def text_after_opening(reply: ReplyState, token: Token) -> None:
     elif (named := _name_dialect(reply)) and _takes_name_line(reply, token):
         reply.queue.appendleft(_name_call(held, named.name, token))
         _call_is_certain(reply)
-    elif (row and _may_begin_body(held, token)) or _is_accepted(held, token, name=named is not None):
+    elif _is_accepted(held, token, row, name=named is not None):
         held.append(token)
         if named and (names := reply.catalog.parameters(_name_in(held))):
             reply.scanner.only(*reply.dialects, names=names, own=named.name)
@@ -217,9 +214,6 @@ def _is_named_call(reply: ReplyState, token: Token, dialect: Dialect) -> bool:
     return _is_tag_of(dialect, token)
 
 
-# How an opening ends: as a call, or as text.
-
-
 def _call_is_certain(reply: ReplyState) -> None:
     held = reply.held
     call = _call_in(held)
@@ -331,9 +325,6 @@ def release_at_end(reply: ReplyState) -> None:
         (prose.stray_tag if place == last and part.kind == "block_open" else prose.text_outside)(reply, part)
 
 
-# Held tokens.
-
-
 def fence_of(held: list[Token]) -> int:
     """Return the number of back-ticks if the held tokens begin with a fence, else 0."""
     return len(held[0].text) if held[0].kind == "ticks" else 0
@@ -371,10 +362,15 @@ def _length(held: list[Token]) -> int:
     return sum(len(part.text) for part in held)
 
 
-def _is_accepted(held: list[Token], text: Token, *, name: bool) -> bool:
-    """Say whether a call may still follow a text: white space, the rest of a fence's line, or, if `name`, a tool's name."""
+def _is_accepted(held: list[Token], text: Token, row: Dialect | None, *, name: bool) -> bool:
+    """Say whether a call may still follow a text: the beginning of a body of this row, white space, the rest of a fence's line.
+
+    A tool's name is accepted, too, if `name`.
+    """
     if _length(held) + len(text.text) > _MAX_HELD:
         return False
+    if row and _BODY.fullmatch(_after_block(held) + text.text, partial=True):
+        return True
     openers = [place for place, part in enumerate(held) if part.kind in ("block_open", "call_open")]
     if openers and name:
         return _NAME.fullmatch(_after_block(held) + text.text, partial=True) is not None
@@ -432,13 +428,6 @@ def _begins_body(held: list[Token], text: Token, row: Dialect) -> bool:
     """Say whether the held text and this text begin a body; formats of Python lines share their wrapper, so JSON is not one."""
     begins = _BODY.match(_after_block(held) + text.text)
     return begins is not None and (row.body is not Body.LINES or bool(begins["python"])) and _fits(held, text)
-
-
-def _may_begin_body(held: list[Token], text: Token) -> bool:
-    """Say whether the held text and this text may become a body with more text."""
-    if _length(held) + len(text.text) > _MAX_HELD:
-        return False
-    return _BODY.fullmatch(_after_block(held) + text.text, partial=True) is not None
 
 
 def _fits(held: list[Token], text: Token) -> bool:

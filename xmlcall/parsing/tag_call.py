@@ -81,9 +81,6 @@ def self_closing(reader: TagCall) -> bool:
     return reader.call.done
 
 
-# Between parameters.
-
-
 def _between(call: CallState, token: Token) -> None:
     blank = 0 if call.dropping else len(token.text) - len(token.text.lstrip())
     middle = token.start + blank
@@ -102,9 +99,6 @@ def _leave_out(call: CallState, token: Token, kind: str, code: str = "") -> None
     call.draft.emit(Markup(kind=kind, span=token.span))
     if code:
         call.draft.repair(code, token.span)
-
-
-# A value begins and ends.
 
 
 def _open_value(call: CallState, token: Token) -> None:
@@ -141,9 +135,6 @@ def _store_unclosed(call: CallState, offset: int) -> None:
         if call.value.tags:
             call.draft.doubt_end(call.value)
     _store(call, has_closer=False)
-
-
-# Tokens in a value.
 
 
 def _text(call: CallState, token: Token) -> None:
@@ -252,9 +243,6 @@ def _text_after_cdata(call: CallState, token: Token) -> None:
     call.draft.doubt(call.value.name, "the value is the CDATA section alone", "the section's markup is part of a longer value")
     call.place = CallPlace.VALUE
     call.queue.appendleft(token)
-
-
-# Tokens that wait for what follows.
 
 
 def _hold(call: CallState, token: Token, place: CallPlace) -> None:
@@ -432,9 +420,6 @@ def _unclosed(held: list[Token]) -> set[int]:
 def _is_element(token: Token) -> bool:
     """Say whether a tag's own name is that of a parameter: `<content>`."""
     return " " in token.pair
-
-
-# Ends.
 
 
 def _truncate(call: CallState, token: Token) -> None:

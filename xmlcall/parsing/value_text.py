@@ -16,6 +16,7 @@ from typing import Any
 import regex
 
 from ..dialects import Dialect
+from ..loosejson.reader import refuse_constant
 from ..text_forms import unescaped
 from ..types.calls import MISSING, RawArgument
 from ..types.events import Event, Markup, ToolArgumentDelta
@@ -171,10 +172,6 @@ def may_lose_indentation(text: str) -> bool:
 
 def _json_value(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return json.loads(text, parse_constant=refuse_constant)
     except (ValueError, RecursionError):
         return MISSING
-
-
-def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is not JSON")

@@ -39,8 +39,6 @@ from .grades import ToolPrompt
 
 _NO_RESULT = "No result of this call came back."
 
-# -- words of ours -----------------------------------------------------------------------------------------------------------
-
 
 def put_around(message: Message, *, before: str = "", behind: str = "") -> Message:
     """Add our words, with their separators, before or after a message's content."""
@@ -128,9 +126,6 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
         results = [f"\n\n({name or 'result'}: {inert_frame(text.strip())})" for name, text in named_results(message)]
         kept[asked] = put_around(kept[asked], behind="".join(results))
     return tuple(kept)
-
-
-# -- calls and results that are data -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -282,8 +277,6 @@ _REMIND: Final[Mapping[str, Callable[[str, Sequence[Message]], tuple[Message, ..
     "question": lambda reminder, messages: with_fitting(lambda _: reminder, messages),  # results may follow the question
     "each": with_each_reminded,
 }
-
-# -- requests -----------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
