@@ -137,7 +137,7 @@ class Fitter:
         parsed = self._once(_array_in, text)
         if parsed is not None:
             yield self._liberty("json-double-encoding", path, self._all(parsed, items, path, depth))
-        elif (nodes := self._once(_nodes, text)) and self._are_items(nodes, items):
+        elif (nodes := self._once(_read_xml, text)) and self._are_items(nodes, items):
             yield _unquote(self._liberty("xml-elements", path, self._all([_tree(node) for node in nodes], items, path, depth)))
         elif text.strip() and not text.lstrip().startswith(("[", "<", "{")) and self._are_scalars(items):
             for code, parts in _splits(text, self._enumerated(items)):
@@ -182,7 +182,7 @@ class Fitter:
             yield self._members(value, schema, path, depth)
         elif isinstance(value, str) and (parsed := self._once(_object_in, value)) is not None:
             yield self._liberty("json-double-encoding", path, self._members(parsed, schema, path, depth))
-        elif isinstance(value, str) and (nodes := self._once(_nodes, value)):
+        elif isinstance(value, str) and (nodes := self._once(_read_xml, value)):
             yield _unquote(self._liberty("xml-elements", path, self._members(_group(nodes), schema, path, depth)))
 
     def _members(self, value: dict[str, Any], schema: Mapping[str, Any], path: str, depth: int) -> Fit | Ambiguous | None:
@@ -248,10 +248,6 @@ def _json_of(kind: str, text: str) -> Any:
 
 
 _array_in, _object_in = partial(_json_of, "array"), partial(_json_of, "object")
-
-
-def _nodes(text: str) -> tuple[_XmlNode, ...] | None:
-    return _read_xml(text) if text.lstrip().startswith("<") else None
 
 
 def _tree(node: _XmlNode) -> Any:

@@ -262,7 +262,8 @@ class _PythonReader:
             self.repairs.append("json-control-character")
         if prefix == "r" or "\\" not in content:
             return content
-        return _PAIR.sub(_join, _ESCAPE.sub(self._unescape, content))
+        unescaped = _ESCAPE.sub(self._unescape, content)  # two escapes of UTF-16 stand for one character, as in JSON
+        return _PAIR.sub(lambda pair: pair[0].encode("utf-16", "surrogatepass").decode("utf-16"), unescaped)
 
     def _unescape(self, found: "re.Match[str]") -> str:
         kind, text = str(found.lastgroup), str(found[str(found.lastgroup)])
@@ -276,8 +277,3 @@ class _PythonReader:
             return unicodedata.lookup(text) if kind == "named" else chr(int(text, 8 if kind == "octal" else 16))
         except (KeyError, ValueError, OverflowError) as error:
             raise Refused(self._start, "an escape of a character that exists") from error
-
-
-def _join(pair: "re.Match[str]") -> str:
-    """Return the character that two escapes of UTF-16 stand for, which is how JSON writes it."""
-    return pair[0].encode("utf-16", "surrogatepass").decode("utf-16")

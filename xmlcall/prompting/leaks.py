@@ -69,6 +69,7 @@ class Leaks:
         self._start = 0  # offset of the held text
         self._frame: ResultForm | None = None  # the form of the frame that is held
         self._forms = {_RESULT: OWN_RESULTS, **result_openers()}
+        self._openers = regex.compile("|".join(map(regex.escape, self._forms)))
         self._at_line_start = True  # nothing of this line was passed on
         self._head = ""  # how this line begins, without white space
         self._last = ""  # the last character of this line that was passed on
@@ -143,7 +144,7 @@ class Leaks:
         return [Repaired(code="own-words", span=span)]
 
     def _frame_in(self, line: str) -> "regex.Match[str] | None":
-        for found in _openers(tuple(self._forms)).finditer(line):
+        for found in self._openers.finditer(line):
             before = line[: found.start()]
             is_frame = found[0] == OWN_RESULTS.opener and (self._last + before)[-1:] not in _QUOTES
             if is_frame or (found[0] != OWN_RESULTS.opener and not (self._fenced or self._head or before.strip())):
@@ -201,11 +202,6 @@ def results_in(messages: Iterable[Message]) -> frozenset[str]:
     """Return the texts of the results that a model received, exactly as sent, without errors and feedback."""
     found = ((message.content, reply) for message in messages if message.role == "user" for reply in replies_of(message))
     return frozenset(reply.text_in(content).strip() for content, reply in found if reply.is_ended and not reply.is_error)
-
-
-@functools.lru_cache(maxsize=4)
-def _openers(written: tuple[str, ...]) -> "regex.Pattern[str]":
-    return regex.compile("|".join(map(regex.escape, written)))
 
 
 def _may_be_ours(line: str) -> bool:

@@ -164,13 +164,11 @@ def with_time_limit(validator_class: Any) -> Any:
         "uniqueItems": _check_unique,
     }
     counted = {name: _count_steps(keyword) for name, keyword in {**validator_class.VALIDATORS, **keywords}.items()}
-    types = validator_class.TYPE_CHECKER.redefine("integer", _is_integer)
+    # 3.0 is an integer to JSON Schema but not to the programs that implement tools: it is converted first.
+    types = validator_class.TYPE_CHECKER.redefine(
+        "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
+    )
     return cast(Any, validators).extend(validator_class, counted, type_checker=types)
-
-
-def _is_integer(checker: Any, value: Any) -> bool:
-    """3.0 is an integer to JSON Schema but not to the programs that implement tools: it is converted first."""
-    return isinstance(value, int) and not isinstance(value, bool)
 
 
 def _error(message: str) -> Exception:
@@ -220,17 +218,13 @@ def _check_values(compare: Callable[..., Any], validator: Any, values: Any, inst
 def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> Iterator[Any]:
     """Look for an item that comes twice, in one pass: `jsonschema` compares each with each."""
     if wanted and validator.is_type(instance, "array"):
-        keys = [_key(item) for item in instance]
-        if len(set(keys)) < len(keys):
+        keys = {json.dumps(_even(item), sort_keys=True, default=str) for item in instance}
+        if len(keys) < len(instance):
             yield _error("it has an item twice")
 
 
-def _key(value: Any) -> str:
-    """Return a text that only equal values have: 1 and 1.0 are equal, 1 and true are not."""
-    return json.dumps(_even(value), sort_keys=True, default=str)
-
-
 def _even(value: Any) -> Any:
+    """Return a value that is written like those that equal it: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, list):
         return [_even(each) for each in value]
     if isinstance(value, dict):

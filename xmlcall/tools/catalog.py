@@ -44,20 +44,15 @@ class Catalog:
         for tool in map(as_tool, items_of(tools, "tools")):
             if tool.name in self._tools:
                 raise UsageError(f"two tools are named {tool.name!r}; names must be unique")
-            self._tools[tool.name] = self._mended(tool)
+            schema, notes = mended(tool.input_schema)
+            self.notices += [sentence(tool.name, notes)] if notes else []
+            self._tools[tool.name] = replace(tool, input_schema=schema) if notes else tool
         self._declared = {name: _declared(tool.input_schema) for name, tool in self._tools.items()}
         self._parameters = {name: _names(self._declared[name], tool) for name, tool in self._tools.items()}
         self._names = ToolNames(self._tools)
         self._validators: dict[str, Any] = {}
         self._is_demanding: bool | None = None
         self.declarations: dict[tuple[str, str], Any] = {}
-
-    def _mended(self, tool: Tool) -> Tool:
-        schema, notes = mended(tool.input_schema)
-        if not notes:
-            return tool
-        self.notices.append(sentence(tool.name, notes))
-        return replace(tool, input_schema=schema)
 
     @classmethod
     def of(cls, tools: "Tools") -> "Catalog":

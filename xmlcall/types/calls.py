@@ -147,7 +147,7 @@ MISSING: Final = Missing.MISSING
 
 JSON_TYPES: Final[Mapping[str, Callable[[Any], bool]]] = {
     "string": lambda value: isinstance(value, str),
-    "integer": lambda value: type(value) is int or (isinstance(value, float) and value.is_integer()),
+    "integer": lambda value: value.is_integer() if isinstance(value, float) else JSON_TYPES["number"](value),
     "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
     "boolean": lambda value: isinstance(value, bool),
     "null": lambda value: value is None,
