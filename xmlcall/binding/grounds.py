@@ -228,12 +228,14 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     request asks for that.
     """
     own, again = Said([request]), [each.arguments for each in earlier if each.name == tool.name]
-    if (may_write(tool) and not _asks_to_change(request, own, tool)) or (arguments in again and not _ANEW.search(request)):
+    does = Said([tool.name, (tool.description or "").partition(".")[0]])
+    asks_to_change = asks_for_change(request) or not own.stems.isdisjoint(does.stems)
+    if (may_write(tool) and not asks_to_change) or (arguments in again and not _ANEW.search(request)):
         return False
     given = [name for name in arguments if is_required(name, tool)]
     open_ = [name for name in arguments if not _has_choice(name, tool)]
     if tool.input_schema.get("required") and not given:  # the model's attempt cannot run
-        return may_write(tool) and bool(_ASKS_TO_CHANGE.search(request))
+        return may_write(tool) and asks_for_change(request)
     if not all(
         _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
     ):
@@ -263,13 +265,7 @@ def only_asks_to_find(request: str, tool: Tool) -> bool:
         return False
     if verb not in _ONLY_VERBS and not (tool.description or "").casefold().startswith(verb):
         return False
-    return not (_ASKS_TO_CHANGE.search(request) or _ASKS_TO_GET.search(request) or verb[:4] in Said([request]).stems)
-
-
-def _asks_to_change(request: str, own: Said, tool: Tool) -> bool:
-    """Say whether a request asks for what a writing tool does, by a word of the tool's or a word for keeping or sending."""
-    does = Said([tool.name, (tool.description or "").partition(".")[0]])
-    return bool(_ASKS_TO_CHANGE.search(request) or own.stems & does.stems)
+    return not (asks_for_change(request) or _ASKS_TO_GET.search(request) or verb[:4] in Said([request]).stems)
 
 
 def _tells(name: str, value: Any, tool: Tool) -> bool:
