@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 from typing import Any
 
 import pytest
@@ -16,36 +17,17 @@ from xmlcall.dialects.write import beginning
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]
 
 
-def between(name: str, opening: str, closing: str, escape: str = "") -> dict[str, Any]:
+def between(name: str, opening: str, closing: str) -> dict[str, Any]:
     """A format whose tags stand between these characters."""
-    left, right = f"{escape}{opening}", f"{escape}{closing}"
-    tags = {
-        "call_open": rf"{left}call:[\w.\-]{{1,64}}{right}",
-        "call_close": rf"{left}/call{right}",
-        "parameter_open": rf"{left}arg:[\w.\-]{{1,64}}{right}",
-        "parameter_close": rf"{left}/arg{right}",
-    }
-    written = {
-        "call_open": f"{opening}call:{{name}}{closing}",
-        "call_close": f"{opening}/call{closing}",
-        "parameter_open": f"{opening}arg:{{name}}{closing}",
-        "parameter_close": f"{opening}/arg{closing}",
-    }
+    texts = {"call_open": "call:{name}", "call_close": "/call", "parameter_open": "arg:{name}", "parameter_close": "/arg"}
+    left, right, any_name = re.escape(opening), re.escape(closing), r"[\w.\-]{1,64}"
+    tags = {kind: f"{left}{text.replace('{name}', any_name)}{right}" for kind, text in texts.items()}
+    written = {kind: f"{opening}{text}{closing}" for kind, text in texts.items()}
     return {"name": name, "tags": tags, "written": written, "name_in_tag": r":([\w.\-]+)"}
 
 
-PIPES = between("pipes", "<|", "|>") | {
-    "tags": {
-        "call_open": r"<\|call:[\w.\-]{1,64}\|>",
-        "call_close": r"<\|/call\|>",
-        "parameter_open": r"<\|arg:[\w.\-]{1,64}\|>",
-        "parameter_close": r"<\|/arg\|>",
-    }
-}
-BRACKETS = between("brackets", "[", "]", "\\")
-CORNERS = between("corners", "\u3010", "\u3011")
-MARKED = between("marked", "@@", ";")
-WORDS = between("words", "Tool-", "!")
+PIPES, BRACKETS = between("pipes", "<|", "|>"), between("brackets", "[", "]")
+CORNERS, MARKED, WORDS = between("corners", "\u3010", "\u3011"), between("marked", "@@", ";"), between("words", "Tool-", "!")
 ROWS = [Dialect(**row) for row in (PIPES, BRACKETS, CORNERS, MARKED, WORDS)]
 WRAPPED = Dialect(
     name="wrapped",

@@ -22,10 +22,7 @@ def events_of(chunks: Iterable[str], case: dict[str, Any]) -> list[Event]:
 def reply_to(case: dict[str, Any]) -> Reply:
     tools = TOOLS.get(case.get("tools", ""), ())
     return parse(
-        case["input"],
-        tools,
-        finish_reason=case.get("finish_reason", "stop"),
-        reasoning_open=case.get("reasoning_open", False),
+        case["input"], tools, finish_reason=case.get("finish_reason", "stop"), reasoning_open=case.get("reasoning_open", False)
     )
 
 

@@ -366,10 +366,7 @@ NATIVE = [
     [
         ([person("Hi"), model("Hello,\n you!")], '- Asked: "Hi" Answered: "Hello, you!"'),
         ([person("Hi")], '- Asked: "Hi"'),
-        (
-            [person("Go."), model("a call"), told_by(("f", "{\n  1\n}")), model("1.")],
-            '- Asked: "Go." f returned: "{ 1 }"',
-        ),
+        ([person("Go."), model("a call"), told_by(("f", "{\n  1\n}")), model("1.")], '- Asked: "Go." f returned: "{ 1 }"'),
         (NATIVE, '- Asked: "Weather?" get_weather returned: "Rain"'),
         (
             [person("Go."), model("calls"), told_by(*((f"f{n}", str(n)) for n in range(5)))],

@@ -140,10 +140,7 @@ VALUES: dict[str, tuple[Callable[[int], Schema], Callable[[int], Any]]] = {
         lambda count: {"allOf": [{"type": "string"}] * min(count, 900)},
         lambda count: [["x" * 100] * count],
     ),
-    "a long list of values": (
-        lambda count: {"items": {"enum": [*range(count)]}},
-        lambda count: [*range(count)],
-    ),
+    "a long list of values": (lambda count: {"items": {"enum": [*range(count)]}}, lambda count: [*range(count)]),
     "many names in each item": (
         lambda count: {"items": {"required": [f"p{number}" for number in range(count)]}},
         lambda count: [{}] * 50,
