@@ -371,10 +371,6 @@ _SHAPES: Final[Mapping[str, Callable[[Mapping[str, Any]], bool]]] = {
 }
 
 
-def _tags(models: Sequence[ServedModel]) -> dict[str, Any]:
-    return ollama.tags([model.name for model in models])
-
-
 def _running(models: Sequence[ServedModel]) -> dict[str, Any]:
     """List the models that are open; the context of one that a server lists is known only then."""
     lengths = {model.name: (model, model.engine.backend.capabilities.context_length) for model in models}
@@ -436,7 +432,7 @@ ENDPOINTS: Final = (
     Endpoint(
         path="/api/tags",
         method="GET",
-        answer=_ollama("/api/tags", lambda caller: ollama.tags(each.name for each in caller.models)),
+        answer=_ollama("/api/tags", lambda models: ollama.tags(each.name for each in models)),
     ),
     Endpoint(path="/api/show", method="POST", answer=_show),
     Endpoint(path="/api/pull", method="POST", answer=_pull),
