@@ -2,17 +2,32 @@
 
 `results/doubt.jsonl` has what two models said of requests from the tuning halves of `ordinary` and `needed`, each message asked
 about alone: the log-odds of a call, and of the tool's number. The turns of `talk` are those of the run `talk-tuning-strict-1.5b`.
+The second table has the decisions of runs that are kept, each at its own threshold: as they were, and with the usual number in
+place of the second opinion.
 """
 
 import json
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from xmlcall.bench.own_suites import talk_cases
 from xmlcall.bench.store import read_run
+from xmlcall.turn.tool_need import ToolNeed
+from xmlcall.types.completion import Usage
 
 RESULTS = Path(__file__).parent / "results"
 THRESHOLDS = {"1.5b": (1.5, 2.0, 2.4, 3.0, 3.7), "0.5b": (-3.0, -2.6, -2.0, -1.2)}
+
+RUNS = (
+    "ordinary-stands-1.5b",
+    "needed-last-1.5b",
+    "talk-asks-1.5b",
+    "talk-tuning-words-1.5b",
+    "ordinary-kept-0.5b",
+    "needed-kept-0.5b",
+    "talk-kept-0.5b",
+)
 
 Decision = tuple[bool, float]  # whether a tool is needed, and the score
 
@@ -38,8 +53,34 @@ def found(decisions: Iterable[Decision], threshold: float) -> str:
     return f"{sum(sides[True])} of {len(sides[True])} | {sides[False].count(False)} of {len(sides[False])}"
 
 
+def needs(run: str) -> Iterator[tuple[bool, ToolNeed]]:
+    """Yield whether a turn of a run needs a tool, and what was decided."""
+    cases = {case.id: case for case in talk_cases()}
+    for reply in read_run(RESULTS / "runs" / run).replies:
+        played = reply["outcome"]["turns"]
+        told = cases[reply["case"]].turns if run.startswith("talk") else [{"tools": run.startswith("needed")}]
+        for turn, each in zip(told, played, strict=True):
+            if (need := each.get("need")) and not turn.get("may"):
+                facts = {name: need[name] for name in ("log_odds", "number", "threshold")}
+                yield bool(turn.get("tools")), ToolNeed(usage=Usage(), **facts)
+
+
+def right(decisions: Iterable[tuple[bool, ToolNeed]]) -> str:
+    """Count the right decisions."""
+    found = [is_needed == need.needs_tool for is_needed, need in decisions]
+    return f"{sum(found)} of {len(found)}"
+
+
+def print_second_opinions() -> None:
+    """Print how many decisions of each run are right with the second opinion, and without it."""
+    print("\n| run | right with the number | without |\n|---|---|---|")
+    for run in RUNS:
+        asked = list(needs(run))
+        print(f"| {run} | {right(asked)} | {right((each, replace(need, number=None)) for each, need in asked)} |")
+
+
 def main() -> None:
-    """Print a table for each model."""
+    """Print a table for each model, and that of the second opinion."""
     for model, thresholds in THRESHOLDS.items():
         columns = {"needed | ordinary": suites(model)}
         if model == "1.5b":
@@ -47,6 +88,7 @@ def main() -> None:
         print(f"\n| {model}: threshold | {' | '.join(columns)} |")
         for threshold in thresholds:
             print(f"| {threshold} | {' | '.join(found(decisions, threshold) for decisions in columns.values())} |")
+    print_second_opinions()
 
 
 if __name__ == "__main__":
