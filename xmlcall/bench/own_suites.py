@@ -139,17 +139,17 @@ LONG_SIZES: Final = (10, 50)
 _LANGUAGES: Final = ("english", "chinese")
 
 
-def long_cases(seed: int = 1) -> list[Case]:
+def long_cases() -> list[Case]:
     """Return the cases, those of one category one after the other."""
-    tools = _long_tools(seed)
+    tools = _long_tools()
     return [case for language in _LANGUAGES for size in LONG_SIZES for case in _long_cases(language, tools[size])]
 
 
-def _long_tools(seed: int) -> dict[int, tuple[Tool, ...]]:
+def _long_tools() -> dict[int, tuple[Tool, ...]]:
     data = _read("long/tools")
     own = [Tool.from_mcp(row) for row in data["tool"]]
     others = [Tool.from_mcp(row) for row in _catalog_tools() if row["name"] in data["others"]]
-    return {size: tuple(random.Random(seed).sample([*own, *others][:size], size)) for size in LONG_SIZES}
+    return {size: tuple(random.Random(1).sample([*own, *others][:size], size)) for size in LONG_SIZES}
 
 
 def _long_cases(language: str, tools: tuple[Tool, ...]) -> Iterator[Case]:
