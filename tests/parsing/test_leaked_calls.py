@@ -190,6 +190,14 @@ def test_a_reply_of_which_nothing_can_be_read_is_the_servers_failure(output: str
     assert (reply.reply.text, reply.reply.calls) == ("I add them.", ())
 
 
+@pytest.mark.parametrize("length", range(0, len(XML), 3))
+def test_half_a_call_does_not_run_because_its_server_gave_up(length: int) -> None:
+    """The server holds back what it could not read, so a call that is not closed may lack arguments."""
+    with contextlib.suppress(OutputRejected):
+        reply, _ = generated(XML[:length], rejected(""))
+        assert not [call for call in reply.reply.calls if isinstance(call, ToolCall)]
+
+
 # -- what the model is shown of it -------------------------------------------------------------------------------------
 
 

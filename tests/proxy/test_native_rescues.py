@@ -101,6 +101,9 @@ CASES: dict[str, Lost] = {
     "llama.cpp, peg": Lost(error=error(PEG), status=500),
     "llama.cpp, peg in the stream": Lost(text="I look.", error=error(PEG)),
     "llama.cpp, peg, streamed": Lost(text=f"I look.\n{PYTHON}", error=error(PEG), **READ),
+    "llama.cpp, peg, half streamed": Lost(
+        text="<tool_call>\n<function=weather>\n<parameter=city>\nB\n</parameter>", error=error(PEG)
+    ),
     "llama.cpp, less calls": Lost(text="I look.", error=error("Invalid diff: now finding less tool calls!")),
     "llama.cpp, no parser": Lost(error=error("Automatic parser generation failed", 400), status=400, why="failed"),
     "llama.cpp, sampler": Lost(error=error("Unexpected empty grammar stack after accepting piece: {"), why="failed"),

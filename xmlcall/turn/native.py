@@ -141,7 +141,8 @@ class _NativeReply:
     def close(self, end: Ended) -> list[Event]:
         """Read the end; return what is left to show."""
         self._last = Ended(finish_reason=self._last.finish_reason or end.finish_reason, usage=self._last.usage or end.usage)
-        left = self._binder.bound(self._leaks.close(self._finish_reason, found=self._has_calls))
+        is_cut = self.error is not None and not self._quoted  # the server may hold back what it could not read
+        left = self._binder.bound(self._leaks.close("other" if is_cut else self._finish_reason, found=self._has_calls))
         raws = [_as_written(event.raw) for event in left if isinstance(event, ToolCallEnd)]
         if self._quoted and raws[-len(self._quoted) :] != self._quoted:  # what was streamed and what is quoted do not fit
             left = []
@@ -175,7 +176,8 @@ class _NativeReply:
         )
 
     def _lost(self, reply: Reply) -> Lost:
-        if reply.calls or not self._how.is_asked_again:
+        is_use = self._quoted or self.error is None or any(isinstance(call, ToolCall) for call in reply.calls)
+        if not self._how.is_asked_again or (reply.calls and is_use):
             return ""
         if self.error is not None:
             return "unread" if isinstance(self.error, OutputRejected) else "failed"
