@@ -262,7 +262,7 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
             for line in await _offered(served.engine):
                 complain(line)
         _collect_seldom()
-        routes = page_beside(served.engine, serving.guard, url_of(listener)) if options.ui else ()
+        routes = page_beside(served, serving.guard, url_of(listener)) if options.ui else ()
         _announce(url_of(listener), [model.name for model in served.models])
         ending = Ending()
         app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)

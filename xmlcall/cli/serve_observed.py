@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from starlette.routing import BaseRoute
 
-    from ..proxy.engine.engine import Engine
-    from ..proxy.http.access import Guard
+    from ..proxy.http.access import Guard, ServedModels
     from ..proxy.observed.observer import Observer
     from ..turns.lines import LineThread
     from ..turns.recorder import Recorder
@@ -157,13 +156,15 @@ def _lines_in(folder: Path) -> "LineThread":
     return LineThread(folder / f"turns-{datetime.now(UTC):%Y%m%d-%H%M%S}-{os.getpid()}.jsonl", complain)
 
 
-def page_beside(engine: "Engine", guard: "Guard", url: str) -> Sequence["BaseRoute"]:
+def page_beside(served: "ServedModels", guard: "Guard", url: str) -> Sequence["BaseRoute"]:
     """Return the routes of the page, and show the user its address."""
     from ..records.folder import private_folder
     from ..ui.access import kept_secret
     from ..ui.app import page_routes
 
-    assert engine.recorder is not None
-    page = page_routes(recorder=engine.recorder, guard=guard, engine=engine, url=url, secret=kept_secret(private_folder()))
+    recorder = served.engine.recorder
+    assert recorder is not None
+    secret = kept_secret(private_folder())
+    page = page_routes(recorder=recorder, guard=guard, engine=lambda: served.engine, url=url, secret=secret)
     complain(f"the page: {page.address(url)} (whoever has this address sees all requests)")
     return page.routes

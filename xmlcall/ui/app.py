@@ -63,15 +63,16 @@ def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, s
     return UiPage(entry=entry, routes=[Route("/ui", _to_the_page), Mount("/ui", app=inside, middleware=[door])])
 
 
-def page_routes(*, recorder: Recorder, guard: Guard, engine: Engine, url: str, secret: str = "") -> UiPage:
-    """Make the page of a proxy."""
+def page_routes(*, recorder: Recorder, guard: Guard, engine: Callable[[], Engine], url: str, secret: str = "") -> UiPage:
+    """Make the page of a proxy; it describes and asks the model that `engine` returns at that moment."""
     from .asking import routes as asking_routes
 
     def about() -> dict[str, Any]:
-        return _facts(engine.model, engine.asking.mode, engine.format) | {"can_ask": True}
+        asked = engine()
+        return _facts(asked.model, asked.asking.mode, asked.format) | {"can_ask": True}
 
     shown = api.ShownPage(recorder=recorder, about=about, url=url, instance=secrets.token_hex(4))
-    return page_of(shown, guard, asking_routes(shown, lambda: engine.backend), secret=secret)
+    return page_of(shown, guard, asking_routes(shown, lambda: engine().backend), secret=secret)
 
 
 def app_of_page(page: UiPage) -> Starlette:
