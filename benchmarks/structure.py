@@ -17,6 +17,10 @@ How each is counted, all over the Python files of `xmlcall/`:
   change of module is one whose next caller of the package is in another module. All was imported and run once before.
 - lines of the turn: of the modules that generate replies, run calls and go on, for the loop and for the proxy (`TURN`).
 - functions: `def`s, nested ones too, from `def` to the last line.
+- comments: the share of lines that have a comment; docstrings: the lines of strings that stand alone.
+- fragments: modules of fewer than 60 lines; modules that only one other module imports from.
+- worst words: "behind", "nobody" and "told", in any place of the package.
+- tests, pages: lines of Python files in `tests/`; Markdown files directly in `docs/`, and the lines of the longest of them.
 - parameters, fields: `self` and `cls` are not counted; fields are annotated names of a class that is decorated with `dataclass`.
 """
 
@@ -26,12 +30,14 @@ import functools
 import io
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tarfile
 import tempfile
 import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
@@ -40,10 +46,13 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parents[1]
 PAGE = HERE / "benchmarks" / "results" / "structure.md"
 LONG = 60  # lines of a function
+FRAGMENT = 60  # lines of a module
+WORST = re.compile(r"\b(?:behind|nobody|told)\b", re.IGNORECASE)
 
 # What drives a turn, before and since it was written once; those that exist count.
 TURN = (
     *("loop.py", "proxy/engine.py", "proxy/rounds.py", "proxy/passing.py"),
+    *("turn/turn.py", "turn/turn_setup.py", "turn/opening.py", "agent/drive.py"),
     *("agent/turn.py", "agent/loop.py", "proxy/engine/engine.py", "proxy/engine/prompted.py", "proxy/engine/native.py"),
     "proxy/engine/answers.py",
 )
@@ -129,6 +138,25 @@ def figures(tree: Path) -> Figures:
         "longest function": told(lengths),
         "most parameters": told(parameters),
         "most fields": told(fields),
+        **reading(tree, files, parsed),
+    }
+
+
+def reading(tree: Path, files: Mapping[Path, str], parsed: Mapping[Path, ast.Module]) -> Figures:
+    """Count what a reader has before them: words beside the code, fragments, tests and pages."""
+    package, text = tree / "xmlcall", "\n".join(files.values())
+    importers = Counter(name for path, module in parsed.items() for name in imported_modules(path, module, package))
+    pages = [path.read_text(encoding="utf-8").count("\n") for path in (tree / "docs").glob("*.md")]
+    tests = (path.read_text(encoding="utf-8").count("\n") for path in (tree / "tests").rglob("*.py"))
+    return {
+        "lines of docstrings": sum(len(docstring_lines(module)) for module in parsed.values()),
+        "lines with a comment, %": round(100 * sum(map(comment_lines, files.values())) / text.count("\n")),
+        "modules of fewer than 60 lines": sum(0 < each.count("\n") < FRAGMENT for each in files.values()),
+        "modules with one importer": sum(count == 1 for count in importers.values()),
+        "worst words": len(WORST.findall(text)),
+        "lines of tests": sum(tests),
+        "pages of docs": len(pages),
+        "lines of the longest page": max(pages, default=0),
     }
 
 
@@ -161,6 +189,18 @@ def imported(path: Path, module: ast.Module, package: Path) -> Iterator[str]:
             yield from words[1:2] or [alias.name for alias in node.names]
 
 
+def imported_modules(path: Path, module: ast.Module, package: Path) -> set[str]:
+    """Return the modules of the package that a file imports from, by their dotted names."""
+    here, found = path.relative_to(package).with_suffix("").parts, set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.ImportFrom) and (node.level or (node.module or "").split(".")[0] == "xmlcall"):
+            words = tuple((node.module or "").split(".")) if node.module else ()
+            base = here[: len(here) - node.level] + words if node.level else words[1:]
+            found |= {".".join(base), *(".".join([*base, alias.name]) for alias in node.names)}
+    known = {".".join(each.relative_to(package).with_suffix("").parts) for each in package.rglob("*.py")}
+    return found & known
+
+
 def floors(arrows: Iterable[tuple[str, str]]) -> int:
     """Return how many rooms the longest chain of imports has; where rooms import each other, a chain ends."""
     below: dict[str, set[str]] = {}
@@ -189,6 +229,11 @@ def code_lines(text: str, module: ast.Module) -> int:
         if token.type not in silent:
             lines.update(range(token.start[0], token.end[0] + 1))
     return len(lines - docstring_lines(module))
+
+
+def comment_lines(text: str) -> int:
+    """Count the lines that have a comment."""
+    return sum(token.type == tokenize.COMMENT for token in tokenize.generate_tokens(io.StringIO(text).readline))
 
 
 def docstring_lines(module: ast.Module) -> set[int]:
@@ -246,7 +291,9 @@ def traced(tree: Path) -> tuple[int, int]:
 @contextmanager
 def unpacked(revision: str) -> Iterator[Path]:
     """Give a temporary folder with the package of a revision."""
-    packed = subprocess.run(["git", "archive", revision, "xmlcall", "prompts"], cwd=HERE, stdout=subprocess.PIPE, check=True)
+    packed = subprocess.run(
+        ["git", "archive", revision, "xmlcall", "prompts", "tests", "docs"], cwd=HERE, stdout=subprocess.PIPE, check=True
+    )
     with tempfile.TemporaryDirectory() as folder, tarfile.open(fileobj=io.BytesIO(packed.stdout)) as archive:
         archive.extractall(folder, filter="data")
         yield Path(folder)

@@ -59,8 +59,9 @@ PACKAGE = {
 
 
 def test_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, text in PACKAGE.items():
-        file = tmp_path / "xmlcall" / name
+    files = {f"xmlcall/{name}": text for name, text in PACKAGE.items()}
+    for name, text in {**files, "tests/test_a.py": "x\n", "docs/a.md": "a\nb\nc\n", "docs/b.md": "b\n"}.items():
+        file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
     monkeypatch.setattr(structure, "traced", lambda tree: (1, 2))
@@ -80,6 +81,14 @@ def test_what_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         "longest function": "10 (top.one.f)",
         "most parameters": "3 (top.one.f)",
         "most fields": "2 (top.one.C)",
+        "lines of docstrings": 6,
+        "lines with a comment, %": 6,
+        "modules of fewer than 60 lines": 4,
+        "modules with one importer": 4,
+        "worst words": 0,
+        "lines of tests": 1,
+        "pages of docs": 2,
+        "lines of the longest page": 3,
     }
 
 
