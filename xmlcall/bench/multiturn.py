@@ -242,7 +242,6 @@ class MultiTurnCase:
     turns: tuple[tuple[Mapping[str, str], ...], ...]  # what the person says in each, as messages with `role` and `content`
     classes: tuple[str, ...]
     initial_config: Mapping[str, Any]
-    path: tuple[str, ...] = ()
     withheld: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     truth: tuple[tuple[str, ...], ...] = ()  # the expected calls of each turn, in Python's notation
     disputed: bool = False  # no model can be right that uses the tools as they are described
@@ -259,7 +258,6 @@ def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
             turns=tuple(tuple(messages) or ({"role": "user", "content": _MORE_TOOLS},) for messages in row["question"]),
             classes=tuple(row["involved_classes"]),
             initial_config=row["initial_config"],
-            path=tuple(row["path"]),
             withheld={int(turn): tuple(names) for turn, names in row.get("missed_function", {}).items()},
             truth=tuple(tuple(calls) for calls in truth["ground_truth"]),
             disputed=row["id"] in DISPUTED_MULTI_TURN,
