@@ -154,6 +154,7 @@ class ListedModels:
         unused = [each for each in self._open if not each.requests]
         for each in unused[: max(len(self._open) - most, 0)]:
             self._open.remove(each)
+            each.is_open = False
             if each.name in self._models:
                 self._models[each.name] = self._new(each.name)  # what the old engine holds in memory is freed
             await each.engine.__aexit__(None, None, None)
