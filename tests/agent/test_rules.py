@@ -129,7 +129,7 @@ def test_a_call_that_was_made_out_asks_unless_a_rule_allows_that(text: str, effe
 # Codes of repairs by which a name, a value or its end was made out.
 MADE_OUT = """
     unclosed-parameter positional-argument bare-string xml-elements tool-name parameter-name empty-argument number-format
-    boolean-word null-word enum-spelling single-item comma-list line-list
+    boolean-word null-word enum-spelling time-zone single-item comma-list line-list
     json-inner-quote json-invalid-escape json-escaped-apostrophe json-equals-sign json-missing-comma json-missing-closer
     json-extra-closer json-double-encoding call-in-reasoning
 """

@@ -184,7 +184,8 @@ def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None
     is_native = asking.mode in ("native", "native-only")
     _check(given, is_native=is_native)
     if profile is not None and "sampling" not in given:
-        asking = replace(asking, **cast(AskingFields, {**profile.sampled, **given}))
+        left = {name: value for name, value in profile.sampled.items() if name not in given}
+        asking = replace(asking, **cast(AskingFields, left))
     if profile is not None and not is_native:
         asking = replace(asking, dialect=given.get("dialect", profile.dialect), family=given.get("family", profile.family))
     if "call_threshold" in given:
