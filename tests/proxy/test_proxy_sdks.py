@@ -32,7 +32,7 @@ PROGRAMS = {
     "messages": (anthropic_sdk, ""),
     "ollama": (ollama_sdk, ""),
 }
-WAYS = ("whole", "streamed", "async whole", "async streamed")
+WAYS = ("whole", "streamed", "async_whole", "async_streamed")
 CONVERSATIONS = [(name, how) for name in PROGRAMS for how in WAYS]
 
 
@@ -47,7 +47,7 @@ def multiplying() -> Iterator[tuple[str, MultiplyingModel]]:
 def test_a_conversation(name: str, how: str, multiplying: tuple[str, MultiplyingModel]) -> None:
     (url, model), (program, path) = multiplying, PROGRAMS[name]
     model.requests.clear()
-    answer = program.HOWS[how](url + path)
+    answer = getattr(program, how)(url + path)
     assert (asyncio.run(answer) if asyncio.iscoroutine(answer) else answer) == ANSWER
     first, second = [request.messages for request in model.requests]
     assert [message.role for message in second] == ["system", "user", "assistant", "user"]
