@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from xmlcall import Catalog, InvalidCall, RepairPolicy, Tool, ToolCall, ToolLoop, connect, parse
-from xmlcall.backends.base import Backend, Capabilities, KeptOpen
+from xmlcall.backends.base import Backend, KeptOpen
 from xmlcall.bench.bfcl import bfcl_wheel, read_cases
 from xmlcall.bench.case import Case
 from xmlcall.bench.judge import judge
@@ -37,7 +37,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.hosts.local import LocalHost
 from xmlcall.turn.events import CallStarted, ReplyEnded, RetryAsked
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 RESULTS = Path(__file__).parent / "results"
 WAYS = ("constrained", "feedback")

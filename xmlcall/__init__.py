@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from .agent.rules import allow as allow
     from .turn.attempts import RepairPolicy as RepairPolicy
     from .turn.tool_need import ToolNeed as ToolNeed
-    from .backends.base import Backend as Backend, Capabilities as Capabilities
+    from .backends.base import Backend as Backend
     from .backends.connect import connect as connect
     from .binding.bind import bind as bind
     from .binding.provenance import ValueSource as ValueSource, provenance as provenance
@@ -69,7 +69,12 @@ if TYPE_CHECKING:
         ToolCall as ToolCall,
         ToolResult as ToolResult,
     )
-    from .types.completion import Chunk as Chunk, CompletionRequest as CompletionRequest, Usage as Usage
+    from .types.completion import (
+        Capabilities as Capabilities,
+        Chunk as Chunk,
+        CompletionRequest as CompletionRequest,
+        Usage as Usage,
+    )
     from .types.events import (
         CallInReasoning as CallInReasoning,
         Event as Event,
@@ -84,12 +89,12 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    ".backends.base": "Backend Capabilities",
+    ".backends.base": "Backend",
     ".backends.connect": "connect",
     ".binding.bind": "bind",
     ".binding.provenance": "ValueSource provenance",
     ".tools.catalog": "Catalog",
-    ".types.completion": "Chunk CompletionRequest Usage",
+    ".types.completion": "Capabilities Chunk CompletionRequest Usage",
     ".hosts.config": "load_servers",
     ".hosts.server": "HttpServer OAuth StdioServer",
     ".errors": "BackendError ToolHostError UsageError XmlcallError",

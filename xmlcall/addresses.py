@@ -13,8 +13,6 @@ from urllib.parse import unquote
 
 from .text_forms import INVISIBLE, normalized
 
-__all__ = ["host_readings", "is_inside"]
-
 _LONGEST: Final = 1000  # characters of a host; a longer one is compared unchanged
 _DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")

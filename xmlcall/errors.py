@@ -21,24 +21,6 @@ A message states what was expected, what arrived, where, and what to do.
 
 from typing import Literal, Self
 
-__all__ = [
-    "ISSUES",
-    "REPAIRS",
-    "BackendError",
-    "BackendProtocolError",
-    "BackendStatusError",
-    "BackendUnavailable",
-    "ContextOverflow",
-    "FailureReason",
-    "OutputRejected",
-    "ToolHostError",
-    "ToolHostProtocolError",
-    "ToolHostUnavailable",
-    "UsageError",
-    "XmlcallError",
-    "missing_extra",
-]
-
 ISSUES: dict[str, str] = {
     "unknown-tool": "No tool of this name was offered.",
     "missing-argument": "A required parameter was not given.",

@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Final, Literal
 
-__all__ = ["make_private", "user_path"]
-
 _MODE: Final = 0o700
 
 

@@ -15,8 +15,6 @@ from typing import Final, Literal
 
 import regex
 
-__all__ = ["INVISIBLE", "RANGES", "normalized", "unescaped"]
-
 _NUMBER: Final = regex.compile(r"&#0*([0-9]{1,8})[0-9]*")
 _MARK: Final = r"[\P{ccc=0}\u0f73\u0f75\u0f81\uff9e\uff9f]"  # a combining mark, or a character that decomposes into such marks
 _MARKS: Final = regex.compile(f"({_MARK}{{30}}){_MARK}++")

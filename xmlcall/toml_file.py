@@ -9,8 +9,6 @@ from typing import Any, Final
 
 from .errors import UsageError
 
-__all__ = ["MOST_BYTES", "read_toml", "toml_text"]
-
 MOST_BYTES: Final = 64 * 1024
 _SHOWN: Final = 200  # characters of a message that others chose
 

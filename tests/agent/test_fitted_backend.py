@@ -17,7 +17,6 @@ from servers.started import ProcessFiles
 
 from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
 from xmlcall.agent.fitted_backend import FittedBackend
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.embedded import LARGER_CONTEXT as EMBEDDED
 from xmlcall.backends.ollama import LARGER_CONTEXT as OLLAMA
 from xmlcall.backends.openai import OpenAIBackend
@@ -29,7 +28,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.turn.events import LoopEvent
 from xmlcall.types.calls import Role
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 LONG = "BEGIN " + "The quick brown fox jumps over the lazy dog 42 times. " * 3700 + "END"  # 200,000 characters
 READ = call("read_file", path="a.txt")

@@ -9,9 +9,9 @@ from turn_harness import add
 
 from xmlcall import Asking, Catalog, LocalHost, Message, Parser, Tool, ToolCall, ToolLoop, UsageError, bind, parse, system_prompt
 from xmlcall.agent import loop as loop_module
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.profiles.profile import Profile, write_profile
+from xmlcall.types.completion import Capabilities
 
 CALL = '<invoke name="add"><parameter name="a">1</parameter><parameter name="b">2</parameter></invoke>'
 

@@ -6,11 +6,10 @@ import pytest
 from proxy_harness import ask, ask_engine, block, body, function, texts
 
 from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Message, ToolLoop
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.turn.events import LoopEvent
-from xmlcall.types.completion import Chunk
+from xmlcall.types.completion import Capabilities, Chunk
 
 FILLERS = [f"filler_{number}" for number in range(40)]
 ABOUT = "Does something that nobody asks for. " * 9

@@ -15,10 +15,9 @@ from profiles import is_deep
 from proxy_harness import ask_engine, body, function
 
 from xmlcall import Answer, LocalHost, Message, Shortened, ToolLoop
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 TURNS, CONTEXT = (60, 16_384) if is_deep() else (42, 12_288)
 SERVER = Capabilities(server="scripted", context_length=CONTEXT)

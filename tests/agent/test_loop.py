@@ -35,7 +35,6 @@ from xmlcall import (
     render,
 )
 from xmlcall.agent.policy import Decision, Proposal
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS, Body
 from xmlcall.dialects.write import write
@@ -46,7 +45,7 @@ from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import CallProgress, LoopEvent
 from xmlcall.types.calls import RawArgument, RawCall, TextContent
-from xmlcall.types.completion import Chunk, PromptProgress, Usage
+from xmlcall.types.completion import Capabilities, Chunk, PromptProgress, Usage
 from xmlcall.types.events import CallInReasoning
 
 

@@ -16,7 +16,6 @@ from xmlcall import Answer, CallDenied, CallFinished, CallStarted, LocalHost, Me
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import allow
 from xmlcall.agent.run_call import checked, kept
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import Host
 from xmlcall.hosts.mcp.host import McpHost
@@ -25,7 +24,7 @@ from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.results import pictures, result_text
 from xmlcall.turn.events import LoopEvent
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, TextContent, Tool, ToolResult
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 from xmlcall.types.served import Listing, Resource, ResourceTemplate
 
 LIBRARY = Path(__file__).parents[1] / "servers" / "library.py"

@@ -13,14 +13,13 @@ from scored import choose
 
 from xmlcall import Catalog, Message
 from xmlcall.agent.drive import Scores
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
 from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, PLAIN, _with_any
 from xmlcall.types.calls import Tool
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 DIALECT = DIALECTS["function_calls"]
 BEGUN = beginning(DIALECT)

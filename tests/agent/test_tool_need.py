@@ -16,7 +16,6 @@ from scored import asked_need, choose, need_for
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
 from xmlcall.agent.drive import Scores
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.calibrate import Measured, calibration, report
@@ -54,7 +53,7 @@ from xmlcall.turn.tool_need import (
 )
 from xmlcall.turn.turn_setup import READ_AGAIN
 from xmlcall.types.calls import RawCall, Tool, ToolCall, ToolResult
-from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, PromptProgress, Usage
 from xmlcall.types.events import Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from xmlcall.wire import ollama, openai
 

@@ -13,7 +13,6 @@ from xmlcall import InvalidCall, LocalHost, Message, Tool, ToolLoop
 from xmlcall.agent.asking_person import PersonAnswer, Question, asking_person
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Ruling, allowing
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
@@ -23,7 +22,7 @@ from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.tools.effects import may_write
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import CallFinished, CallRejected, LoopEvent
-from xmlcall.types.completion import Chunk
+from xmlcall.types.completion import Capabilities, Chunk
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True, most_logprobs=77)
 ASKS = RepairPolicy(asks_for_unsaid=True)

@@ -13,7 +13,6 @@ from proxy_harness import ask_engine, body
 
 from xmlcall import Asking, BackendError, LocalHost, ToolLoop
 from xmlcall.agent import way_check
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.cli.open_model import way_words
 from xmlcall.errors import BackendStatusError, BackendUnavailable, OutputRejected
@@ -21,7 +20,7 @@ from xmlcall.profiles.profile import Profile, asking_by
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.turn.asking import AskingFields
 from xmlcall.turn.way import REASONS, Finding, Way, choose_way
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 from xmlcall.wire.openai import native_call
 
 KNOWN = Capabilities(server="ollama", fingerprints=("ollama:0123456789abcdef",), build="b1")

@@ -10,7 +10,6 @@ import pytest
 from servers.fake_ollama import CUT, FakeOllama, Step, done, line, part, reply
 from servers.run_server import Stage, free_port, run_server
 
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.errors import (
     BackendError,
@@ -21,7 +20,7 @@ from xmlcall.errors import (
     UsageError,
 )
 from xmlcall.types.calls import Message, RawArgument, RawCall, Tool, ToolCall
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="Hi"),))
 STAGE = Stage()

@@ -12,7 +12,6 @@ import pytest
 from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final, llama_props, reply
 from servers.run_server import Stage, free_port, run_server
 
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.fingerprint import of_name, of_template
 from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
 from xmlcall.errors import (
@@ -24,7 +23,7 @@ from xmlcall.errors import (
     UsageError,
 )
 from xmlcall.types.calls import Message, RawArgument, Tool
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="Hi"),))
 NATIVE = CompletionRequest(messages=REQUEST.messages, tools=(Tool(name="f"),))

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from xmlcall.backends.base import Backend, Capabilities
+from xmlcall.backends.base import Backend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.types.calls import Message
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="Hi"),))
 END = Chunk(finish_reason="stop")

@@ -15,7 +15,6 @@ import pytest
 from profiles import is_deep
 
 from xmlcall import Reply, UsageError, bind, render
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case, judge_case, messages_of
 from xmlcall.bench.funnel import Verdict
@@ -49,7 +48,7 @@ from xmlcall.profiles.profile import Profile, named, shipped
 from xmlcall.prompting.writer import in_text
 from xmlcall.turn.tool_need import NEEDS_NONE
 from xmlcall.types.calls import Tool, ToolCall
-from xmlcall.types.completion import Chunk, CompletionRequest
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 
 CASES = probe_cases()
 WORDS = Chunk(text="In plain words: it depends.")

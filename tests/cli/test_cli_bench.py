@@ -14,7 +14,6 @@ from servers.fake_openai import DONE, FakeOpenAI, chunk, event
 from starlette.requests import Request
 from starlette.responses import Response
 
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case
@@ -22,6 +21,7 @@ from xmlcall.bench.ways import way_of
 from xmlcall.cli import bench as bench_module
 from xmlcall.errors import UsageError
 from xmlcall.models.known import DEFAULT_MODEL, KNOWN
+from xmlcall.types.completion import Capabilities
 
 
 def bench(*arguments: object) -> subprocess.CompletedProcess[str]:

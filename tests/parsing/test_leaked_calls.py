@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 
 from xmlcall import Catalog, LocalHost, Message, Reply, TextDelta, ToolCall, ToolLoop
 from xmlcall.agent.drive import drive
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import OutputRejected
 from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turn.machine import Machine
 from xmlcall.turn.native import NativeOptions, _overlap, generate_native
 from xmlcall.types.calls import RawArgument, RawCall
-from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, PromptProgress
 from xmlcall.types.events import Event
 
 

@@ -13,7 +13,6 @@ from proxy_harness import ADD, ECHO, add, ask, ask_engine, block, body, double, 
 
 from xmlcall import LocalHost
 from xmlcall.backends import retrying
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
@@ -31,7 +30,7 @@ from xmlcall.proxy.formats.contract import (
 )
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.types.calls import RawArgument, RawCall
-from xmlcall.types.completion import Chunk, Usage
+from xmlcall.types.completion import Capabilities, Chunk, Usage
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True)
 CONSTRAINS = Capabilities(server="ollama", constrains=True)

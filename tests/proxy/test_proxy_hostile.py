@@ -26,7 +26,6 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from servers.run_server import run_server
 
 from xmlcall.agent.drive import _next
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.http import READ_SECONDS
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding import bind as binding
@@ -46,7 +45,7 @@ from xmlcall.schema import validation as schema
 from xmlcall.schema.validation import find_issues
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.machine import Machine, Script
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 CORPUS = Path(__file__).parents[1] / "corpus_requests"
 CALL = block(("f", {"a": "a" * 40 + "!", "b": 1}))

@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proxy_harness import ADD, add
 
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.filters import without_beginning
 from xmlcall.proxy.formats.contract import ResponseEnded, ResponseEvent, TextPiece
-from xmlcall.types.completion import Usage
+from xmlcall.types.completion import Capabilities, Usage
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True)
 NOT = Capabilities(server="openai-compatible")

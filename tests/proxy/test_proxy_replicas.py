@@ -17,7 +17,6 @@ from replica_talk import TALK, Turn, not_cached, own_talk, play, prompts_of, tal
 from serving import Serving
 
 from xmlcall import LocalHost
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ContextOverflow
 from xmlcall.prompting.fit_context import estimate
@@ -25,7 +24,7 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.model_server import REFERENCE
 from xmlcall.proxy.formats.bodies import call_of
 from xmlcall.proxy.formats.contract import WholeResponse
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 OWN_TALK = own_talk(("double", {"n": 4}))
 TALKS = {"own words": TALK, "long": talk_of(12)}

@@ -20,12 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from proxy_harness import ADD, ECHO, add, block
 
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import create_app
 from xmlcall.proxy.formats.tolerance import mended
 from xmlcall.proxy.http.incoming import tidy
 from xmlcall.schema.references import deeper_than
+from xmlcall.types.completion import Capabilities
 
 CHAT, RESPONSES, MESSAGES, OLLAMA = "openai", "openai-responses", "anthropic", "ollama"
 HI = {"role": "user", "content": "Hi"}

@@ -15,7 +15,6 @@ from turn_harness import DyingHost, Told, add, block, call, calls_of, tiles, tur
 
 from xmlcall import LocalHost, Message, Tool, parse
 from xmlcall.agent.policy import Decision, Proposal
-from xmlcall.backends.base import Capabilities
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.parsing.parser import Parser
 from xmlcall.parsing.repetition import once
@@ -26,7 +25,7 @@ from xmlcall.turn.generate import Binder, Generated
 from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
 from xmlcall.turns.reading import read_reply
 from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
-from xmlcall.types.completion import Chunk, CompletionRequest, Usage
+from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart
 from xmlcall.wire.openai import native_call
 

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, cast
 
-from ..backends.base import Backend, Capabilities
+from ..backends.base import Backend
 from ..backends.connect import connect
 from ..errors import UsageError
 from ..hosts.base import Host
@@ -38,6 +38,7 @@ from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
 from ..turn.way import Way
 from ..types.calls import Message, ToolCall, ToolResult, items_of
+from ..types.completion import Capabilities
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .own_tools import OwnTool, resource_tools

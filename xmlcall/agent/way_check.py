@@ -21,8 +21,6 @@ from ..types.calls import ToolCall
 from ..types.completion import Capabilities, CompletionRequest
 from .drive import result_of
 
-__all__ = ["CHECK_SECONDS", "check_way", "known_way"]
-
 log: Final = logging.getLogger("xmlcall.agent")
 
 CHECK_SECONDS: Final = 8.0

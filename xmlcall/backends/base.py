@@ -17,8 +17,6 @@ from typing import Protocol, Self, runtime_checkable
 from ..errors import BackendError
 from ..types.completion import Capabilities, Chunk, CompletionRequest
 
-__all__ = ["Around", "Backend", "Capabilities", "KeptOpen", "Relayed", "Relaying", "Tries", "chunks_of", "tries_of"]
-
 
 class Backend(Protocol):
     """A model behind a server; `capabilities` is valid while open."""

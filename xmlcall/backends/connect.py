@@ -19,8 +19,6 @@ from .base import Backend
 if TYPE_CHECKING:
     from ..models.download import Progress, ProgressCallback
 
-__all__ = ["FORMS", "OLLAMA", "ModelServer", "connect", "server_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:

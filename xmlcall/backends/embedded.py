@@ -18,14 +18,12 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from ..errors import BackendUnavailable, UsageError, missing_extra
-from ..types.completion import Chunk, CompletionRequest
-from .base import Capabilities, Relayed
+from ..types.completion import Capabilities, Chunk, CompletionRequest
+from .base import Relayed
 from .fingerprint import of_file
 from .gguf import context_for
 from .openai import OpenAIBackend
 from .server_facts import Answered
-
-__all__ = ["SLOTS", "EmbeddedBackend", "Slots"]
 
 LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `context_length`)"
 

@@ -12,8 +12,6 @@ import hashlib
 from pathlib import Path
 from typing import Final
 
-__all__ = ["of_digest", "of_file", "of_name", "of_template"]
-
 PIECES: Final = 16
 PIECE_BYTES: Final = 65_536
 LENGTH: Final = 16  # hexadecimal digits

@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-__all__ = ["available_memory", "cache_bytes_a_token", "context_for", "read_metadata", "trained_length"]
-
 HEADER_BYTES: Final = 1024 * 1024
 LONGEST_ARRAY: Final = 1024  # integers; no model has as many layers
 

@@ -27,20 +27,6 @@ from ..errors import (
 )
 from ..wire.openai import ServerError
 
-__all__ = [
-    "CONNECT_SECONDS",
-    "READ_SECONDS",
-    "TRACEPARENT",
-    "http_errors",
-    "is_loopback",
-    "json_bytes",
-    "json_headers",
-    "plain_address",
-    "retry_after",
-    "status_error",
-    "timeouts",
-]
-
 CONNECT_SECONDS = 10.0
 
 READ_SECONDS = 600.0

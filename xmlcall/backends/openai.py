@@ -27,10 +27,10 @@ import httpx2
 from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..models.recommended import recommended_values
-from ..types.completion import Chunk, CompletionRequest
+from ..types.completion import Capabilities, Chunk, CompletionRequest
 from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from ..wire.sse import EventDecoder
-from .base import Capabilities, Relayed
+from .base import Relayed
 from .fingerprint import of_name, of_template
 from .http import (
     READ_SECONDS,
@@ -44,8 +44,6 @@ from .http import (
     timeouts,
 )
 from .server_facts import Answered
-
-__all__ = ["OpenAIBackend", "plain_names"]
 
 START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
 LARGER_CONTEXT: Final = "start its server with a larger context (`llama-server -c N`, `vllm serve --max-model-len N`)"

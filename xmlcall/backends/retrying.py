@@ -29,8 +29,6 @@ from ..errors import BackendError, BackendProtocolError, BackendStatusError, Con
 from ..types.completion import CompletionRequest
 from .base import Around, Backend, KeptOpen, Relayed, Relaying, Tries
 
-__all__ = ["Patience", "Retrying", "may_pass"]
-
 _PASSING: Final = frozenset({408, 429, 502, 503})
 
 

@@ -5,11 +5,8 @@ from types import TracebackType
 from typing import Self
 
 from ..errors import UsageError
-from ..types.completion import Chunk, CompletionRequest
+from ..types.completion import Capabilities, Chunk, CompletionRequest
 from ..wire.openai import finish_reason_of
-from .base import Capabilities
-
-__all__ = ["ScriptedBackend"]
 
 Piece = str | Chunk | Exception
 Cutter = Callable[[str], Iterable[str]]

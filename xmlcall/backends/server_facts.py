@@ -19,8 +19,6 @@ from typing import Any, Final, Protocol, runtime_checkable
 from ..errors import BackendError
 from ..wire.openai import count, mapping, mappings, text_of
 
-__all__ = ["Answered", "Looking", "ServerFacts", "fingerprinted", "recognized"]
-
 LOOK_SECONDS: Final = 5.0
 _SHOWN: Final = 60  # characters of a version or a name
 _VERSION: Final = re.compile(r"[\w.+\-]{1,60}")

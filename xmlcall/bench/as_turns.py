@@ -26,8 +26,6 @@ from .case import Case
 from .store import RecordedRun
 from .ways import Asked, way_of
 
-__all__ = ["turn_of_row"]
-
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 

@@ -20,8 +20,6 @@ from ..private_folders import user_path
 from ..types.calls import Tool
 from .case import Case, Expects
 
-__all__ = ["AST_CATEGORIES", "bfcl_wheel", "data_folder", "read_cases", "read_rows", "schema_of", "tool_of"]
-
 AST_CATEGORIES = (
     *("simple_python", "multiple", "parallel", "parallel_multiple"),
     *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"),

@@ -20,8 +20,6 @@ from .runner import PatientBackend
 from .stats import area
 from .ways import Asked, Settings, Way
 
-__all__ = ["KEEP", "Calibration", "Measured", "Undecided", "calibration", "check", "measure", "report"]
-
 KEEP: Final = 0.975  # of the calls: one that is not made is worse than one too many, which a person sees and can deny
 KEPT: Final = (1.0, 0.975, 0.95, 0.9, 0.85, 0.8)  # shares of the calls in a report
 

@@ -8,8 +8,6 @@ from typing import Any, Literal
 from ..types.calls import Message, RawCall, Tool, ToolCall
 from .judge import Call, judge
 
-__all__ = ["Case", "Expects", "case_to_json", "group_of", "is_identical", "judge_case", "messages_of"]
-
 Expects = Literal["calls", "any_call", "no_call", "task", "talk"]
 
 

@@ -26,8 +26,6 @@ from .judge import Call, judge, judge_value
 from .stats import assignment
 from .subjects import oracle_calls
 
-__all__ = ["CAUSES", "arguments_of", "call_text", "causes_of", "counted", "difference", "expected_of", "to_json", "unsaid"]
-
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
     "unreadable": "It tries to call, and what it wrote was not read as a call.",

@@ -26,19 +26,6 @@ from .case import Case, judge_case
 from .talk.judge import CALLED, is_admitted, judge_turn, speaks
 from .ways import Asked, Settings, Way, catalog_of
 
-__all__ = [
-    "METRICS",
-    "STAGES",
-    "UNREADABLE",
-    "Verdict",
-    "attempted",
-    "issue_code",
-    "judge_reply",
-    "judge_turns",
-    "rates",
-    "spoken",
-]
-
 STAGES = (
     *("completed", "intent", "parsed_as_written", "parsed_with_repairs", "tool_known"),
     *("valid_as_written", "valid", "call_correct"),

@@ -14,8 +14,6 @@ from typing import Any
 
 from ..types.calls import Tool
 
-__all__ = ["Call", "judge", "judge_value"]
-
 Call = tuple[str, Mapping[str, Any]]
 """A tool's name and its arguments."""
 

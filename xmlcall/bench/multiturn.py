@@ -41,19 +41,6 @@ from .bfcl import bfcl_wheel, data_folder, read_rows, tool_of
 from .judge import Call
 from .store import PlayedTurn, ReplyRecorder, kept_tools
 
-__all__ = [
-    "BACKENDS",
-    "DISPUTED_MULTI_TURN",
-    "MULTI_TURN_CATEGORIES",
-    "MultiTurnCase",
-    "Reference",
-    "StateHost",
-    "hosts_of",
-    "read_call",
-    "read_multi_turn",
-    "run_case",
-]
-
 # -- the tools: BFCL's stateful backends as hosts in this process ------------------------------------------------------
 # Their code is run, so it comes from nowhere but the wheel whose hash `bfcl_wheel` checks. Only the backends and the documents of
 # their methods are unpacked: importing the package that they belong to would pull in the clients of every vendor.

@@ -19,23 +19,6 @@ from ..tools.catalog import Catalog
 from ..types.calls import Tool
 from .case import Case
 
-__all__ = [
-    "CANNED",
-    "CATALOG_SIZES",
-    "LONG_SIZES",
-    "LONG_TURNS",
-    "WITHOUT_CALL",
-    "by_tools",
-    "canned_tools",
-    "catalog_cases",
-    "long_cases",
-    "needed_cases",
-    "ordinary_cases",
-    "probe_cases",
-    "smoke_cases",
-    "talk_cases",
-]
-
 
 @cache
 def _read(name: str) -> dict[str, Any]:

@@ -28,8 +28,6 @@ from .report import SHOWN, compared
 from .store import RecordedRun
 from .ways import Asked, prompt_hash, way_of
 
-__all__ = ["page"]
-
 Shown = tuple[RecordedRun, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
 """A run, its verdicts by way, and its report."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["comparison", "funnel", "growth"]
-
 Rates = Mapping[str, Mapping[str, float]]
 """Metric -> `count`, `total`, `low` and `high`, as in a report."""
 

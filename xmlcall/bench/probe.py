@@ -35,28 +35,6 @@ from .subjects import model_subject
 from .suites import fingerprint
 from .ways import Settings, Way, asked_by, kept_odds, prompt_hash, way_of
 
-__all__ = [
-    "CLEAR",
-    "RUNG",
-    "Finding",
-    "Native",
-    "Outcome",
-    "Pairs",
-    "Probe",
-    "candidates",
-    "found_json",
-    "in_lanes",
-    "incumbent",
-    "kept",
-    "looks",
-    "most_replies",
-    "native_words",
-    "pairs",
-    "sentences",
-    "settled",
-    "table_of_probe",
-]
-
 RUNG: Final = 16  # cases between two halvings
 DIALECTS_TRIED: Final = (ENGLISH.dialect, "hermes")  # ours, and the one that most small models were trained on
 MAX_TOKENS: Final = 160  # of a reply: the longest right one has 120

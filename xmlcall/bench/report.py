@@ -18,21 +18,6 @@ from .stats import mcnemar, slope, standing_of, wilson
 from .store import RecordedRun, read_json, write_whole
 from .ways import Way, way_of
 
-__all__ = [
-    "SHOWN",
-    "Scores",
-    "asked",
-    "cached_share",
-    "causes_table_of",
-    "changed_scores",
-    "compared",
-    "judged",
-    "keep_scores",
-    "reported",
-    "scores_of",
-    "table_of",
-]
-
 LEAST_CASES = 100
 """Below this, intervals are wider than most differences between prompts."""
 _LEAST_SIZES = 3  # of catalogs, to say how prompts grow with them

@@ -32,8 +32,6 @@ from .suites import tasks_of
 from .talk.play import converse
 from .ways import Asked, Way, asking_of
 
-__all__ = ["Failed", "PatientBackend", "check_ways", "execute"]
-
 PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a single answer
 HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters

@@ -12,8 +12,6 @@ from typing import Any, Final, Literal
 
 from ..errors import UsageError, missing_extra
 
-__all__ = ["MATTERS", "Standing", "area", "assignment", "mcnemar", "slope", "standing_of", "wilson"]
-
 
 def wilson(count: int, total: int) -> tuple[float, float]:
     """Return the Wilson 95 % interval of a rate, as shares from 0 to 1."""

@@ -39,23 +39,6 @@ from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
 from .ways import OF_WAY, Asked, Settings
 
-__all__ = [
-    "PlayedTurn",
-    "RecordedRun",
-    "ReplyRecorder",
-    "RunError",
-    "create_or_resume",
-    "kept_call",
-    "kept_tools",
-    "open_file",
-    "pack",
-    "read_about",
-    "read_json",
-    "read_run",
-    "request_key",
-    "write_whole",
-]
-
 _FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
 _UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # what a start that broke off leaves

@@ -31,8 +31,6 @@ from .suites import tasks_of
 from .talk.servers import folder_of
 from .ways import Way, catalog_of
 
-__all__ = ["MUTATIONS", "STAND_INS", "Subject", "calling", "concrete", "model_subject", "oracle_calls", "stand_in"]
-
 Script = list[Chunk]
 
 _PLAIN: Final = Chunk(text="In plain words: it depends.")

@@ -24,8 +24,6 @@ from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
 from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases, talk_cases
 from .wire import wire_cases
 
-__all__ = ["SUITES", "Half", "cases_of", "fingerprint", "sample", "tasks_of"]
-
 Half = Literal["tuning", "report", "all"]
 
 _CORE = ("simple_python", "multiple", "parallel", "parallel_multiple", "irrelevance")

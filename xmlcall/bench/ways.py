@@ -36,21 +36,6 @@ from ..types.completion import Capabilities, Chunk, CompletionRequest
 from ..wire.openai import finish_reason_of, native_call
 from .case import Case, messages_of
 
-__all__ = [
-    "OF_WAY",
-    "Asked",
-    "Settings",
-    "Way",
-    "asked_by",
-    "asking_of",
-    "catalog_of",
-    "kept_odds",
-    "origin_prompt",
-    "prompt_hash",
-    "way_of",
-]
-
-
 OF_WAY: Final = frozenset({"mode", "dialect"})
 """Fields of `Asking` that the way of calling sets, and a run does not."""
 

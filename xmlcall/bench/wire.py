@@ -19,8 +19,6 @@ from typing import Any, Final
 from ..types.calls import Tool
 from .case import Case
 
-__all__ = ["CATEGORIES", "wire_cases"]
-
 Draw = Callable[[random.Random, int], Any]
 """Makes the value of a category's case number so and so."""
 

@@ -7,8 +7,6 @@ the call fails. Each city stands once in the list, so its zone is certain.
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["wants_zone", "zone_of"]
-
 # zone.tab of the IANA Time Zone Database, release 2025b (public domain).
 _CITIES: Final = {
     "Africa": (

@@ -19,8 +19,6 @@ from .display import Display
 from .lines import LineReader, edited, forget_typed, is_interactive
 from .plain import visible
 
-__all__ = ["TerminalAsker"]
-
 _ATTEMPTS: Final = 5
 _CHOICES: Final[tuple[Choice, ...]] = ("yes", "no", "edit", "always", "with", "stop")
 _ANSWERS: Final[dict[str, Choice]] = {

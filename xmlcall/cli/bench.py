@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from ..bench.ways import Way
     from ..turn.asking import AskingFields, Threshold
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute", "opened"]
-
 DESCRIPTION = "Measure how well a model calls tools, and at which layer it fails."
 EPILOG = """examples:
   xmlcall bench run --model local --suite smoke --way xml --way native --out run1

@@ -15,8 +15,6 @@ from .plain import json_text, plain, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["ACTIONS", "Action", "table"]
-
 Action = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str, tuple[str, ...]]
 """Its arguments, what runs it, its summary, and examples of what can be typed after it."""
 

@@ -19,8 +19,6 @@ from ..types.calls import InvalidCall, Message, ToolCall
 from .plain import json_text, plain, visible
 from .words import Say
 
-__all__ = ["CallLog", "LoggedCall", "arguments_text", "call_line", "call_lines", "origins"]
-
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
 _LEAST_RESULT = 12  # cells
 _PERSON = "person"  # in `Decision.by`

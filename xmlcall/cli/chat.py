@@ -35,8 +35,6 @@ from .plain import visible
 from .session import Session, add_record_options, open_session, opening_messages, stop_message, taken_up
 from .words import Say
 
-__all__ = ["DESCRIPTION", "EPILOG", "Chat", "StatusLine", "configure", "execute"]
-
 DESCRIPTION = "Talk to a model that has tools. /help lists the commands of a chat."
 EPILOG = """examples:
   xmlcall chat

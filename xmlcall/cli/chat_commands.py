@@ -28,8 +28,6 @@ from .wrapping import page, wrapped
 if TYPE_CHECKING:
     from .chat import Chat
 
-__all__ = ["COMMANDS", "LEAVING", "Command", "completions", "is_command"]
-
 LEAVING: Final = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
 _LABEL_WIDTH: Final = 11
 

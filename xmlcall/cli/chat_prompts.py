@@ -30,8 +30,6 @@ from .wrapping import page
 if TYPE_CHECKING:
     from .chat import Chat
 
-__all__ = ["PromptValues", "prompt_command", "prompt_completions"]
-
 _LABELS: Final = {"user": "User:", "assistant": "Assistant:"}
 SECONDS: Final = 2.0
 """The most that a server may take."""

@@ -17,8 +17,6 @@ from typing import Any, Final
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-__all__ = ["ACCEPTED_AT_ONCE", "Connection", "most_connections"]
-
 HEAD_SECONDS: Final = 20.0  # for the head of a request, from its first byte or the beginning of the connection
 ACCEPTED_AT_ONCE: Final = 16  # before the first of them can be closed
 RESERVED_FILES: Final = 96  # for programs of servers, records, and what is accepted at once

@@ -52,8 +52,6 @@ from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
 from .wrapping import Wrapping, wrapped
 
-__all__ = ["Display"]
-
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
 _VALUE_WIDTH = 200  # characters of one argument, unless the user has to judge it
 _ISSUES, _ISSUE_WIDTH = 6, 200

@@ -25,8 +25,6 @@ from .options import add_profile_option, number
 from .plain import json_text
 from .words import speaker
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "Test why a model server does not call tools, and say what to do about it."
 EPILOG = """examples:
   xmlcall doctor http://127.0.0.1:8080/v1

@@ -17,8 +17,6 @@ from urllib.parse import urlsplit
 
 from .doctor_findings import Barrier, Findings, spoken_of
 
-__all__ = ["PARSERS", "Advice", "advice", "kind_of", "serve_line"]
-
 ROOMY: Final = 8192  # tokens: below, a few tools and their results fill the context
 ENOUGH: Final = 16384  # tokens: what is suggested
 _NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)

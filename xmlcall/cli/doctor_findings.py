@@ -14,21 +14,6 @@ from ..errors import BackendProtocolError
 from ..types.calls import InvalidCall, ToolCall
 from ..types.completion import Capabilities, Chunk, Usage
 
-__all__ = [
-    "LEAST_WRITTEN",
-    "Barrier",
-    "Findings",
-    "Outcome",
-    "Pace",
-    "Plain",
-    "ReadCall",
-    "Trial",
-    "Works",
-    "read_call",
-    "speed",
-    "spoken_of",
-]
-
 LEAST_TOOL_TOKENS: Final = 15  # the shortest description of the tool of the trial has about 40
 KEPT: Final = 1000  # characters of a reply that does not end in time
 LONGEST: Final = 50_000  # characters of a reply; at most 1024 tokens are asked for

@@ -18,8 +18,6 @@ from .doctor_advice import advice, kind_of
 from .doctor_findings import Findings, Outcome, Trial
 from .plain import visible
 
-__all__ = ["lines_of", "redacted", "report_of"]
-
 TEXT_CHARACTERS: Final = 300
 ARGUMENT_CHARACTERS: Final = 200
 ERROR_CHARACTERS: Final = 400

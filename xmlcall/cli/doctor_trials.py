@@ -31,8 +31,6 @@ from .doctor_findings import LEAST_WRITTEN, Findings, Pace, Plain, Trial, read_c
 from .open_model import profile_words
 from .waiting import SlowStatus
 
-__all__ = ["tested"]
-
 PLAIN_TOKENS: Final = 16
 LONG_TOKENS: Final = 1024  # for a reply that was cut in its reasoning
 LIKELIEST: Final = 5

@@ -20,8 +20,6 @@ from typing import Any
 from ..errors import UsageError, XmlcallError
 from .plain import visible
 
-__all__ = ["FAILED", "INTERRUPTED", "MISUSED", "OK", "complain", "guarded", "prepare_streams", "run_async"]
-
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
 
 

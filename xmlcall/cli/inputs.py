@@ -14,8 +14,6 @@ from ..tools.catalog import Catalog, as_tool
 from ..types.calls import Tool
 from .exits import complain
 
-__all__ = ["read_bytes", "read_text", "read_tools"]
-
 _MAX_BYTES = 64 << 20
 _SHAPES = '{"tools": [...]}, {"result": {"tools": [...]}} or a list of tools'
 

@@ -25,8 +25,6 @@ from .options import number
 from .plain import json_text, visible
 from .running import SERVE_PORT, Running, proxy_at, served
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "Start a client with its settings for a proxy of ours, and the proxy if none runs."
 EPILOG = """examples:
   xmlcall launch                                     # list the clients

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["CLIENTS", "CONTEXT", "NO_KEY", "Client", "Proxy", "Settings"]
-
 CONTEXT: Final = 32_768  # tokens, if the proxy names no number
 NO_KEY: Final = "none"  # clients want some text
 _OUTPUT: Final = 4096

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from prompt_toolkit.history import History
     from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-__all__ = ["NO", "YES", "LineReader", "Questions", "edited", "forget_typed", "is_interactive", "questions"]
-
 YES: Final = frozenset({"y", "yes", "是"})  # answers of the user, whatever the language
 NO: Final = frozenset({"n", "no", "否"})
 _MAX_LINE: Final = 1 << 20

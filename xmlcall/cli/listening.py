@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     import uvicorn
     from starlette.applications import Starlette
 
-__all__ = ["STOP_SECONDS", "TELL_SECONDS", "CountedLines", "counted_lines", "listening", "serve_app", "url_of"]
-
 BACKLOG: Final = 512
 STOP_SECONDS: Final = 5.0  # for answers that are under way when the server is stopped
 TELL_SECONDS: Final = 2  # for notifying their callers that they end

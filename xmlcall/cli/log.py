@@ -32,8 +32,6 @@ from ..types.calls import InvalidCall, Tool, ToolCall
 from .exits import FAILED, OK
 from .plain import json_text, plain, shortened, visible
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`, and parse their replies again."
 EPILOG = """examples:
   xmlcall log list

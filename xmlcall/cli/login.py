@@ -11,8 +11,6 @@ from .options import Command, add_mcp_option
 from .plain import visible
 from .servers import servers_given, sign_in
 
-__all__ = ["COMMANDS"]
-
 _SIGN_IN = (
     "Sign in to an MCP server that requires OAuth. The tokens are kept in the system's keyring, else in a file of your own."
 )

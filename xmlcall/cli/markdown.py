@@ -31,8 +31,6 @@ from rich.text import Text
 from .plain import PlainStream, plain
 from .waiting import SLOW_SECONDS
 
-__all__ = ["MarkdownStream", "answer_console", "shows_markdown"]
-
 _EVERY: Final = 0.1  # seconds between two drawings
 _LONGEST: Final = 8000  # characters of a block that is not complete
 _DIM: Final = Style(dim=True)

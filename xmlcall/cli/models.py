@@ -8,8 +8,6 @@ from ..models.known import KnownModel
 from .exits import FAILED, OK, complain
 from .plain import json_text
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "List, fetch and remove the local models that xmlcall knows by name."
 EPILOG = f"""examples:
   xmlcall models list

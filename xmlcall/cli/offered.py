@@ -18,17 +18,6 @@ from .plain import json_text, plain, shortened, title_of, visible
 from .servers import chosen_server, open_router
 from .words import Say
 
-__all__ = [
-    "COMMANDS",
-    "arguments_of",
-    "found",
-    "parameter_lines",
-    "prompt_line",
-    "prompt_server",
-    "prompt_words",
-    "tool_lines",
-]
-
 # -- tools -------------------------------------------------------------------------------------------------------------
 
 _TOOLS = "List the tools that the servers offer, with their parameters. Starts the servers but runs no tool."

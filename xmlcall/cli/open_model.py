@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..turn.way import Way
     from .waiting import OpeningStatus
 
-__all__ = ["asking_of", "connected", "model_notices", "profile_json", "profile_of", "profile_words", "way_words"]
-
 
 def connected(name: str, context: int | None, opening: "OpeningStatus", api_key: str | None = None) -> Backend:
     """Return the backend for `--model` and `--context`, not yet open; `opening` shows progress until it is open."""

@@ -16,19 +16,6 @@ from typing import Any, Final, Never
 from ..errors import UsageError
 from .exits import complain
 
-__all__ = [
-    "Command",
-    "CommandParser",
-    "add_asking_options",
-    "add_mcp_option",
-    "add_model_choice",
-    "add_model_options",
-    "add_policy_option",
-    "add_profile_option",
-    "add_server_options",
-    "number",
-]
-
 # Removed options, by command, and what replaces them.
 _REMOVED = {
     ("xmlcall serve", "--workers"): "`uvicorn --factory xmlcall.proxy:configured_app --workers N` serves a file of settings",

@@ -33,8 +33,6 @@ from .exits import OK
 from .inputs import read_bytes, read_tools
 from .plain import json_text
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = (
     "Parse the tool calls in a model's text. Prints the reply as one JSON object, with the reasons for calls that cannot run."
 )

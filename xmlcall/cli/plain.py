@@ -17,8 +17,6 @@ from ..errors import XmlcallError
 from ..text_forms import INVISIBLE
 from ..types.calls import MISSING, Tool
 
-__all__ = ["PlainStream", "json_text", "plain", "shortened", "title_of", "to_json", "visible"]
-
 # ECMA-48: control sequences, control strings that are closed, and the other escapes. A string ends at any control character, so
 # that the search is linear; one that is not closed loses its ESC only.
 _SEQUENCE = r"(?:\x1b\[|\x9b)[0-?]*[ -/]*"

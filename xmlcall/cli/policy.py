@@ -13,8 +13,6 @@ from .exits import OK
 from .options import add_policy_option
 from .plain import visible
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "Show the rules about which calls run, or what they decide for a call. Deny overrides ask, and ask overrides allow."
 EPILOG = """examples:
   xmlcall policy

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from ..bench.case import Case
     from ..bench.probe import Finding
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "Measure which prompt and call format suit a model best, and save them as its profile."
 EPILOG = """examples:
   xmlcall probe

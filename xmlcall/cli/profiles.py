@@ -12,8 +12,6 @@ from ..types.completion import Capabilities
 from .exits import OK, complain
 from .plain import json_text, visible
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "List, show and remove profiles: the prompt and call format of each model. `xmlcall probe` measures one."
 EPILOG = """examples:
   xmlcall profiles list

@@ -14,8 +14,6 @@ from .inputs import read_tools
 from .options import Command, add_asking_options, add_server_options
 from .plain import json_text, plain
 
-__all__ = ["COMMANDS"]
-
 _PROMPT = "Print the system prompt that offers tools to a model, for use with a client of your own."
 _PROMPT_MORE = """examples:
   xmlcall prompt --tools tools.json

@@ -19,8 +19,6 @@ from .options import add_model_options
 from .plain import json_text
 from .session import add_record_options, open_session, opening_messages, stop_message
 
-__all__ = ["DESCRIPTION", "EPILOG", "Record", "configure", "execute"]
-
 DESCRIPTION = "Answer one question. Only the answer goes to standard output."
 EPILOG = """examples:
   xmlcall run "What is 1234 times 5678?"

@@ -17,8 +17,6 @@ from ..errors import UsageError, XmlcallError
 from .exits import complain
 from .plain import plain, visible
 
-__all__ = ["SERVE_PORT", "Running", "proxy_at", "served"]
-
 SERVE_PORT: Final = 8485
 _SECONDS: Final = 60.0  # of silence, in which a model of a list is opened
 _BYTES: Final = 4 * 1024 * 1024  # of an answer

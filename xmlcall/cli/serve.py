@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     from ..proxy.http.access import Guard, ServedModels
     from ..proxy.settings import ModelSettings, ProxySettings
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "Run a proxy that gives any model tool calling. It serves the APIs of OpenAI, Anthropic and Ollama."
 EPILOG = """examples:
   xmlcall serve                                              # a small local model, fetched on first use

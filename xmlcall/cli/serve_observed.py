@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from ..turns.lines import LineThread
     from ..turns.recorder import Recorder
 
-__all__ = ["add_observed_options", "add_page_options", "observing", "page_beside", "recording", "start_log"]
-
 _NOISY: Final = ("httpx2", "httpcore2", "mcp")
 END_SECONDS: Final = 3.0  # for the last spans, if no collector takes them
 _KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables whose values are in no record

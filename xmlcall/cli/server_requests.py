@@ -41,8 +41,6 @@ from .open_model import asking_of
 from .plain import visible
 from .servers import ask_to_sign_in
 
-__all__ = ["features_of", "page_features"]
-
 _LOG_WIDTH = 500  # characters of a message
 _REFUSED = {  # method -> key of what is said
     "elicitation/create": "no_elicitation",

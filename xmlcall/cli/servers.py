@@ -33,18 +33,6 @@ from .exits import complain
 from .lines import NO, YES, LineReader, is_interactive
 from .plain import visible
 
-__all__ = [
-    "ask_to_sign_in",
-    "chosen_server",
-    "described",
-    "hosts_of",
-    "open_router",
-    "servers_given",
-    "servers_of",
-    "sign_in",
-    "sign_in_where_wanted",
-]
-
 _CONNECT_SECONDS = 30.0
 _FORMS = 'a "mcpServers" JSON file, a URL, a Python script or a command line in quotes'
 # Words before the one that identifies the server.

@@ -40,16 +40,6 @@ from .servers import described, hosts_of, servers_of, sign_in_where_wanted
 from .waiting import OpeningStatus
 from .words import Say
 
-__all__ = [
-    "Session",
-    "add_record_options",
-    "loop_of",
-    "open_session",
-    "opening_messages",
-    "stop_message",
-    "taken_up",
-]
-
 _DEMO_ONLY = ("demo.*",)
 _TEXT_OF = ("invalid_calls", "tool_errors", "invented_results", "own_words", "repetition", "repeated_call", "length")
 _CHOICES: Final = 10  # conversations to choose from

@@ -8,8 +8,6 @@ from .exits import run_async
 from .options import add_model_options, number
 from .session import add_record_options
 
-__all__ = ["DESCRIPTION", "EPILOG", "configure", "execute"]
-
 DESCRIPTION = "Open a page with a chat that shows what the model writes, how it is parsed, and why a call runs or does not."
 EPILOG = """examples:
   xmlcall ui                                             # a small local model, fetched on first use, and the demo server

@@ -37,8 +37,6 @@ from .servers import hosts_of, servers_of, sign_in_where_wanted
 from .session import Session, loop_of, opening_messages
 from .waiting import OpeningStatus
 
-__all__ = ["serve_page"]
-
 
 async def serve_page(options: argparse.Namespace) -> int:
     runs, files = named_paths(options.paths)

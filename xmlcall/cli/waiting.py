@@ -29,8 +29,6 @@ from .exits import complain
 from .plain import visible
 from .words import Say
 
-__all__ = ["SLOW_SECONDS", "DownloadBar", "OpeningStatus", "RunBar", "SlowStatus", "error_console"]
-
 SLOW_SECONDS = 2.0
 """After which it is said what is waited for."""
 

@@ -7,8 +7,6 @@ from collections.abc import Callable
 
 from ..turn.way import REASONS
 
-__all__ = ["LABELS", "TEXTS", "Say", "speaker"]
-
 Say = Callable[..., str]
 """Returns the text of a key, with its placeholders filled in."""
 

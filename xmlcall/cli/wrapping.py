@@ -15,8 +15,6 @@ from rich.cells import cell_len
 
 from .lines import LineReader, is_interactive
 
-__all__ = ["Wrapping", "page", "wrapped"]
-
 _WIDE: Final = "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 _CLOSING: Final = "、。，．！？：；）」』】》〉”’…"
 _PIECE = re.compile(rf"\n|[ \t]+|[{_WIDE}{_CLOSING}][{_CLOSING}]*|[^\s{_WIDE}{_CLOSING}]+[{_CLOSING}]*|\s")

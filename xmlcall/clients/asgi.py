@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Message, Scope
 
-__all__ = ["AppError", "AppResponse", "Lifespan"]
-
 AHEAD: Final = 16  # messages that an app may send before they are read
 LEAVE_SECONDS: Final = 5.0  # for an app to end by itself after its caller disconnected
 

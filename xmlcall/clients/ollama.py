@@ -24,8 +24,6 @@ from .transports import ADDRESS, AsyncTransport, Transport
 if TYPE_CHECKING:
     from ..turn.asking import Mode
 
-__all__ = ["AsyncClient", "ChatResponse", "Client", "Message", "ToolCall"]
-
 PATH = "/api/chat"
 
 Messages = Sequence[Mapping[str, Any] | ollama.Message] | None

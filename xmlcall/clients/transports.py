@@ -37,15 +37,6 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = [
-    "AsyncTransport",
-    "Transport",
-    "async_httpx2_client",
-    "async_httpx_client",
-    "httpx2_client",
-    "httpx_client",
-]
-
 ADDRESS = "http://xmlcall"
 """The base URL of the clients here; requests to any other URL are answered here, too."""
 

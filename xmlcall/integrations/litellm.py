@@ -37,8 +37,6 @@ from ..proxy.formats.openai_chat import CHAT
 from ..turn.asking import Asking
 from .tools_as_text import ChoiceWriter, Rewriter, Rewritten, StreamedReply, read_asking
 
-__all__ = ["ToolsAsText", "handler", "handler_for_all"]
-
 log = logging.getLogger("xmlcall.integrations")
 
 _CALLS: Final = ("acompletion", "completion")  # other kinds of request have other bodies

@@ -36,8 +36,6 @@ from ..proxy.formats.tolerance import mended
 from ..proxy.http.exchange import api_error
 from .tools_as_text import SETTINGS, ChoiceWriter
 
-__all__ = ["EngineProvider", "handler"]
-
 MOST: Final = 100  # engines, because each one has connections of its own
 
 _OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {

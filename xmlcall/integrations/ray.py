@@ -42,8 +42,6 @@ from ..proxy.http.access import Guard, key_of, serving
 from ..proxy.http.exchange import Ending
 from ..turn.asking import Asking, AskingFields
 
-__all__ = ["Proxy", "RaySettings", "app"]
-
 log = logging.getLogger("xmlcall.proxy")
 
 LOOK_SECONDS: Final = 0.2  # between two checks whether the replica has to stop

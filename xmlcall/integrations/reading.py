@@ -31,8 +31,6 @@ from xmlcall.tools.catalog import Catalog, as_tool
 from xmlcall.types.calls import RawCall, Span, Tool, ToolCall
 from xmlcall.types.events import CallInReasoning, Event, Markup, ReasoningDelta, TextDelta, ToolCallEnd
 
-__all__ = ["CallPiece", "EngineReplyReader", "EngineText", "Piece", "catalog_of", "may_have_calls", "read_whole", "split"]
-
 log = logging.getLogger("xmlcall.integrations")
 
 # Two readings, or two values for one parameter: choosing one would be running a guess.

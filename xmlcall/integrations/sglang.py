@@ -11,8 +11,6 @@ import runpy
 import sys
 from collections.abc import Sequence
 
-__all__ = ["NAME", "main", "register"]
-
 NAME = "xmlcall"
 """The value for `--tool-call-parser`."""
 

@@ -12,8 +12,6 @@ from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallIt
 from xmlcall.errors import UsageError
 from xmlcall.integrations.reading import CallPiece, EngineReplyReader, Piece, catalog_of, may_have_calls, read_whole, split
 
-__all__ = ["XmlcallDetector"]
-
 
 class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
     """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools."""

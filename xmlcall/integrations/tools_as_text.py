@@ -25,7 +25,6 @@ from functools import partial
 from typing import Any, Final
 
 from ..agent.drive import new_id
-from ..backends.base import Capabilities
 from ..binding.bind import as_written
 from ..binding.echo import Sources
 from ..errors import UsageError
@@ -56,11 +55,9 @@ from ..turn.asking import Asking
 from ..turn.generate import REPETITION, Binder, Generated, ReplyReader
 from ..turn.opening import last_request
 from ..types.calls import InvalidCall, Message, ToolCall
-from ..types.completion import CompletionRequest, Usage
+from ..types.completion import Capabilities, CompletionRequest, Usage
 from ..types.events import Event, ReasoningDelta, TextDelta, ToolCallEnd
 from ..wire.openai import message_dict
-
-__all__ = ["SETTINGS", "ChoiceWriter", "Rewriter", "Rewritten", "StreamedReply", "read_asking"]
 
 log = logging.getLogger("xmlcall.integrations")
 

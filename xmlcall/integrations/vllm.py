@@ -4,8 +4,6 @@ vLLM runs `register` in each of its processes, because the installed xmlcall dec
 `vllm.general_plugins`. The parser itself (`vllm_parser`) is loaded only where it is used, because workers never need it.
 """
 
-__all__ = ["NAME", "register"]
-
 NAME = "xmlcall"
 """The value for `--tool-call-parser`."""
 

@@ -24,8 +24,6 @@ from xmlcall.agent.drive import new_id
 from xmlcall.integrations.reading import CallPiece, EngineReplyReader, Piece, catalog_of, read_whole, split
 from xmlcall.tools.catalog import Catalog
 
-__all__ = ["XmlcallToolParser"]
-
 
 class XmlcallToolParser(ToolParser):  # type: ignore[misc]
     """Reads calls in every format that xmlcall knows, and types their arguments by the request's tools."""

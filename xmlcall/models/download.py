@@ -25,22 +25,6 @@ from typing import Protocol
 
 from ..errors import BackendUnavailable, UsageError, XmlcallError
 
-__all__ = [
-    "Download",
-    "Progress",
-    "ProgressCallback",
-    "Source",
-    "SourceFailed",
-    "append",
-    "check_deadline",
-    "check_space",
-    "deadline_for",
-    "disk_error",
-    "fetch",
-    "one_line",
-    "sha256_of",
-]
-
 GRACE_SECONDS = 120.0
 MINIMUM_RATE = 32 * 1024  # bytes a second, on average after the grace period; a slower source has failed
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)

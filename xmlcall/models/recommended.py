@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-__all__ = ["RECOMMENDED", "Recommended", "in_words", "recommended", "recommended_values"]
-
 _CARD: Final = "https://huggingface.co/"
 _LONGEST: Final = 200  # characters of a name; a server chooses it
 _QWEN: Final = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}

@@ -27,8 +27,6 @@ from .download import Download, SourceFailed, append, check_deadline, check_spac
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["HttpSource", "WheelSource", "made_once", "pip_download", "scratch_folder"]
-
 CONNECT_SECONDS = 5.0
 OPEN_SECONDS = 15.0  # look-up, connection, redirects and headers together
 READ_SECONDS = 30.0  # between two pieces of a body

@@ -15,8 +15,6 @@ from ..turn.way import Finding
 from ..types.completion import Capabilities
 from .profile import folder
 
-__all__ = ["checks_file", "remember", "remembered"]
-
 log: Final = logging.getLogger("xmlcall.profiles")
 
 FINDINGS: Final = frozenset(get_args(Finding))

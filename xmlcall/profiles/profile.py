@@ -28,31 +28,6 @@ from ..toml_file import read_toml, toml_text
 from ..turn.asking import Asking, AskingFields, Sampling
 from ..types.completion import SAMPLED
 
-__all__ = [
-    "PROFILED",
-    "WAYS",
-    "CallThreshold",
-    "Figure",
-    "FoundProfile",
-    "Measurement",
-    "Profile",
-    "ProfileWay",
-    "Rate",
-    "asking_by",
-    "asking_in_words",
-    "chosen",
-    "file_of",
-    "find",
-    "folder",
-    "listed",
-    "named",
-    "read_profile",
-    "shipped",
-    "shipped_folder",
-    "way_in_words",
-    "write_profile",
-]
-
 PROFILED: Final = ("mode", "dialect", "family", "call_threshold")
 """The fields of `Asking` that a profile sets, beside those of sampling."""
 

@@ -29,8 +29,6 @@ from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Res
 from .observed.observer import Observer
 from .observed.probes import outside_routes
 
-__all__ = ["app_of", "create_app"]
-
 
 class _AppFields(AskingFields, total=False):
     """The keywords of the app beside its parameters; the last two are old names of fields of `Guard`."""

@@ -30,8 +30,6 @@ from .http.exchange import Ending
 from .listed import ListedModels
 from .settings import ALL, ModelSettings, keys_of, read_settings
 
-__all__ = ["all_at", "configured_app", "enter", "models_of", "opened"]
-
 CONFIG: Final = "XMLCALL_CONFIG"
 USUAL: Final = Asking(mode="auto")
 AGAIN_SECONDS: Final = 2.0  # between two attempts to open a model whose server is not up yet

@@ -20,8 +20,6 @@ from .settings import ALL
 if TYPE_CHECKING:
     from .engine.engine import Engine
 
-__all__ = ["LISTED_LIMIT", "OPEN_LIMIT", "REREAD_SECONDS", "ListedModels"]
-
 OPEN_LIMIT: Final = 8
 LISTED_LIMIT: Final = 1000  # models of a list; hosted services have some hundreds
 NAME_LIMIT: Final = 200

@@ -36,8 +36,6 @@ from ..toml_file import read_toml
 from ..turn.ask_keys import SERVED, read_ask_table
 from .http.access import Key, key_of
 
-__all__ = ["ALL", "KeySettings", "ModelSettings", "ProxySettings", "ServeSettings", "keys_of", "read_settings"]
-
 ALL: Final = "*"  # the name of a model that means each that its server lists
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)

@@ -6,16 +6,6 @@ from typing import Any, Final, get_args
 
 from ..types.calls import MISSING, Message, RawArgument, RawCall, Role, Tool, ToolCall, ToolReply, Written, WrittenCall
 
-__all__ = [
-    "call_from_json",
-    "call_to_json",
-    "message_from_json",
-    "message_to_json",
-    "raw_from_json",
-    "raw_to_json",
-    "tool_to_json",
-]
-
 _WRITTEN: Final = {"replies": ToolReply, "calls": WrittenCall}  # fields of `Written`
 
 

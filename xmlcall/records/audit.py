@@ -23,8 +23,6 @@ from ..types.calls import CallNote, InvalidCall, TextContent, ToolCall, ToolResu
 from .folder import FILE_MODE, append_line
 from .secrets import masked, masked_text
 
-__all__ = ["LARGEST_FILE", "OLDER_FILES", "AuditFile", "audit_line"]
-
 LARGEST_FILE: Final = 10_000_000
 """Size in bytes from which on a new file is started."""
 

@@ -8,8 +8,6 @@ from typing import Final
 from ..errors import UsageError
 from ..private_folders import make_private, user_path
 
-__all__ = ["FILE_MODE", "append_line", "audit_path", "folder", "private_folder", "store_path"]
-
 FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
 _FILES: Final = ("conversations.db", "audit.jsonl", "page-secret")  # how their names begin

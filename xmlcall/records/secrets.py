@@ -13,8 +13,6 @@ from typing import Any, Final
 
 from ..types.calls import MISSING, RawCall, Span
 
-__all__ = ["MASK", "is_secret", "masked", "masked_text", "secret_places", "secrets_in", "shows_secret"]
-
 MASK: Final = "***"
 
 # Names that mean a secret as a whole, and endings that do with any word before them (`github_token`, `dbPassword`).

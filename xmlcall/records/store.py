@@ -28,8 +28,6 @@ from ..types.calls import Message
 from .as_json import message_from_json, message_to_json
 from .folder import FILE_MODE
 
-__all__ = ["Branch", "ConversationSummary", "KeptEvent", "Store", "new_id", "undamaged"]
-
 _VERSION: Final = 1
 _TABLES: Final = """
 CREATE TABLE conversation (

@@ -12,8 +12,6 @@ from ..prompting.format import FAMILIES, LANGUAGES
 from ..types.completion import SAMPLED
 from .asking import AskingFields, Mode, Sampling, Threshold
 
-__all__ = ["ASK_KEYS", "SERVED", "AskKey", "read_ask", "read_ask_table"]
-
 
 @dataclass(frozen=True, slots=True)
 class AskKey:

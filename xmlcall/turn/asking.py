@@ -13,8 +13,6 @@ from ..errors import UsageError
 from ..prompting.format import PromptFormat
 from ..types.completion import SAMPLED, Capabilities, CompletionRequest
 
-__all__ = ["Asking", "AskingFields", "Mode", "Sampling", "Threshold"]
-
 Threshold = float | Literal["auto"]
 Mode = Literal["xml", "native", "native-only", "auto"]
 Sampling = Literal["server", "greedy", "recommended"]

@@ -20,8 +20,6 @@ from ..errors import UsageError
 from ..prompting.feedback import Answered
 from ..types.calls import InvalidCall, Message, ToolCall
 
-__all__ = ["Attempts", "RepairPolicy", "calls_made", "none_can_run"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairPolicy:

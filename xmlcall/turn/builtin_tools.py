@@ -17,8 +17,6 @@ from ..prompting.results import piece, result_with
 from ..tools.catalog import Catalog
 from ..types.calls import Message, TextContent, Tool, ToolResult
 
-__all__ = ["OURS", "Answering", "describing", "more_tool", "said", "words_for"]
-
 OURS: Final = "xmlcall"
 """The server name that is given for a built-in tool."""
 

@@ -12,25 +12,6 @@ from ..types.events import Event
 from .generate import Continued
 from .tool_need import ToolNeed
 
-__all__ = [
-    "Answer",
-    "AskedAgain",
-    "CallDenied",
-    "CallFinished",
-    "CallHeld",
-    "CallProgress",
-    "CallRejected",
-    "CallStarted",
-    "CallTask",
-    "LoopEvent",
-    "ReplyEnded",
-    "ReplyStarted",
-    "RetryAsked",
-    "Shortened",
-    "StepEnded",
-]
-
-
 AskedWhy = Literal["empty", "unread", "failed"]
 
 

@@ -30,22 +30,6 @@ from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, ToolC
 from .machine import ENOUGH, Ask, Ended, Kind, Script
 from .reply_end import Held, Waits, Watch, text_until
 
-__all__ = [
-    "REPETITION",
-    "Binder",
-    "Continued",
-    "Generated",
-    "Lost",
-    "NotTaken",
-    "ReplyOptions",
-    "ReplyReader",
-    "generate",
-    "generate_begun",
-    "is_refused_beginning",
-    "lost_call",
-    "numbered_ids",
-]
-
 NewId = Callable[[], str]
 
 Lost = Literal["", "empty", "unread", "failed"]

@@ -19,8 +19,6 @@ from ..errors import BackendError, UsageError
 from ..types.calls import Message, Tool, ToolCall
 from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
 
-__all__ = ["ENOUGH", "Action", "Ask", "Done", "Ended", "FirstToken", "Kind", "Machine", "OfferedAnew", "Run", "Score", "Script"]
-
 T = TypeVar("T")
 Kind = Literal["reply", "rest", "forced"]
 

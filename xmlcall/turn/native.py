@@ -29,8 +29,6 @@ from .generate import Binder, Generated, Lost, NotTaken, ReplyOptions, generate,
 from .machine import Ask, Ended, Script
 from .reply_end import Watch, text_until
 
-__all__ = ["NativeOptions", "call_schema", "generate_call", "generate_native"]
-
 # Statuses of servers that do not take tools, or fail because of them; 200 is an error inside a stream.
 _REFUSALS: Final = frozenset({200, 400, 422, 500, 501})
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call

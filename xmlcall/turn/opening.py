@@ -27,8 +27,6 @@ from .machine import Script
 from .turn import Turn
 from .turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
 
-__all__ = ["Opening", "begin_turn", "called_before", "conversation_of", "last_request", "offer_of"]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opening:

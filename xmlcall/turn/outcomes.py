@@ -14,8 +14,6 @@ from ..tools.catalog import Tools
 from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
 from .events import CallDenied, CallFinished, CallRejected
 
-__all__ = ["closed", "outcome", "when_stopped"]
-
 
 def outcome(
     event: CallRejected | CallDenied | CallFinished, format: PromptFormat

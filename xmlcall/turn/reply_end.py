@@ -19,8 +19,6 @@ from ..prompting.leaks import Leaks
 from ..types.calls import ToolCall
 from ..types.events import Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 
-__all__ = ["Held", "Waits", "Watch", "text_until"]
-
 Waits = Callable[[ToolCall, Sequence[ToolCall]], tuple[str, ...]]
 """Takes a call and the earlier calls of its reply; returns the JSON paths of the values it waits for, none if it is ready."""
 

@@ -37,8 +37,6 @@ from ..tools.effects import may_write, only_reads
 from ..types.calls import InvalidCall, Tool, ToolCall
 from .turn_setup import Offer, Words
 
-__all__ = ["SaidSoFar", "claims_a_deed", "found_nothing", "repeats", "unfounded"]
-
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NUMBER: Final = re.compile(r"(?<![\w/.:-])[0-9]+(?:\.[0-9]+)?(?![\w/.:-])")  # not part of a path, a time or a version
 

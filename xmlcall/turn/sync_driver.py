@@ -11,8 +11,6 @@ from .machine import Ask, Done, FirstToken, Run, Score
 from .turn import Turn
 from .turn_setup import Denied
 
-__all__ = ["run_turn"]
-
 Stream = Callable[[CompletionRequest], Iterable[Chunk]]
 RunCall = Callable[[ToolCall], "ToolResult | str | Denied"]
 

@@ -39,8 +39,6 @@ from ..types.completion import Capabilities, CompletionRequest, Usage
 from .generate import is_refused_beginning
 from .machine import FirstToken, Score, Script
 
-__all__ = ["alone", "ask_first_token", "choose_tool"]
-
 NEEDS_NONE: Final = "Thanks!"
 PART: Final = 0.5  # share of a habit's log-probability that is subtracted
 MOST_STEPS: Final = 50  # tokens in a name, at most

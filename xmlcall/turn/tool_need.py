@@ -46,17 +46,6 @@ from .asking import Threshold
 from .machine import Script
 from .tool_choice import alone, ask_first_token, choose_tool
 
-__all__ = [
-    "NEEDS_NONE",
-    "NEEDS_TOOL",
-    "TOOLS",
-    "ToolNeed",
-    "ask_need",
-    "ask_tool_need",
-    "decides",
-    "number_odds",
-]
-
 CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of a call, because code is fenced, too
 LEAST_NUMBER: Final = -1.0  # the log-odds of the second opinion are clipped to these limits
 MOST_NUMBER: Final = 6.0

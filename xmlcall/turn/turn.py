@@ -74,9 +74,6 @@ from .outcomes import outcome, when_stopped
 from .said_so_far import SaidSoFar
 from .turn_setup import Denied, FirstRequest, Generation, InText, Offer, Words
 
-__all__ = ["Turn"]
-
-
 _REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
 _OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)
 

@@ -23,8 +23,6 @@ from .generate import NewId, numbered_ids
 from .machine import Script
 from .tool_need import ToolNeed, ask_tool_need
 
-__all__ = ["Denied", "FirstRequest", "Generation", "InText", "Offer", "Words", "decide"]
-
 READ_AGAIN: Final = 8000  # characters: up to this length a conversation is read once more without the tool prompt
 
 

@@ -5,8 +5,6 @@ from typing import Final, Literal
 
 from ..types.calls import Message, Tool
 
-__all__ = ["REASONS", "TRIAL_ARGUMENTS", "TRIAL_QUESTION", "TRIAL_TOKENS", "TRIAL_TOOL", "Finding", "Way", "choose_way"]
-
 _INTEGER: Final = {"type": "integer"}
 TRIAL_TOOL: Final = Tool(
     name="multiply",

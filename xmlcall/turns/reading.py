@@ -10,7 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
-from ..backends.base import Capabilities
 from ..binding.bind import bind
 from ..dialects import known
 from ..dialects.replies import as_message, replies_of
@@ -20,7 +19,7 @@ from ..records.as_json import tool_to_json
 from ..tools.catalog import Catalog, Tools
 from ..turn.generate import Binder, ReplyReader
 from ..types.calls import InvalidCall, Message, Repair, Reply, Role, Span, Tool, ToolCall
-from ..types.completion import CompletionRequest, Usage
+from ..types.completion import Capabilities, CompletionRequest, Usage
 from ..types.events import (
     CallInReasoning,
     Event,

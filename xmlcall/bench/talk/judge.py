@@ -20,8 +20,6 @@ from ...dialects.inert import FRAME_TAGS
 from ...dialects.write import tag_names
 from ..judge import judge_value
 
-__all__ = ["CALLED", "is_admitted", "judge_turn", "speaks"]
-
 CALLED: Final = "called"
 """Why a turn has ended whose call was all that was asked for; no reason of `Answer`."""
 # What a person takes as "I do not know", "it did not work" or a question back.

@@ -29,8 +29,6 @@ from ..store import PlayedTurn, ReplyRecorder, kept_tools
 from .judge import CALLED, judge_turn
 from .servers import lay_out, occupied, server_of
 
-__all__ = ["CannedHost", "converse"]
-
 _FILE_LIMIT = 10_000  # characters of a file that are kept
 _START_SECONDS = 180.0  # for a server to start, beside a model that takes the whole machine
 

@@ -26,8 +26,6 @@ from ...hosts.server import StdioServer
 from ...models.sources import made_once
 from ..bfcl import data_folder
 
-__all__ = ["NPM_PACKAGES", "folder_of", "lay_out", "node_program", "npm_install", "occupied", "server_of"]
-
 NPM_PACKAGES: Final = {
     "filesystem": "@modelcontextprotocol/server-filesystem@2026.8.31",
     "memory": "@modelcontextprotocol/server-memory@2026.8.31",

@@ -58,8 +58,6 @@ from .filters import Filter
 if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
-__all__ = ["Answer", "PlainAnswer", "PromptedAnswer", "Sender"]
-
 log = logging.getLogger("xmlcall.proxy")
 
 # The error message for each reason why a turn ends without an answer; `{why}` describes what is wrong with the calls.

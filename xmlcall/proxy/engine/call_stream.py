@@ -26,8 +26,6 @@ from ...tools.parameters import WORDS_FOR_NULL, may_be_left_out, says_nothing
 from ...types.calls import MISSING, RawArgument, Tool, ToolCall
 from ...types.events import ToolArgumentDelta
 
-__all__ = ["CallText", "MayBeMadeUp"]
-
 # Schema keys that do not restrict which strings are valid (JSON Schema 2020-12, validation, section 9).
 _ANNOTATIONS: Final = frozenset(
     {"title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly"}

@@ -14,8 +14,6 @@ from ...tools.catalog import Catalog
 from ...tools.outline import parameters_of
 from ...types.calls import Message, Tool
 
-__all__ = ["Catalogs", "OfferedTools", "key_of"]
-
 LIMIT: Final = 32  # tool lists to keep; the least recently used is dropped first
 
 

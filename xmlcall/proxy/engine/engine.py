@@ -54,8 +54,6 @@ if TYPE_CHECKING:
     from ...turns.recorder import Recorder
     from ..observed.observer import Hearing
 
-__all__ = ["Engine"]
-
 
 class Engine:
     """A model with tool calling. Open it with `async with`: that opens the backend and the hosts.

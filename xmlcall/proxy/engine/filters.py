@@ -31,19 +31,6 @@ from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
 from ..formats.contract import CallClosed, CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece, ToolChoice
 
-__all__ = [
-    "Filter",
-    "Formed",
-    "begun_by_caller",
-    "offered_names",
-    "own_names",
-    "renamed",
-    "value_in",
-    "with_beginning",
-    "without_beginning",
-    "wordless",
-]
-
 Filter = Callable[[ResponseEvent], Iterable[ResponseEvent]]
 
 # -- names -------------------------------------------------------------------------------------------------------------

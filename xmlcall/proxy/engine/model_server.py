@@ -31,8 +31,6 @@ from ...wire.openai import count, message_dict, read_json
 if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
-__all__ = ["NOTES_LIMIT", "Fitting", "SaidOnce", "WithWholeMessages", "count_tokens"]
-
 log = logging.getLogger("xmlcall.proxy")
 
 # -- its tokens ---------------------------------------------------------------------------------------

@@ -33,8 +33,6 @@ from ...prompting.results import denial, result_text
 from ...prompting.writer import Known, OwnRounds, rounds_behind
 from ...types.calls import Message, TextContent, Tool
 
-__all__ = ["OwnRules", "OwnTools", "RoundsKept", "with_own_results"]
-
 # -- which calls run ------------------------------------------------------------------------------------------------------
 
 log = logging.getLogger("xmlcall.proxy")

@@ -35,8 +35,6 @@ from ...wire.sse import EventDecoder
 from ..formats.contract import ApiError, ChatRequest, Format
 from ..observed.observer import FIRST_TOKEN
 
-__all__ = ["Recording", "client_of"]
-
 LONGEST_CLIENT: Final = 80  # characters of a program's name
 LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
