@@ -22,7 +22,7 @@ from xmlcall import Answer, Chunk, CompletionRequest, LocalHost, Message, ToolLo
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.store import Store
-from xmlcall.turns.keeping import Keeper, recovered
+from xmlcall.turn_records.keeping import Keeper, recovered
 
 
 def append(path: Path, line: str) -> None:

@@ -53,7 +53,7 @@ AROUND_BINDING = [
 ]
 # name -> the modules, and the folders and files of the tests that are there for them
 GROUPS: dict[str, tuple[list[str], list[str]]] = {
-    "parsing": (["xmlcall/parsing/*.py"], ["tests/parsing", "tests/binding", "tests/dialects", "tests/turns"]),
+    "parsing": (["xmlcall/parsing/*.py"], ["tests/parsing", "tests/binding", "tests/dialects", "tests/turn_records"]),
     "binding": (
         ["xmlcall/binding/*.py"],
         ["tests/binding", "tests/parsing", "tests/schema", *AROUND_BINDING],

@@ -45,15 +45,15 @@ layer(
     "errors toml_file private_folders text_forms addresses types schema tools dialects binding parsing prompting turn "
     "wire profiles backends hosts",
 )
-layer("turns", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
+layer("turn_records", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer(
     "bench",
-    "errors private_folders types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turns",
+    "errors private_folders types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turn_records",
 )
 layer(
     "proxy",
     "errors toml_file types loosejson schema tools dialects binding parsing prompting turn wire profiles "
-    "backends hosts agent turns",
+    "backends hosts agent turn_records",
 )
 layer("clients", "errors types turn backends proxy")
 layer("ui", " ".join(LAYERS))

@@ -10,9 +10,9 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ToolHostUnavailable
 from xmlcall.hosts.base import OnProgress
 from xmlcall.turn.events import LoopEvent
-from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.lines import _read_turn
-from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord, record_to_json
+from xmlcall.turn_records.builder import TurnBuilder
+from xmlcall.turn_records.lines import _read_turn
+from xmlcall.turn_records.record import CallRecord, ReplyRecord, TurnRecord, record_to_json
 from xmlcall.types.completion import CompletionRequest
 
 

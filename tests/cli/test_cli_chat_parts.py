@@ -14,7 +14,7 @@ from xmlcall.cli.chat import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
 from xmlcall.hosts.router import HostState
 from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, ReplyEnded, ReplyStarted
-from xmlcall.turns.keeping import Conversation
+from xmlcall.turn_records.keeping import Conversation
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 from xmlcall.types.completion import Usage
 from xmlcall.types.events import TextDelta

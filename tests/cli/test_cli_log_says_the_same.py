@@ -13,9 +13,9 @@ from xmlcall import LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.records.folder import store_path
 from xmlcall.records.store import Store
-from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.keeping import Keeper
-from xmlcall.turns.record import CallRecord, TurnRecord
+from xmlcall.turn_records.builder import TurnBuilder
+from xmlcall.turn_records.keeping import Keeper
+from xmlcall.turn_records.record import CallRecord, TurnRecord
 
 HOSTILE = "\x1b[31m<script>alert(1)</script> ``` \u202e"
 

@@ -15,7 +15,7 @@ from cli_harness import SECONDS, call, environment, model_server, run_cli
 from cli_process import Running, begin
 from turn_harness import turn_from_json
 
-from xmlcall.turns.record import TurnRecord
+from xmlcall.turn_records.record import TurnRecord
 
 CHAT = "/v1/chat/completions"
 TEXT = {"type": "string"}

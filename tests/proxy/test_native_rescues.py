@@ -23,7 +23,7 @@ from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.cli.words import TEXTS
 from xmlcall.proxy import create_app
-from xmlcall.turns.builder import TurnBuilder
+from xmlcall.turn_records.builder import TurnBuilder
 from xmlcall.types.completion import Chunk
 from xmlcall.wire.openai import native_call
 

@@ -21,7 +21,7 @@ from profiles import is_deep
 
 from xmlcall import Message
 from xmlcall.records.store import Store
-from xmlcall.turns.keeping import in_flight
+from xmlcall.turn_records.keeping import in_flight
 
 USUAL = 10 if is_deep() else 4
 KILLS = int(os.environ.get("XMLCALL_KILLS", USUAL))

@@ -19,7 +19,7 @@ from xmlcall.records.audit import AuditFile
 from xmlcall.records.folder import audit_path, private_folder, store_path
 from xmlcall.records.folder import folder as records_folder
 from xmlcall.records.store import KeptEvent, Store, new_id
-from xmlcall.turns.keeping import InFlight, KeptTask, in_flight
+from xmlcall.turn_records.keeping import InFlight, KeptTask, in_flight
 from xmlcall.types.calls import CallNote, RawArgument, RawCall
 
 ARGUMENTS = (RawArgument(name="a", text="1", value=None), RawArgument(name="b", text=""))

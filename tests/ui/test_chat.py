@@ -18,7 +18,7 @@ from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.hosts.base import OnProgress, OnTask, TaskResult
 from xmlcall.hosts.mcp.server_requests import FormRequest, SampleRequest, UrlRequest
 from xmlcall.records.store import Store
-from xmlcall.turns.keeping import branched
+from xmlcall.turn_records.keeping import branched
 from xmlcall.types.calls import Message, TextContent, ToolResult
 from xmlcall.ui.questions import PageElicitation, PageSampling
 

@@ -21,7 +21,7 @@ from ..hosts.router import HostState
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
 from ..turn.events import Answer, LoopEvent, ReplyEnded, ReplyStarted
-from ..turns.keeping import Conversation, checked_text
+from ..turn_records.keeping import Conversation, checked_text
 from ..types.calls import Message
 from ..types.completion import Usage
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta

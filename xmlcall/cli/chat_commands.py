@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..dialects.replies import replies_of
 from ..errors import UsageError
-from ..turns.keeping import Conversation
+from ..turn_records.keeping import Conversation
 from ..types.calls import Message
 from .call_panel import call_lines
 from .chat_prompts import prompt_command, prompt_completions

@@ -1,6 +1,6 @@
 """`xmlcall log`: the conversations that were kept, listed, searched, as Markdown, and read again.
 
-The Markdown is written from the records of the turns (`turns.record`), as the page and the JSON are. Texts by models, tools and
+The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models, tools and
 servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
 
 `replay` reads the kept replies with the parser of now: without a model, nothing runs. Each reply is read as it came, and its
@@ -26,8 +26,8 @@ from ..records.folder import audit_path, store_path
 from ..records.store import ConversationSummary, KeptEvent, Store
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder
-from ..turns.kept import turns_of
-from ..turns.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
+from ..turn_records.kept import turns_of
+from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
 from ..types.calls import InvalidCall, Tool, ToolCall
 from .exits import FAILED, OK
 from .plain import json_text, plain, shortened, visible

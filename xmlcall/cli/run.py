@@ -10,7 +10,7 @@ from ..prompting.results import result_text
 from ..turn.builtin_tools import OURS
 from ..turn.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..turn.tool_need import ToolNeed
-from ..turns.keeping import checked_text
+from ..turn_records.keeping import checked_text
 from ..types.calls import InvalidCall, Message, ToolCall
 from .exits import FAILED, OK, complain, run_async
 from .inputs import read_text

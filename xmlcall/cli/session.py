@@ -27,7 +27,7 @@ from ..records.folder import audit_path, store_path
 from ..records.store import Store
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished
-from ..turns.keeping import Keeper, TaskMoment, checked_text, keep_question, recovered
+from ..turn_records.keeping import Keeper, TaskMoment, checked_text, keep_question, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog

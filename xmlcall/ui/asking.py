@@ -27,11 +27,11 @@ from ..tools.catalog import Catalog
 from ..turn.asking import AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import ReplyEnded
-from ..turns.builder import TurnBuilder
-from ..turns.places import is_tool_prompt
-from ..turns.reading import as_messages
-from ..turns.record import TurnRecord, record_to_json
-from ..turns.recorder import RecordingBackend
+from ..turn_records.builder import TurnBuilder
+from ..turn_records.places import is_tool_prompt
+from ..turn_records.reading import as_messages
+from ..turn_records.record import TurnRecord, record_to_json
+from ..turn_records.recorder import RecordingBackend
 from ..types.calls import Message, Tool, ToolResult
 from .api import ShownPage, Told, body_of, event_stream, guarded, merged
 

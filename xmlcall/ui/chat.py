@@ -8,7 +8,7 @@ Asking a question again does not remove its earlier answer: it starts a branch, 
 
 A turn may end with an answer, because the user stopped it, or because the model server failed. In each case the conversation can
 continue, and the turn's record states the reason. Incomplete output is kept, as in the terminal. Each step is saved before the
-next one, so if the program is killed, `turns.keeping.in_flight` can read what it left.
+next one, so if the program is killed, `turn_records.keeping.in_flight` can read what it left.
 
 The page calls this over HTTP (`routes`). Bodies and answers are JSON; access is checked before a request arrives here.
 """
@@ -33,8 +33,8 @@ from ..proxy.formats.contract import ApiError
 from ..records.audit import AuditFile
 from ..records.store import Store, new_id
 from ..turn.events import Answer, CallFinished, CallStarted, LoopEvent
-from ..turns.builder import TurnBuilder
-from ..turns.keeping import (
+from ..turn_records.builder import TurnBuilder
+from ..turn_records.keeping import (
     Conversation,
     Keeper,
     OnTask,
@@ -45,9 +45,9 @@ from ..turns.keeping import (
     keep_question,
     recovered,
 )
-from ..turns.kept import turns_of
-from ..turns.record import TurnRecord, record_to_json
-from ..turns.recorder import Recorder
+from ..turn_records.kept import turns_of
+from ..turn_records.record import TurnRecord, record_to_json
+from ..turn_records.recorder import Recorder
 from ..types.calls import CallNote, Message, Tool
 from ..types.completion import Chunk, CompletionRequest
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta

@@ -35,8 +35,8 @@ from ..hosts.mcp.form import Field, fields, problems, with_defaults
 from ..hosts.mcp.server_requests import ElicitAnswer, FormRequest, SampleReply, SampleRequest, UrlRequest
 from ..proxy.formats.contract import ApiError
 from ..records.as_json import tool_to_json
-from ..turns.builder import TurnBuilder
-from ..turns.record import CallRecord
+from ..turn_records.builder import TurnBuilder
+from ..turn_records.record import CallRecord
 from ..types.calls import MISSING
 from .api import Told
 

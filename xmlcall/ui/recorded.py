@@ -26,9 +26,9 @@ from ..bench.store import RecordedRun, read_run
 from ..errors import UsageError
 from ..proxy.formats.contract import ApiError
 from ..records.store import Store
-from ..turns.kept import turns_of
-from ..turns.lines import read_lines
-from ..turns.record import TurnRecord, record_to_json, summary_of
+from ..turn_records.kept import turns_of
+from ..turn_records.lines import read_lines
+from ..turn_records.record import TurnRecord, record_to_json, summary_of
 from ..types.calls import InvalidCall
 from .api import guarded, json_answer, matching, number_of
 

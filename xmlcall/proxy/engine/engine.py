@@ -51,7 +51,7 @@ from .model_server import Fitting, SaidOnce, WithWholeMessages, count_tokens
 from .own_tools import OwnTools, with_own_results
 
 if TYPE_CHECKING:
-    from ...turns.recorder import Recorder
+    from ...turn_records.recorder import Recorder
     from ..observed.observer import Hearing
 
 

@@ -14,7 +14,7 @@ from xmlcall.bench.funnel import Verdict, judge_reply, judge_turns
 from xmlcall.bench.store import RecordedRun, create_or_resume, read_run
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import UsageError
-from xmlcall.turns.record import TurnRecord, record_to_json
+from xmlcall.turn_records.record import TurnRecord, record_to_json
 
 RUNS = Path(__file__).parents[2] / "benchmarks" / "results" / "runs"
 ADD = Tool.from_function(add)

@@ -22,9 +22,9 @@ from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import ReplyEnded, ReplyStarted
 from xmlcall.turn.generate import Binder, Generated
-from xmlcall.turns.builder import MOST_RESULT, TurnBuilder
-from xmlcall.turns.reading import read_reply
-from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
+from xmlcall.turn_records.builder import MOST_RESULT, TurnBuilder
+from xmlcall.turn_records.reading import read_reply
+from xmlcall.turn_records.record import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 from xmlcall.types.events import TextDelta, ToolCallStart
 from xmlcall.wire.openai import native_call

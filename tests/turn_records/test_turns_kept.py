@@ -14,10 +14,10 @@ from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import UsageError
 from xmlcall.records.store import Store
-from xmlcall.turns.builder import TurnBuilder
-from xmlcall.turns.keeping import Keeper
-from xmlcall.turns.kept import turns_of
-from xmlcall.turns.record import CallRecord, ReplyRecord, TurnRecord
+from xmlcall.turn_records.builder import TurnBuilder
+from xmlcall.turn_records.keeping import Keeper
+from xmlcall.turn_records.kept import turns_of
+from xmlcall.turn_records.record import CallRecord, ReplyRecord, TurnRecord
 from xmlcall.types.completion import Chunk
 from xmlcall.wire.openai import native_call
 

@@ -262,7 +262,7 @@ def _short(value: Any) -> str:
 MOST_WAITING: Final = 2000  # turns in the queue; each holds its text
 CLOSE_SECONDS: Final = 5.0  # for turns that wait when the program ends
 
-log = logging.getLogger("xmlcall.turns")
+log = logging.getLogger("xmlcall.turn_records")
 
 
 class LineThread:
