@@ -1,7 +1,7 @@
 """A client for `xmlcall launch`: it keeps what it is started with, asks the proxy that it is told of, and does what it is told.
 
 It runs under the names of real clients. The folder that FAKE_CLIENT names takes `run-N.json`, a file for each run; its file
-`orders.json`, if it is there, has `code`, `waits`, and `kills` (the other child of its parent).
+`orders.json`, if it is there, has `code`, `waits`, and `kills` (the proxy).
 """
 
 import json
@@ -48,6 +48,14 @@ def keep_settings() -> None:
     (folder / "told.json").write_text(json.dumps(sys.argv[1:]))
 
 
+def kill_proxy() -> None:
+    """Kill the proxy that was started for this client: it has the same parent."""
+    for child in Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split():
+        if b"\0serve\0" in Path(f"/proc/{child}/cmdline").read_bytes():
+            os.kill(int(child), signal.SIGKILL)
+    time.sleep(0.5)
+
+
 def main() -> int:
     if sys.argv[1:2] == ["auth"]:
         keep_settings()
@@ -57,17 +65,15 @@ def main() -> int:
     record = told()
     record["answer"] = answer(record)
     (folder / f"run-{len(list(folder.glob('run-*')))}.json").write_text(json.dumps(record))
-    print("client is ready", flush=True)
     if orders.get("kills"):
-        children = Path(f"/proc/{os.getppid()}/task/{os.getppid()}/children").read_text().split()
-        for other in {*map(int, children)} - {os.getpid()}:
-            os.kill(other, signal.SIGKILL)
-        time.sleep(0.5)
-    for _ in range(orders.get("waits", 0)):
-        try:
-            time.sleep(60)
+        kill_proxy()
+    line = "client is ready"
+    for waits in range(orders.get("waits", 0), -1, -1):
+        try:  # an interruption may come as soon as the line can be read
+            print(line, flush=True)
+            time.sleep(60 if waits else 0)
         except KeyboardInterrupt:
-            print("client was interrupted", flush=True)
+            line = "client was interrupted"
     return int(orders.get("code", 0))
 
 
