@@ -48,7 +48,8 @@ layer(
 layer("turn_records", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer(
     "bench",
-    "errors private_folders types tools dialects binding parsing prompting turn wire profiles models backends hosts agent turn_records",
+    "errors private_folders types tools dialects binding parsing prompting turn wire profiles models backends "
+    "hosts agent turn_records",
 )
 layer(
     "proxy",

@@ -1,7 +1,7 @@
 """`xmlcall log`: the conversations that were kept, listed, searched, as Markdown, and read again.
 
-The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models, tools and
-servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
+The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models,
+tools and servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
 
 `replay` reads the kept replies with the parser of now: without a model, nothing runs. Each reply is read as it came, and its
 calls are bound to the tools that were on offer then. What the loop decides after the parser is left as it was: a call that was
