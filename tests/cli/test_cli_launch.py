@@ -21,7 +21,7 @@ from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, reply
 from servers.run_server import free_port, run_server
 
-from xmlcall.cli.launched import CLIENTS, Proxy
+from xmlcall.cli.launch_clients import CLIENTS, Proxy
 from xmlcall.proxy import configured_app, create_app
 
 pytestmark = pytest.mark.sweep

@@ -160,7 +160,7 @@ def _load(path: Path, how: _Loading, key: str) -> Any:
     parameters.api_keys = [key]
     if how.threads is not None:
         parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = how.threads
-    # Not essential, and names of parameters change between releases.
+    # These are optional, because xllamacpp renames parameters between releases.
     # Without an alias, answers that are passed on would show clients the path of the file.
     wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {how.name}}
     # Slots share one context, keep what they hold, and are copied through a folder.

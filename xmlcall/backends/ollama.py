@@ -53,8 +53,8 @@ class OllamaBackend:
     """A model that Ollama serves.
 
     Args:
-        num_ctx: tokens that prompt and reply share; None takes 16384, or the model's limit if that is less, or the length it is
-            loaded with if that is more.
+        num_ctx: tokens that prompt and reply share; None takes 16384, or the model's limit if that is less, or the
+            loaded context length if that is larger.
 
     Attributes:
         capabilities: what Ollama reported about the model when it was opened; many models that claim `tools` fail to use them.

@@ -4,7 +4,7 @@
 | --------------------------------------------- | ------------ |
 | no connection, or one that broke              | yes: a kept connection may be closed just when it is used again |
 | an answer that is not in the server's format  | yes: a server that dies behind a gateway leaves half an answer or none |
-| the same, to a request with native tools      | no: mlx-lm ends a reply so if it cannot read a call; the turn asks otherwise |
+| the same, to a request with native tools      | no: mlx-lm ends a reply this way if it cannot read a call; the turn asks again |
 | status 408, 429, 502, 503                     | yes: the server is loading its model, busy, or restarting |
 | timeout; status 504                           | no: the wait would be as long again |
 | every other status; a prompt that is too long | no: the same request would be refused again |

@@ -18,7 +18,7 @@ class ScriptedBackend:
     Args:
         replies: each a text, an exception to raise, or a sequence of texts, chunks and exceptions in order.
         chunk_size: characters of a chunk, or a function that cuts a text; None leaves texts whole.
-        finish_reasons: for the replies that do not give their own, in any server's wording; `stop` after the last of them.
+        finish_reasons: for the replies that do not give their own, in any server's wording; `stop` once they are exhausted.
 
     Attributes:
         model: always "scripted".

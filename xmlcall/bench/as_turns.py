@@ -162,7 +162,7 @@ def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[C
 
 
 def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText, *, is_last: bool) -> list[Mapping[str, Any]]:
-    """Return the calls of a reply among those that are left of its turn: by its number, or as many as are found in it.
+    """Return a reply's calls from the remaining calls of its turn, by its number, or as many as its text has.
 
     If the beginning of a call was written for the model, its text may hold no call, although it was one.
     """

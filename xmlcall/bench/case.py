@@ -49,7 +49,7 @@ def case_to_json(case: Case) -> dict[str, Any]:
     return {name: value for name, value in asdict(case).items() if value or name not in _CONVERSATIONAL}
 
 
-# Ids of cases that are alike: a question among catalogs of several sizes, or at several turns of a conversation; BFCL's questions
+# Ids of related cases: one question with catalogs of several sizes, or at several turns of a conversation; BFCL's questions
 # of real users about the same tools, whose ids are `live_CATEGORY_NUMBER-TOOLS-VARIANT`; its tasks of several turns, each in four
 # variants; the turns of one conversation, which are `CONVERSATION#NUMBER`.
 _GROUPED = re.compile(

@@ -219,7 +219,7 @@ def _of_failed_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _of_batches(calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], texts: Sequence[str]) -> Iterator[str]:
-    """Yield the cause if a call that is not the first of its reply has a value that the conversation did not contain by then.
+    """Yield the cause if a later call of a reply has a value that the conversation did not contain yet.
 
     Runs of earlier versions do not record which calls came in one reply, so this cause never occurs in them.
     """

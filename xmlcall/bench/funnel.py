@@ -230,7 +230,7 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
 
 
 def issue_code(issue: Issue, call: InvalidCall, case: Case) -> str:
-    """Return an issue's code. Two readings because of an undeclared name count as the mistake in the name.
+    """Return an issue's code. An ambiguity caused by an undeclared name counts as an unknown parameter.
 
     The parser leaves open whether such a parameter is one or text of the value before it, so that nothing wrong runs. Written as
     asked for, it is a parameter that the model made up: a mistake against the schema and not against the format.

@@ -1,9 +1,10 @@
 """Judges whether BFCL accepts a call, by the rules of its AST check over calls with JSON arguments.
 
 Verdicts and error types match the official checker (`bfcl-eval` 2026.3.23, `ast_checker`, language Python), including its
-peculiarities, because published numbers depend on them: 5.0 is not an integer; a nested type is checked one level deep; an answer
-whose type differs from the parameter's counts as a variable and is compared unchanged; an empty list matches `""`, the mark for
-an optional value. If several calls are expected, they may come in any order; each answer takes the first call that fits.
+peculiarities, because published numbers depend on them: 5.0 is not an integer; a nested type is checked one level deep; an
+expected value of another type than the parameter's is treated as a variable and compared unchanged; an empty list matches `""`,
+the mark for an optional value. If several calls are expected, they may come in any order; each answer takes the first call that
+fits.
 
 The judge works on the MCP tools of a case, whose schemas name BFCL's types in JSON Schema's words (see `bfcl.schema_of`).
 """

@@ -108,7 +108,7 @@ def _catalog_tools() -> list[dict[str, Any]]:
 # The same questions are asked at several turns, with 10 and with 50 tools. What was said before is canned (in `long/`): talk,
 # calls with results, some of them long. It never depends on the model, so that a run is the same for every model, and the
 # conversation at one turn is the beginning of that at a later one. The tools are those of `long/tools.toml` and, beside them,
-# of `catalog.json`. The same tools in the same order are offered to all questions of a size.
+# of `catalog.json`. The same tools in the same order are offered to all questions with the same number of tools.
 #
 # The cases of one category have a long prompt in common and are asked one after the other (see `suites.cases_of`).
 

@@ -33,7 +33,7 @@ Shown = tuple[RecordedRun, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
 
 PROMPT_LIMIT = 8000  # characters of a message; the rest is counted
 
-# Control characters but tab and line feed, marks that reorder text or take no room (Unicode UAX 9), lone surrogates,
+# Control characters except tab and line feed, marks that reorder text or take no room (Unicode UAX 9), lone surrogates,
 # and what XML cannot hold.
 _UNSEEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff\ufffe\uffff]"

@@ -314,7 +314,7 @@ def request_key(asked: Asked, model: str) -> str:
 
 
 # -- what the files of a run must look like ----------------------------------------------------------------------------
-# A later version may add to all but the settings, which decide how a run is read.
+# A later version may add fields anywhere except in the settings, because they decide how a run is read.
 
 
 _GONE: Final = frozenset({"constrain"})

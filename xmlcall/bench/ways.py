@@ -45,7 +45,7 @@ _USUAL: Final = (("family", ENGLISH.family), ("sampling", "greedy"))  # left out
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(Asking):
-    """How a model is asked in all ways of a run; mode and dialect are the way's (`asking_of`).
+    """How a model is asked in all ways of a run; the way sets mode and dialect (`asking_of`).
 
     Without `tool_tokens`, single questions show all tools in full.
     """

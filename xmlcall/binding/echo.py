@@ -61,7 +61,7 @@ class Sources:
     Args:
         instructions: from the calling program, which may show calls to be followed.
         offered: the tools that the prompt shows, callable or not; None if they are those that may be called.
-        shown: these texts as the model sees them together, because a call may be put together from several.
+        shown: the same texts, joined as the model sees them, because a call may be put together from several.
         known: cache of skeletons and readings of these texts, kept from one reply to the next.
     """
 

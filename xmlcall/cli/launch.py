@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from ..errors import UsageError, XmlcallError
 from .exits import OK, complain
-from .launched import CLIENTS, CONTEXT, NO_KEY, Client, Proxy, Settings
+from .launch_clients import CLIENTS, CONTEXT, NO_KEY, Client, Proxy, Settings
 from .options import number
 from .plain import json_text, visible
 from .running import SERVE_PORT, Running, proxy_at, served

@@ -338,7 +338,7 @@ async def turn_events(recorder: Recorder, id: str) -> AsyncGenerator[Told]:
 
 
 def change(before: TurnRecord | None, now: TurnRecord) -> Told | None:
-    """Return the event for what is new in a turn: `delta` if only the last reply has grown, otherwise `turn`; None for nothing.
+    """Return the event for what is new in a turn: `delta` if only the last reply has grown, else `turn`; None without change.
 
     Of a `delta`, `reply` is the reply's number, `raw` the text after the offset `from`, `spans` replaces all spans that begin at
     `from_span` or later, and `rest` has all other fields of the reply except its prompt.

@@ -24,7 +24,7 @@ HOWS = {
 
 
 def main(url):
-    table = coding.launched()
+    table = coding.launch_clients()
     with tempfile.TemporaryDirectory() as folder:
         settings = table.CLIENTS["llm"].settings(table.Proxy(url=url.removesuffix("/v1"), folder=Path(folder)))
         for path, text in settings.files.items():

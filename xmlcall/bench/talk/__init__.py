@@ -10,7 +10,7 @@
     fails     the tool has to be called and answers with an error
     answer    regular expressions that must all be found in the answer (see `judge` for how it is read)
     not       regular expressions that must not be found in it
-    told      a regular expression with one group, found in a result: the answer has to hold what the group holds
+    told      a regular expression with one group, found in a result: the answer must contain the captured text
     state     a file of the folder, `path`, in which `has` must be found afterwards
     right     calls that are right, in order, for the stand-in `oracle`; `{folder}` in strings is the folder
     reply     its answer after them; without it, the texts of the results, or any plain sentence where nothing is called

@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory, TemporaryFile
 from types import ModuleType
 from typing import IO
 
-__all__ = ["launch", "launched", "main"]
+__all__ = ["launch", "launch_clients", "main"]
 
-TABLE = Path(__file__).resolve().parents[4] / "xmlcall" / "cli" / "launched.py"
+TABLE = Path(__file__).resolve().parents[4] / "xmlcall" / "cli" / "launch_clients.py"
 
 QUESTIONS = {"agent": "Read number.txt and say the number. What is 1234 times 5678?", "error": "This is too long."}
 LAST_LINES = 5
@@ -43,12 +43,12 @@ def main(ask: Callable[[str, Path, str], str]) -> None:
             print(f"{way}: {ask(url, Path(folder), question)}", flush=True)
 
 
-def launched() -> ModuleType:
+def launch_clients() -> ModuleType:
     """Load the table of clients; the package itself is not in the environment of a client."""
-    spec = importlib.util.spec_from_file_location("launched", TABLE)
+    spec = importlib.util.spec_from_file_location("launch_clients", TABLE)
     assert spec is not None
     assert spec.loader is not None
-    module = sys.modules["launched"] = importlib.util.module_from_spec(spec)
+    module = sys.modules["launch_clients"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
@@ -71,7 +71,7 @@ def launch(
         variables: beside those of the row.
         model: for which it asks.
     """
-    table = launched()
+    table = launch_clients()
     client = table.CLIENTS[name]
     with TemporaryDirectory() as own:
         settings = client.settings(table.Proxy(url=url.removesuffix("/v1"), model=model, folder=Path(own)))
