@@ -15,8 +15,9 @@ from xmlcall import Asking, BackendError, LocalHost, ToolLoop
 from xmlcall.agent import way_check
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.cli.open_model import way_words
-from xmlcall.errors import BackendStatusError, BackendUnavailable, OutputRejected
+from xmlcall.errors import BackendProtocolError, BackendStatusError, BackendUnavailable, OutputRejected
 from xmlcall.profiles.profile import Profile, asking_by
+from xmlcall.proxy.engine import engine as engine_module
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.turn.asking import AskingFields
 from xmlcall.turn.way import REASONS, Finding, Way, choose_way
@@ -50,7 +51,9 @@ FOUND: list[tuple[Any, Finding]] = [
     ("", "no_call"),
     (OutputRejected("x", status_code=500), "unread"),
     (OutputRejected("x", status_code=500, output=LEAKED), "leaked"),
+    (BackendProtocolError("the stream ended"), "unread"),
     (BackendStatusError("does not support tools", status_code=400), "refused"),
+    (BackendStatusError("tools param requires --jinja flag", status_code=500), "refused"),
 ]
 
 
@@ -73,7 +76,9 @@ async def test_a_template_without_tools_is_not_tried() -> None:
     assert await way_check.check_way(backend) == Way(mode="xml", finding="no_tools")
 
 
-@pytest.mark.parametrize("error", [BackendUnavailable("gone"), BackendStatusError("loading", status_code=503)])
+@pytest.mark.parametrize(
+    "error", [BackendUnavailable("gone"), *(BackendStatusError("not now", status_code=status) for status in (401, 404, 429, 503))]
+)
 async def test_a_server_that_fails_is_no_finding(error: BackendError) -> None:
     with pytest.raises(BackendError):
         await way_check.check_way(ScriptedBackend([error], capabilities=KNOWN))
@@ -109,6 +114,7 @@ class SlowAtFirst(ScriptedBackend):
 
 async def test_a_proxy_checks_again_after_a_slow_check(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(way_check, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(engine_module, "RECHECK_SECONDS", 0.0)
     backend = SlowAtFirst(["", "In text.", native(**RIGHT), "Natively.", "Natively."])
     async with Engine(backend) as engine:
         assert engine.known_way() is None
@@ -116,6 +122,21 @@ async def test_a_proxy_checks_again_after_a_slow_check(monkeypatch: pytest.Monke
         assert engine.known_way() == choose_way("called")
     assert said == ["In text.", "Natively.", "Natively."]
     assert [bool(request.tools) for request in backend.requests] == [True, False, True, True, True]
+
+
+async def test_a_slow_server_is_not_checked_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(way_check, "CHECK_SECONDS", 0.05)
+    backend = SlowAtFirst(["", "One.", "Two."])
+    async with Engine(backend) as engine:
+        assert [(await ask_engine(engine, body())).text for _ in range(2)] == ["One.", "Two."]
+    assert [bool(request.tools) for request in backend.requests] == [True, False, False]
+
+
+async def test_a_refusal_is_forgotten_with_the_program() -> None:
+    """The same build of llama.cpp takes tools once it is started with `--jinja`."""
+    refused = BackendStatusError("tools param requires --jinja flag", status_code=500)
+    await way_check.check_way(ScriptedBackend([refused], capabilities=KNOWN))
+    assert way_check.known_way(KNOWN) is None
 
 
 @pytest.mark.parametrize(

@@ -210,6 +210,8 @@ class FakeEngine:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        for _ in range(5):  # others have their turn meanwhile
+            await asyncio.sleep(0)
         self.models.done.append(f"close {self.name}")
 
 
@@ -249,6 +251,23 @@ async def test_a_model_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> 
                 assert again is engine
         await models.use("c")
         assert opened(models) == ["open a", "open b", "close b", "close a", "open c"]
+
+
+async def test_a_model_that_is_taken_while_another_one_closes_stays_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that is lower than what is open stands for two models that were opened at once."""
+    models = Models("a", "b", "c")
+    async with models.list:
+        await models.use("a", "b")
+        monkeypatch.setattr(listed, "OPEN_LIMIT", 1)
+
+        async def take_b() -> None:
+            await asyncio.sleep(0)  # `a` is being closed
+            async with models.using("b"):
+                for _ in range(20):
+                    await asyncio.sleep(0)
+                assert "close b" not in models.done
+
+        await asyncio.gather(models.use("c"), take_b())
 
 
 @pytest.mark.parametrize("broken", ["a", "profile of a"])

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy_harness import add, ask, ask_engine, body, events_of, texts
+from proxy_harness import ADD, add, ask, ask_engine, block, body, events_of, function, texts
 
 from xmlcall import RepairPolicy
 from xmlcall.backends.scripted import ScriptedBackend
@@ -112,6 +112,15 @@ async def test_nothing_of_a_repeated_call_is_streamed() -> None:
     async with Engine(ScriptedBackend([add(1, 2), WORDS], chunk_size=1), mode="xml", stream_arguments=True) as engine:
         events = await events_of(engine, body(*HISTORIES["twice"][0], stream=True))
     assert not [each for each in events if isinstance(each, CallOpened | ArgumentsPiece)]
+
+
+async def test_a_call_that_is_not_sent_is_not_handed_over() -> None:
+    """A call of ours before it in the same reply is no reason to take it for a new one."""
+    tools = [ADD, *(function(f"echo_{number}", "long " * 40, text={"type": "string"}) for number in range(6))]
+    described = block(("describe_tools", {"names": '["echo_3"]'}), ("add", {"a": 1, "b": 2}))
+    backend = ScriptedBackend([described, WORDS])
+    turn = await ask(backend, body(*HISTORIES["twice"][0], tools=tools), mode="xml", tool_tokens=150)
+    assert (turn.text, turn.calls, turn.finish_reason) == (WORDS, (), "stop")
 
 
 async def test_each_request_is_judged_by_its_own_history() -> None:

@@ -10,12 +10,12 @@ import logging
 from typing import Final
 
 from ..backends.base import Backend
-from ..errors import BackendStatusError, OutputRejected
+from ..errors import BackendProtocolError, BackendStatusError, OutputRejected
 from ..profiles.checks import remember, remembered
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder, Generated
 from ..turn.machine import Machine
-from ..turn.native import NativeOptions, generate_native
+from ..turn.native import REFUSALS, NativeOptions, generate_native
 from ..turn.way import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, Finding, Way, choose_way
 from ..types.calls import ToolCall
 from ..types.completion import Capabilities, CompletionRequest
@@ -59,10 +59,10 @@ async def _found(backend: Backend) -> Finding:
             return _finding(await result_of(machine, backend))
     except TimeoutError:
         return "slow"
-    except OutputRejected:
+    except (OutputRejected, BackendProtocolError):  # mlx-lm ends the stream if it cannot read a call
         return "unread"
     except BackendStatusError as error:
-        if error.status_code >= 500:
+        if error.status_code not in REFUSALS:  # a key that is missing, too many requests: these say nothing about tools
             raise
         return "refused"
 

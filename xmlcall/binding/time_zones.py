@@ -1,7 +1,7 @@
 """Reads a city as the name of its time zone.
 
 A parameter that wants an IANA name ("Europe/Berlin") gets "Berlin" from small models, or a wrong region ("America/Honolulu"), and
-the call fails. Each city stands once in the list, so its zone is certain.
+the call fails. Each city is in the list once.
 """
 
 from collections.abc import Mapping
@@ -59,15 +59,19 @@ _CITIES: Final = {
         "Pitcairn Pohnpei Port_Moresby Rarotonga Saipan Tahiti Tarawa Tongatapu Wake Wallis"
     ),
 }
+# Without "America/Argentina/San_Juan" and the like: these cities share their names with larger ones.
 _ZONES: Final = {
-    city.rpartition("/")[2].casefold(): f"{region}/{city}" for region, cities in _CITIES.items() for city in cities.split()
+    city.casefold(): f"{region}/{city}" for region, cities in _CITIES.items() for city in cities.split() if "/" not in city
 }
+_RULES: Final = frozenset({"enum", "const", "pattern"})
 _LONGEST: Final = 64  # characters
 
 
 def wants_zone(schema: Any) -> bool:
-    """Say whether a parameter's description asks for the IANA name of a time zone."""
-    about = schema.get("description") if isinstance(schema, Mapping) else None
+    """Say whether a parameter's description asks for the IANA name of a time zone, and no other rule says which ones."""
+    if not isinstance(schema, Mapping) or not schema.keys().isdisjoint(_RULES):
+        return False
+    about = schema.get("description")
     return isinstance(about, str) and "IANA" in about
 
 

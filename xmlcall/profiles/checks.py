@@ -39,7 +39,7 @@ def remembered(server: Capabilities, today: date | None = None) -> Finding | Non
 def remember(server: Capabilities, finding: Finding, today: date | None = None) -> None:
     """Keep what a check of a model found."""
     key = _key(server)
-    if not key or finding in ("slow", "no_tools"):
+    if not key or finding in ("slow", "no_tools", "refused"):  # the same build may take tools after a restart (`--jinja`)
         return
     rows = {**_read(), key: {"found": finding, "on": (today or _today()).isoformat()}}
     kept = dict(sorted(rows.items(), key=lambda row: row[1]["on"])[-MOST:])

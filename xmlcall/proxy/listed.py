@@ -149,8 +149,10 @@ class ListedModels:
 
     async def _close_unused(self, most: int) -> None:
         """Close models that no request uses until at most so many are open, those not used for longest first."""
-        unused = [each for each in self._open if not each.requests]
-        for each in unused[: max(len(self._open) - most, 0)]:
+        while len(self._open) > most:
+            each = next((each for each in self._open if not each.requests), None)  # found again: others open and close meanwhile
+            if each is None:
+                return
             self._open.remove(each)
             each.is_open = False
             if each.name in self._models:

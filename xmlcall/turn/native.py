@@ -30,7 +30,7 @@ from .machine import Ask, Ended, Script
 from .reply_end import Watch, text_until
 
 # Statuses of servers that do not take tools, or fail because of them; 200 is an error inside a stream.
-_REFUSALS: Final = frozenset({200, 400, 422, 500, 501})
+REFUSALS: Final = frozenset({200, 400, 422, 500, 501})
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call
 
 _MARKS: Final = frozenset("<[{`")  # with one of these a call begins
@@ -122,7 +122,7 @@ class _NativeReply:
         if isinstance(error, ContextOverflow) or not is_asked:
             return False
         if isinstance(error, BackendStatusError):
-            return error.status_code in _REFUSALS and not self._has_text
+            return error.status_code in REFUSALS and not self._has_text
         return isinstance(error, BackendProtocolError)  # mlx-lm ends the stream if it cannot read a call
 
     def fail(self, error: BackendError) -> list[Event]:

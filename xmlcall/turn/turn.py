@@ -644,8 +644,9 @@ class Turn(Machine[None]):
     def _call(self, calls: Sequence[ToolCall | InvalidCall]) -> Script[None]:
         """Have a reply's calls run, and give the model their results; end the turn if there are none."""
         assert self.generated is not None
-        for call in calls:
-            if self.is_repeated(call):
+        repeated = [self.is_repeated(call) for call in calls]  # as they were streamed: each call that runs changes the answer
+        for call, is_repeated in zip(calls, repeated, strict=True):
+            if is_repeated:
                 yield from self._one_call(call)
             elif isinstance(call, ToolCall) and call.name in self.offer.of_caller:
                 self._has_handed_over = True

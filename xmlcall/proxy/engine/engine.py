@@ -9,6 +9,7 @@ In mode `auto`, the engine checks the server's own function calling once, before
 """
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from ...turn_records.recorder import Recorder
     from ..observed.observer import Hearing
 
+RECHECK_SECONDS: Final = 300.0
+"""After a check that was too slow: each one costs a reply that is thrown away."""
+
 
 class Engine:
     """A model with tool calling. Open it with `async with`: that opens the backend and the hosts.
@@ -92,6 +96,7 @@ class Engine:
         self._limits = repair or RepairPolicy()
         self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
         self._way: asyncio.Task[Way] | None = None
+        self._checked = 0.0  # when that began
         self._stack = AsyncExitStack()
         self.ask_by()
 
@@ -140,15 +145,20 @@ class Engine:
         """Return whether tools go to the model server's own function calling."""
         if (known := self.known_way()) is not None:
             return known.mode == "native"
-        if self._way is None or _has_failed(self._way):
-            self._way = asyncio.create_task(check_way(self.backend))
+        if self._way is None or self._may_be_checked_again(self._way):
+            self._way, self._checked = asyncio.create_task(check_way(self.backend)), time.monotonic()
         return (await asyncio.shield(self._way)).mode == "native"
+
+    def _may_be_checked_again(self, check: asyncio.Task[Way]) -> bool:
+        """Say whether a check has ended without a finding, or was too slow for one some time ago: the model may be loaded now."""
+        is_early = time.monotonic() - self._checked < RECHECK_SECONDS
+        return _has_failed(check) or (_was_slow(check) and not is_early)
 
     def known_way(self) -> Way | None:
         """Return how tools are offered to the model; None in mode `auto` before the check."""
         if self.asking.mode != "auto":
             return Way(mode=self.asking.mode)
-        if self._way is not None and self._way.done() and not _has_failed(self._way):
+        if self._way is not None and self._way.done() and not (_has_failed(self._way) or _was_slow(self._way)):
             return self._way.result()
         return known_way(self.backend.capabilities)
 
@@ -447,8 +457,11 @@ class Engine:
 
 
 def _has_failed(check: asyncio.Task[Way]) -> bool:
-    """Say whether a check has ended without a finding, or was too slow for one: the server may have loaded its model since."""
-    return check.done() and (check.cancelled() or check.exception() is not None or check.result().finding == "slow")
+    return check.done() and (check.cancelled() or check.exception() is not None)
+
+
+def _was_slow(check: asyncio.Task[Way]) -> bool:
+    return check.done() and check.result().finding == "slow"
 
 
 def _made(request: ChatRequest) -> list[tuple[ToolCall, str]]:
