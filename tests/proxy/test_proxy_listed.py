@@ -209,7 +209,7 @@ class FakeEngine:
         self.models.done.append(f"open {self.name}")
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, *failure: object) -> None:
         for _ in range(5):  # others have their turn meanwhile
             await asyncio.sleep(0)
         self.models.done.append(f"close {self.name}")
