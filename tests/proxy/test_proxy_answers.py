@@ -449,7 +449,7 @@ async def test_function_calling_is_used_where_a_trial_call_works(trial: Any, is_
 
 
 async def test_a_trial_that_fails_is_made_again() -> None:
-    backend = ScriptedBackend([BackendStatusError("broken", status_code=500), MULTIPLY, native("add", a=1, b=2)])
+    backend = ScriptedBackend([BackendStatusError("no key", status_code=401), MULTIPLY, native("add", a=1, b=2)])
     async with Engine(backend) as engine:
         with pytest.raises(BackendStatusError):
             await ask_engine(engine, body())
