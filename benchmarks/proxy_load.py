@@ -39,6 +39,7 @@ HERE: Final = Path(__file__).resolve().parent
 LITELLM: Final = HERE.parent / "build" / "bench-litellm" / "bin"
 STREAMS: Final = 50
 OPEN_STREAMS: Final = 200
+SERVE: Final = (sys.executable, "-m", "xmlcall", "serve", "--port", "0")
 
 
 # -- the servers -------------------------------------------------------------------------------------------------------
@@ -46,9 +47,15 @@ OPEN_STREAMS: Final = 200
 
 def xmlcall(model: str) -> contextlib.AbstractContextManager[Target]:
     """Run our proxy."""
-    return running(
-        "xmlcall", [sys.executable, "-m", "xmlcall", "serve", "--model", f"{model}/v1", "--ask", "mode=xml", "--port", "0"]
-    )
+    return running("xmlcall", [*SERVE, "--model", f"{model}/v1", "--ask", "mode=xml"])
+
+
+def earlier(model: str, tree: str) -> contextlib.AbstractContextManager[Target]:
+    """Run the proxy of another checkout. Before 0.3 the way of asking was an option of its own."""
+    takes_mode = '"--mode"' in (Path(tree) / "xmlcall" / "cli" / "serve.py").read_text(encoding="utf-8")
+    mode = ["--mode", "xml"] if takes_mode else ["--ask", "mode=xml"]
+    path = os.pathsep.join(filter(None, [tree, os.environ.get("PYTHONPATH")]))
+    return running("before", ["env", f"PYTHONPATH={path}", "PYTHONSAFEPATH=1", *SERVE, "--model", f"{model}/v1", *mode])
 
 
 @contextlib.contextmanager
@@ -109,6 +116,7 @@ BOTH: Final = (False, True)
 FIRSTS: Final = (
     *(Case(title="1 stream", with_tools=offered, script=SHORT, workers=1, each=201) for offered in BOTH),
     *(Case(title=f"{STREAMS} streams", with_tools=offered, script=PACED, each=5) for offered in BOTH),
+    *(Case(title=f"{OPEN_STREAMS} streams", with_tools=offered, script=PACED, workers=OPEN_STREAMS, each=2) for offered in BOTH),
 )
 TOKENS: Final = (
     *(Case(title="tokens, text", with_tools=offered, script=LONG) for offered in BOTH),
@@ -224,7 +232,7 @@ def table(title: str, rows: Iterable[Row], *, above: str, digits: int = 0) -> st
         title: of the first column.
         rows: of one table.
         above: what stands above the line of the ratio, `xmlcall` or `LiteLLM`; the other one stands below.
-        digits: behind the point.
+        digits: after the point.
     """
     rows = list(rows)
     names = list(rows[0][2])
@@ -262,7 +270,7 @@ def about(targets: Sequence[Target], rounds: int) -> str:
     lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     processor = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.processor())
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("xmlcall", "uvicorn", "starlette", "httpx")]
-    if len(targets) > 2:
+    if any(target.name == "LiteLLM" for target in targets):
         script = "import importlib.metadata as m; print(m.version('litellm'))"
         versions.append("LiteLLM " + subprocess.check_output([LITELLM / "python", "-c", script], text=True).strip())
     today = datetime.datetime.now(datetime.UTC).date()
@@ -286,6 +294,9 @@ def main() -> None:
     arguments.add_argument("--markdown", action="store_true", help="with a heading, as benchmarks/results/proxy.md")
     arguments.add_argument("--quick", action="store_true", help="one round instead of three, fewer questions, shorter replies")
     arguments.add_argument("--without-litellm", action="store_true")
+    arguments.add_argument(
+        "--before", metavar="TREE", help="another checkout of xmlcall, whose proxy is measured by turns with ours"
+    )
     options = arguments.parse_args()
     rounds = 1 if options.quick else 3
     random.seed(1)
@@ -293,6 +304,8 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         direct = stack.enter_context(upstream())
         proxies = [stack.enter_context(xmlcall(direct.url))]
+        if options.before:
+            proxies.append(stack.enter_context(earlier(direct.url, options.before)))
         if (LITELLM / "litellm").exists() and not options.without_litellm:
             proxies.append(stack.enter_context(litellm(direct.url)))
         report(direct, proxies, rounds, heading=options.markdown)
