@@ -55,7 +55,7 @@ class TypeMark:
         return attributes.get(self.attribute) in (self.value, *self.also)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # by identity: a row is a key of the caches of compiled patterns
 class Dialect:
     """A wire format: a wrapper, and in it calls with parameters as tags, or calls in another notation.
 

@@ -22,7 +22,8 @@ Such a call ends the reply's text, is outside code, and has three signs:
 Cost: linear in the last characters of the text, and only where they end in a closing sign and hold a tool's name.
 """
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import regex
@@ -56,6 +57,11 @@ _MESSAGE: Final = (
 )
 
 
+@functools.lru_cache(maxsize=64)  # a conversation has the same tools in each reply
+def _named(rows: tuple[Dialect, ...], tools: tuple[str, ...]) -> Mapping[str, Dialect]:
+    return {row.name: with_tools(row, tools) for row in rows}
+
+
 class Parser:
     """A streaming reader of tool calls in model text.
 
@@ -70,7 +76,7 @@ class Parser:
 
     def __init__(self, tools: Tools = (), *, dialect: str | Dialect = "auto", reasoning_open: bool = False) -> None:
         catalog = Catalog.of(tools)
-        dialects = {row.name: with_tools(row, catalog.names()) for row in select(dialect)}
+        dialects = _named(select(dialect), catalog.names())
         self._scanner = Scanner(dialects.values())
         place = Place.REASONING if reasoning_open else Place.PROSE
         self._reply = ReplyState(catalog, dialects, self._scanner, place, depth=int(reasoning_open))

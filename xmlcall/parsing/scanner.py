@@ -300,6 +300,7 @@ class _Patterns(dict[ScanMode, tuple[Any, _Lost | None, tuple[_Alternatives, ...
         return self[mode]
 
 
+@functools.lru_cache(maxsize=256)
 def _patterns(dialects: tuple[Dialect, ...], elements: _Groups = (), odd: _Groups = ()) -> _Patterns:
     """Return the patterns of some dialects. Those with tools' names are separate, because each set of tools needs its own."""
     tags = [(row, kind, tag) for row in dialects for kind, tag in row.tags.items()]

@@ -78,7 +78,7 @@ class ReplyState:
     """What is known of a reply so far."""
 
     catalog: Catalog
-    dialects: dict[str, Dialect]  # by name; those that the parser recognizes
+    dialects: Mapping[str, Dialect]  # by name; those that the parser recognizes
     scanner: Scanner
     place: Place
     depth: int  # of nested reasoning
