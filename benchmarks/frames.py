@@ -2,7 +2,8 @@
 
 A model in the process says a text; while it gives the second piece, its stack is looked at: each frame whose code is in the
 package counts once, and those of async generators are counted beside that. The request goes over HTTP, with a tool on offer.
-Then the engine answers without HTTP, in pieces of a word, and the processor time for each is told.
+Then the engine answers without HTTP, in pieces of a word, and the processor time for each is told. Last, a loop and an engine are
+asked a second time a question with one call, and the files of ours are counted of which a function is called.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ import json
 import sys
 import time
 import traceback
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any, ClassVar
 
 import httpx2
@@ -68,6 +70,45 @@ async def seconds_for_each_piece() -> float:
     return min(taken) / PIECES
 
 
+CALL = '<function_calls>\n<invoke name="add">\n<parameter name="a">1</parameter>\n</invoke>\n</function_calls>'
+
+
+def add(a: int) -> int:
+    """Add one."""
+    return a + 1
+
+
+async def files_of_a_question(ask: Callable[[], Awaitable[object]]) -> list[str]:
+    """Return the files that the second of two equal questions enters."""
+    entered = set[str]()
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name != "<module>" and Path(frame.f_code.co_filename).is_relative_to(PACKAGE):
+            entered.add(str(Path(frame.f_code.co_filename).relative_to(PACKAGE)))
+
+    await ask()
+    sys.setprofile(note)
+    try:
+        await ask()
+    finally:
+        sys.setprofile(None)
+    return sorted(entered)
+
+
+async def files_entered() -> dict[str, list[str]]:
+    """Return the files that a question enters in the loop and in the proxy's engine."""
+    async with xmlcall.ToolLoop(ScriptedBackend([CALL, "2", CALL, "2"]), [add]) as loop:
+        in_loop = await files_of_a_question(lambda: loop.ask("What is 1 plus 1?"))
+    async with Engine(ScriptedBackend([CALL, CALL]), mode="xml") as engine:
+
+        async def answer() -> None:
+            async for _event in engine.respond(CHAT.read(BODY).request):
+                pass
+
+        in_engine = await files_of_a_question(answer)
+    return {"loop": in_loop, "proxy": in_engine}
+
+
 def main() -> None:
     """Ask once, and print the frames."""
     backend = Watched([])
@@ -78,6 +119,8 @@ def main() -> None:
     counted = {"frames": len(backend.frames), "async generators": sum(each[2] for each in backend.frames)}
     print(json.dumps(counted))
     print(f"processor time for each piece: {asyncio.run(seconds_for_each_piece()) * 1e6:.1f} us")
+    for what, files in asyncio.run(files_entered()).items():
+        print(f"files entered by a question with one call, {what}: {len(files)}: {', '.join(files)}")
 
 
 if __name__ == "__main__":
