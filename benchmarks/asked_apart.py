@@ -19,8 +19,8 @@ from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.bench.case import Case
 from xmlcall.bench.own_suites import talk_cases
+from xmlcall.bench.play import lay_out, server_of
 from xmlcall.bench.stats import area, mcnemar
-from xmlcall.bench.talk.servers import lay_out, server_of
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.turn import tool_choice

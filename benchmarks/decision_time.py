@@ -17,7 +17,7 @@ from xmlcall import Answer, Message, ToolLoop
 from xmlcall.backends.base import Backend, KeptOpen
 from xmlcall.backends.connect import connect
 from xmlcall.bench.own_suites import canned_tools
-from xmlcall.bench.talk.play import CannedHost
+from xmlcall.bench.play import CannedHost
 from xmlcall.types.completion import Chunk, CompletionRequest
 
 CATALOG = "files"

@@ -22,7 +22,7 @@ from urllib.parse import quote
 
 from xmlcall import Message, Tool, ToolLoop, ToolResult, allow, render
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.hosts.mcp.plain_text import INSTRUCTIONS, plain_text
+from xmlcall.hosts.mcp.filter import INSTRUCTIONS, plain_text
 from xmlcall.turn.events import CallStarted
 from xmlcall.types.calls import TextContent
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
-from xmlcall.bench.calibrate import KEEP, Measured, calibration
+from xmlcall.bench.probe import KEEP, Measured, calibration
 from xmlcall.bench.stats import area, wilson
 
 RESULTS = Path(__file__).parent / "results"

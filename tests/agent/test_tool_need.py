@@ -18,8 +18,8 @@ from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
 from xmlcall.agent.drive import Scores
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
-from xmlcall.bench.calibrate import Measured, calibration, report
 from xmlcall.bench.case import Case, Expects
+from xmlcall.bench.probe import Measured, calibration, report
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
 from xmlcall.bench.ways import Asked, Settings, prompt_hash, way_of

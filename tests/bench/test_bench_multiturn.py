@@ -19,23 +19,23 @@ from profiles import covering, is_deep
 
 from xmlcall.backends.base import Backend
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.bench import multiturn as statehost
+from xmlcall.bench import bfcl as statehost
 from xmlcall.bench import report, runner
-from xmlcall.bench.bfcl import bfcl_wheel
-from xmlcall.bench.funnel import rates
-from xmlcall.bench.judge import Call
-from xmlcall.bench.multiturn import (
+from xmlcall.bench.bfcl import (
     BACKENDS,
     DISPUTED_MULTI_TURN,
     MULTI_TURN_CATEGORIES,
     MultiTurnCase,
     Reference,
     StateHost,
+    bfcl_wheel,
     hosts_of,
     read_call,
     read_multi_turn,
     run_case,
 )
+from xmlcall.bench.funnel import rates
+from xmlcall.bench.judge import Call
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject, stand_in
 from xmlcall.bench.suites import cases_of

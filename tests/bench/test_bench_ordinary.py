@@ -12,8 +12,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 
 from xmlcall.bench import own_suites
+from xmlcall.bench.judge import CALLED, judge_turn
 from xmlcall.bench.own_suites import canned_tools, needed_cases, ordinary_cases
-from xmlcall.bench.talk.judge import CALLED, judge_turn
 from xmlcall.hosts.demo_server import build_server
 
 FOLDER = Path(own_suites.__file__).parent / "ordinary"

@@ -25,8 +25,8 @@ from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.bfcl import bfcl_wheel
-from xmlcall.bench.calibrate import Measured, Undecided, measure, report
 from xmlcall.bench.case import Case
+from xmlcall.bench.probe import Measured, Undecided, measure, report
 from xmlcall.bench.runner import PatientBackend
 from xmlcall.bench.store import RecordedRun, create_or_resume
 from xmlcall.bench.subjects import Subject, model_subject

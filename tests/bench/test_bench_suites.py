@@ -8,9 +8,8 @@ import pytest
 
 from xmlcall import Catalog, ToolCall, parse
 from xmlcall.bench.case import Case, judge_case
-from xmlcall.bench.own_suites import smoke_cases
+from xmlcall.bench.own_suites import CATEGORIES, smoke_cases, wire_cases
 from xmlcall.bench.subjects import oracle_calls
-from xmlcall.bench.wire import CATEGORIES, wire_cases
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.schema.validation import check_schema

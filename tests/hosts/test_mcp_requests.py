@@ -15,9 +15,8 @@ from profiles import covering
 from servers.started import everything_server, printed_url, until
 
 from xmlcall.errors import ToolHostProtocolError, ToolHostUnavailable
-from xmlcall.hosts.mcp import tasks
+from xmlcall.hosts.mcp import connection
 from xmlcall.hosts.mcp.callbacks import MAX_ASKED, MAX_LOGGED, MAX_SAMPLE_TOKENS
-from xmlcall.hosts.mcp.form import fields
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.server_requests import (
     ClientFeatures,
@@ -27,6 +26,7 @@ from xmlcall.hosts.mcp.server_requests import (
     SampleReply,
     SampleRequest,
     UrlRequest,
+    fields,
 )
 from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import TextContent, ToolResult
@@ -398,7 +398,7 @@ def received(directory: Path) -> str:
     [(2000, 2), (0, 0.05), (10**400, 30), (float("nan"), 0.05), (float("inf"), 30), (None, 1), ("9", 1)],
 )
 def test_a_pause_is_bounded_whatever_the_server_suggests(milliseconds: Any, seconds: float) -> None:
-    assert tasks._pause(milliseconds) == seconds
+    assert connection._pause(milliseconds) == seconds
 
 
 @pytest.mark.parametrize(("mode", "result"), [("steps", "the result"), ("at_once", "at once")])

@@ -22,8 +22,7 @@ from servers.run_server import free_port
 
 from xmlcall.errors import ToolHostError, ToolHostUnavailable
 from xmlcall.hosts.mcp.host import McpHost
-from xmlcall.hosts.mcp.oauth import Loopback, SignIn, _check_address, forget
-from xmlcall.hosts.mcp.token_store import PATH, SystemTokens
+from xmlcall.hosts.mcp.oauth import PATH, Loopback, SignIn, SystemTokens, _check_address, forget
 from xmlcall.hosts.server import HttpServer, OAuth
 from xmlcall.types.calls import TextContent
 

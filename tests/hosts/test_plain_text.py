@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from xmlcall.hosts.mcp.plain_text import hidden_value, hides, plain_text, plain_tool
+from xmlcall.hosts.mcp.filter import hidden_value, hides, plain_text, plain_tool
 
 
 def tags(text: str) -> str:

@@ -115,7 +115,7 @@ async def test_a_change_is_told_in_2026() -> None:
 async def test_a_change_is_told_before_2026_and_again_by_a_server_that_was_started_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("xmlcall.hosts.mcp.served.PAUSES", (0.01,))
+    monkeypatch.setattr("xmlcall.hosts.mcp.host.SUBSCRIBE_PAUSES", (0.01,))
     program = Path(__file__).parents[1] / "servers" / "hostile.py"
     files = ProcessFiles(tmp_path)
     server = StdioServer(name="srv", command=sys.executable, args=("-I", str(program), "subscriptions"), env=files.env)

@@ -36,8 +36,7 @@ from xmlcall.agent.run_call import checked
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.hosts.base import OnProgress
 from xmlcall.hosts.mcp.callbacks import elicitation_of
-from xmlcall.hosts.mcp.form import fields, problems, with_defaults
-from xmlcall.hosts.mcp.server_requests import FormRequest
+from xmlcall.hosts.mcp.server_requests import FormRequest, fields, problems, with_defaults
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.proxy import create_app

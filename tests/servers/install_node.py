@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xmlcall.bench.talk.servers import npm_install
+from xmlcall.bench.play import npm_install
 
 if __name__ == "__main__":
     npm_install(Path(__file__).parent)

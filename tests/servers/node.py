@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from xmlcall.bench.talk.servers import node_program
+from xmlcall.bench.play import node_program
 
 __all__ = ["HERE", "node_server"]
 

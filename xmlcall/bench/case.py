@@ -20,7 +20,7 @@ class Case:
         messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
             before are in it as `messages_of` reads them.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
-            judged by the state that they lead to, see `multiturn`), or `talk` (a conversation, judged turn by turn, see `talk`).
+            judged by the state that they lead to, see `bfcl`), or `talk` (a conversation, judged turn by turn, see `play`).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal to the last character.
         disputed: no answer is right, or only one that breaks the tool's schema; reported with and without these.

@@ -261,7 +261,7 @@ def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]
 # -- a reply beside the accepted calls -----------------------------------------------------------------------------------
 
 
-_TURN_KEYS = ("tools", "calls", "may", "fails", "answer", "not", "told", "state", "right", "reply")  # see `talk`
+_TURN_KEYS = ("tools", "calls", "may", "fails", "answer", "not", "told", "state", "right", "reply")  # see `play`
 DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 

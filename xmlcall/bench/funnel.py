@@ -23,7 +23,7 @@ from ..turn.attempts import none_can_run
 from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT
 from .case import Case, judge_case
-from .talk.judge import CALLED, is_admitted, judge_turn, speaks
+from .judge import CALLED, is_admitted, judge_turn, speaks
 from .ways import Asked, Settings, Way, catalog_of
 
 STAGES = (

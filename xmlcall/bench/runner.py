@@ -24,12 +24,12 @@ from ..turn.attempts import RepairPolicy, none_can_run
 from ..turn.generate import Generated
 from ..types.calls import Message, TextContent, ToolCall, ToolResult
 from ..types.completion import Chunk, CompletionRequest, Usage
+from .bfcl import MultiTurnCase, run_case
 from .case import Case
-from .multiturn import MultiTurnCase, run_case
+from .play import converse
 from .store import RecordedRun, request_key
 from .subjects import Subject
 from .suites import tasks_of
-from .talk.play import converse
 from .ways import Asked, Way, asking_of
 
 PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a single answer

@@ -24,11 +24,11 @@ from ..tools.outline import example_arguments
 from ..types.calls import Message, Tool
 from ..types.completion import Chunk, CompletionRequest, FinishReason
 from ..wire.openai import json_text, native_call
+from .bfcl import MultiTurnCase, Reference
 from .case import Case
 from .judge import Call
-from .multiturn import MultiTurnCase, Reference
+from .play import folder_of
 from .suites import tasks_of
-from .talk.servers import folder_of
 from .ways import Way, catalog_of
 
 Script = list[Chunk]

@@ -18,11 +18,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UsageError
-from .bfcl import AST_CATEGORIES, bfcl_wheel, read_cases
+from .bfcl import AST_CATEGORIES, MULTI_TURN_CATEGORIES, MultiTurnCase, bfcl_wheel, read_cases, read_multi_turn
 from .case import Case, case_to_json
-from .multiturn import MULTI_TURN_CATEGORIES, MultiTurnCase, read_multi_turn
-from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases, talk_cases
-from .wire import wire_cases
+from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases, talk_cases, wire_cases
 
 Half = Literal["tuning", "report", "all"]
 

@@ -256,7 +256,7 @@ def _commit() -> str:
 
 
 def _declare_calibrate(parser: argparse.ArgumentParser) -> None:
-    from ..bench.calibrate import KEEP
+    from ..bench.probe import KEEP
     from ..bench.suites import SUITES
 
     parser.add_argument("--model", default="local", help="as for `xmlcall run` (default: %(default)s)")
@@ -291,7 +291,7 @@ def _share(text: str) -> float:
 
 
 async def _calibrate(options: argparse.Namespace) -> int:
-    from ..bench.calibrate import Measured, check, measure, report
+    from ..bench.probe import Measured, check, measure, report
     from ..bench.suites import cases_of
     from ..bench.ways import Settings, way_of
     from .waiting import RunBar

@@ -22,17 +22,22 @@ from urllib.parse import urlsplit
 from ..agent.drive import completed
 from ..backends.base import Backend
 from ..errors import BackendError, UsageError
-from ..hosts.mcp.form import Field, FormProblem, fields, problems, read, with_defaults
 from ..hosts.mcp.server_requests import (
     ClientFeatures,
     Elicit,
     ElicitAnswer,
+    Field,
+    FormProblem,
     FormRequest,
     LogMessage,
     Sample,
     SampleReply,
     SampleRequest,
     UrlRequest,
+    fields,
+    problems,
+    read,
+    with_defaults,
 )
 from ..types.calls import MISSING
 from .display import Display

@@ -31,8 +31,17 @@ from ..agent.policy import Proposal
 from ..agent.rules import Rule, Ruling
 from ..backends.base import Backend
 from ..errors import BackendError
-from ..hosts.mcp.form import Field, fields, problems, with_defaults
-from ..hosts.mcp.server_requests import ElicitAnswer, FormRequest, SampleReply, SampleRequest, UrlRequest
+from ..hosts.mcp.server_requests import (
+    ElicitAnswer,
+    Field,
+    FormRequest,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+    fields,
+    problems,
+    with_defaults,
+)
 from ..proxy.formats.contract import ApiError
 from ..records.as_json import tool_to_json
 from ..turn_records.builder import TurnBuilder

@@ -27,8 +27,18 @@ from pydantic import ValidationError
 from ...errors import XmlcallError
 from ...schema.mending import mended
 from ...types.calls import Message
-from .form import problems, unusable, with_defaults
-from .server_requests import ClientFeatures, Elicit, FormRequest, LogMessage, SampleReply, SampleRequest, UrlRequest
+from .server_requests import (
+    ClientFeatures,
+    Elicit,
+    FormRequest,
+    LogMessage,
+    SampleReply,
+    SampleRequest,
+    UrlRequest,
+    problems,
+    unusable,
+    with_defaults,
+)
 
 MOST: Final = 10.0  # how many times its limit a call may take in total
 MAX_ASKED: Final = {"elicit": 20, "sample": 10}  # how often a server may ask during one call
