@@ -19,7 +19,7 @@ from xmlcall.proxy.http.access import Guard
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.store import Store
 from xmlcall.turn.attempts import RepairPolicy
-from xmlcall.turn_records.recorder import Recorder
+from xmlcall.turn_records.builder import Recorder
 from xmlcall.types.calls import Message
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of

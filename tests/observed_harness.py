@@ -14,8 +14,7 @@ from xmlcall.hosts.base import Host
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.http.access import Guard, serving
-from xmlcall.proxy.observed.metrics import Metrics
-from xmlcall.proxy.observed.observer import Observer
+from xmlcall.proxy.observed.observer import Metrics, Observer
 
 __all__ = ["CHAT", "ask", "counts", "observed", "samples", "series"]
 

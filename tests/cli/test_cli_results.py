@@ -7,7 +7,7 @@ import pytest
 from xmlcall import ToolNeed
 from xmlcall.agent.policy import Proposal
 from xmlcall.cli.display import Display
-from xmlcall.proxy.formats.bodies import call_of
+from xmlcall.proxy.formats.contract import call_of
 from xmlcall.turn.events import CallFinished
 from xmlcall.types.calls import TextContent, Tool, ToolCall, ToolResult
 from xmlcall.types.completion import Usage

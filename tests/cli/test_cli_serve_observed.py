@@ -140,8 +140,7 @@ def test_a_collector_that_is_not_there_holds_nothing_up(tmp_path: Path) -> None:
 WORKER = """
 import asyncio, os, sys, httpx
 from observed_harness import ask, observed
-from xmlcall.proxy.observed.metrics import OPEN_STREAMS
-from xmlcall.proxy.observed.observer import Observer
+from xmlcall.proxy.observed.observer import OPEN_STREAMS, Observer
 
 async def main():
     observer = Observer()

@@ -28,7 +28,7 @@ from xmlcall.prompting.fit_context import (
 from xmlcall.prompting.format import LANGUAGES, PromptFormat, source
 from xmlcall.prompting.results import handle_of, line_end, line_start, piece, piece_tokens, result_with, texts_of
 from xmlcall.prompting.tokens import Scale, tokens_of
-from xmlcall.proxy.formats.bodies import call_of
+from xmlcall.proxy.formats.contract import call_of
 from xmlcall.types.calls import Message, TextContent, Tool, ToolResult
 
 SYSTEM = Message(role="system", content="Tools: read_file, list_files. " * 20)

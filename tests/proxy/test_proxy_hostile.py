@@ -33,7 +33,7 @@ from xmlcall.proxy import create_app
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats import bodies
+from xmlcall.proxy.formats import contract
 from xmlcall.proxy.formats.contract import ApiError
 from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import incoming
@@ -647,7 +647,7 @@ LIMITS: dict[str, list[Any]] = {
         incoming.DEPTH_LIMIT,
         incoming.VALUE_LIMIT,
     ],
-    "| its tools | {:,} |": [bodies.TOOL_LIMIT],
+    "| its tools | {:,} |": [contract.TOOL_LIMIT],
     "| a tool's schema | {:,} parts, {} levels, {:,} steps for one value, {} s and {:,} characters for a pattern |": [
         schema.MAX_NODES,
         references.MAX_DEPTH,

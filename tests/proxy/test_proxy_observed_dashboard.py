@@ -13,8 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from proxy_harness import add, block, double
 
 from xmlcall import LocalHost
-from xmlcall.proxy.observed.metrics import METRICS
-from xmlcall.proxy.observed.observer import Observer
+from xmlcall.proxy.observed.observer import METRICS, Observer
 from xmlcall.types.completion import Chunk, Usage
 
 DASHBOARD = json.loads((Path(__file__).parents[2] / "deploy/grafana/xmlcall.json").read_text(encoding="utf-8"))

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 from observed_harness import ask, observed
 
-from xmlcall.proxy.observed.metrics import METRICS, MOST_VALUES
+from xmlcall.proxy.observed.observer import METRICS, MOST_VALUES
 from xmlcall.proxy.observed.probes import KEPT_SECONDS, WAIT_SECONDS
 
 PAGE = (Path(__file__).parents[2] / "docs/reference/metrics.md").read_text(encoding="utf-8")

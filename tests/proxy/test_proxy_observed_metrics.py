@@ -21,9 +21,8 @@ from xmlcall.errors import BackendUnavailable, ContextOverflow
 from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.http.access import Guard, key_of, serving
-from xmlcall.proxy.observed import metrics
-from xmlcall.proxy.observed.metrics import METRICS, Metrics
-from xmlcall.proxy.observed.observer import Observer
+from xmlcall.proxy.observed import observer as observed_requests
+from xmlcall.proxy.observed.observer import METRICS, Metrics, Observer
 from xmlcall.types.completion import Chunk, Usage
 
 USAGE = Usage(prompt_tokens=100, completion_tokens=7, cached_tokens=80)
@@ -264,10 +263,10 @@ async def test_formats(accept: str, media_type: str, end: str) -> None:
 
 
 def test_series_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics, "MOST_VALUES", 3)
+    monkeypatch.setattr(observed_requests, "MOST_VALUES", 3)
     found = Metrics()
     for number in (*range(1000), 0):
-        found.add(metrics.REFUSALS, f"model-{number}", "code")
+        found.add(observed_requests.REFUSALS, f"model-{number}", "code")
     told = [labels["model"] for name, labels, _ in samples(found) if name == "xmlcall_refusals_total"]
     assert sorted(told) == ["model-0", "model-1", "model-2", "other"]
     assert len(found._series) == 3
@@ -275,7 +274,7 @@ def test_series_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_apps_do_not_add_up() -> None:
     first, second = Metrics(), Metrics()
-    first.add(metrics.OPEN_REQUESTS)
+    first.add(observed_requests.OPEN_REQUESTS)
     values = [value for each in (first, second) for name, _, value in samples(each) if name == "xmlcall_open_requests"]
     assert values == [1, 0]
 

@@ -20,8 +20,7 @@ from xmlcall.backends.connect import connect
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.observed import probes
-from xmlcall.proxy.observed.metrics import Metrics
-from xmlcall.proxy.observed.observer import Observer, Observing, trace_id_in
+from xmlcall.proxy.observed.observer import Metrics, Observer, Observing, trace_id_in
 from xmlcall.proxy.observed.probes import JsonFormatter
 
 KEY = "secret-5d1c"

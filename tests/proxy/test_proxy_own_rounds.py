@@ -13,7 +13,7 @@ from xmlcall.prompting.writer import OwnRounds, said
 from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.own_tools import SECONDS, OwnTools, RoundsKept
-from xmlcall.proxy.formats.bodies import call_of
+from xmlcall.proxy.formats.contract import call_of
 from xmlcall.types.calls import Message, TextContent, ToolResult
 
 CALL = block(("add", {"a": 1, "b": 2}))

@@ -29,8 +29,8 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.recording import client_of
 from xmlcall.proxy.http.access import Guard, key_of
 from xmlcall.proxy.http.access import serving as serving_one
+from xmlcall.turn_records.builder import Recorder
 from xmlcall.turn_records.record import TurnRecord, record_to_json, summary_of
-from xmlcall.turn_records.recorder import Recorder
 
 SECONDS = 10.0
 CHAT, RESPONSES, MESSAGES, OLLAMA_CHAT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"

@@ -22,8 +22,7 @@ from xmlcall.errors import ContextOverflow
 from xmlcall.prompting.fit_context import estimate
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.model_server import REFERENCE
-from xmlcall.proxy.formats.bodies import call_of
-from xmlcall.proxy.formats.contract import WholeResponse
+from xmlcall.proxy.formats.contract import WholeResponse, call_of
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 OWN_TALK = own_talk(("double", {"n": 4}))

@@ -19,8 +19,7 @@ from xmlcall.bench.case import judge_case
 from xmlcall.bench.store import _case_from_json
 from xmlcall.errors import UsageError
 from xmlcall.records.as_json import tool_to_json
-from xmlcall.turn_records.copied import as_bench_case, as_corpus_case, as_curl
-from xmlcall.turn_records.reading import read_reply
+from xmlcall.turn_records.reading import as_bench_case, as_corpus_case, as_curl, read_reply
 from xmlcall.turn_records.record import TurnRecord
 
 CASES = [pytest.param(case, id=name) for name, case in load("*/*.toml", quick=4)]

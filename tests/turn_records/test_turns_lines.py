@@ -22,11 +22,10 @@ from xmlcall import Tool
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.turn_records import lines as turn_lines
-from xmlcall.turn_records.builder import TurnBuilder
+from xmlcall.turn_records.builder import Recorder, TurnBuilder
 from xmlcall.turn_records.lines import LineFile, LineThread, read_lines, without_secrets
 from xmlcall.turn_records.reading import read_reply
 from xmlcall.turn_records.record import MessageRecord, TurnRecord, record_to_json
-from xmlcall.turn_records.recorder import Recorder
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "dialects.md").read_text(encoding="utf-8")
 [EXAMPLE] = re.findall(r'```toml\n(name = "square".*?)```', PAGE, flags=re.DOTALL)

@@ -4,8 +4,7 @@ import asyncio
 from contextlib import aclosing
 
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.turn_records.builder import TurnBuilder
-from xmlcall.turn_records.recorder import WATCH_SECONDS, Recorder, RecordingBackend
+from xmlcall.turn_records.builder import WATCH_SECONDS, Recorder, RecordingBackend, TurnBuilder
 from xmlcall.types.calls import Message
 from xmlcall.types.completion import CompletionRequest
 

@@ -13,9 +13,9 @@ from xmlcall.errors import BackendStatusError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.records.as_json import tool_to_json
 from xmlcall.tools.catalog import Catalog
+from xmlcall.turn_records.builder import Recorder
 from xmlcall.turn_records.reading import read_reply
 from xmlcall.turn_records.record import TurnRecord
-from xmlcall.turn_records.recorder import Recorder
 from xmlcall.types.calls import Message, Tool
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of

@@ -17,8 +17,8 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turn.events import ReplyStarted
-from xmlcall.turn_records.places import whys
-from xmlcall.turn_records.recorder import Recorder
+from xmlcall.turn_records.builder import Recorder
+from xmlcall.turn_records.record import whys
 from xmlcall.types.calls import Tool
 from xmlcall.types.events import TextDelta
 from xmlcall.ui import app as ui_app

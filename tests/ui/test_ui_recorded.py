@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from xmlcall.proxy.http.access import Guard
-from xmlcall.turn_records.recorder import Recorder
+from xmlcall.turn_records.builder import Recorder
 from xmlcall.ui.api import ShownPage
 from xmlcall.ui.app import app_of_page, page_of
 from xmlcall.ui.recorded import Recorded, named_paths, routes, turn_at

@@ -17,9 +17,8 @@ from ..tools.catalog import Catalog
 from ..turn.attempts import none_can_run
 from ..turn.generate import Generated
 from ..turn_records.builder import MOST_RESULT
-from ..turn_records.places import SaidBefore
 from ..turn_records.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
-from ..turn_records.record import CallRecord, ReplyRecord, TurnRecord
+from ..turn_records.record import CallRecord, ReplyRecord, SaidBefore, TurnRecord
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, Tool, ToolCall
 from ..types.events import Event
 from .case import Case

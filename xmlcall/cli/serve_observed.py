@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from ..proxy.http.access import Guard, ServedModels
     from ..proxy.observed.observer import Observer
+    from ..turn_records.builder import Recorder
     from ..turn_records.lines import LineThread
-    from ..turn_records.recorder import Recorder
 
 _NOISY: Final = ("httpx2", "httpcore2", "mcp")
 END_SECONDS: Final = 3.0  # for the last spans, if no collector takes them
@@ -128,7 +128,7 @@ async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIt
     if not options.ui and not options.record:
         yield None
         return
-    from ..turn_records.recorder import MOST_TURNS, Recorder
+    from ..turn_records.builder import MOST_TURNS, Recorder
 
     lines = _lines_in(Path(options.record)) if options.record else None
     hidden = [*keys, *(os.environ.get(name, "") for name in _KEYS)]

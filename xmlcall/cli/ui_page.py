@@ -15,9 +15,9 @@ from ..proxy.http.access import Guard
 from ..records.audit import AuditFile
 from ..records.folder import audit_path, private_folder, store_path
 from ..records.store import Store
+from ..turn_records.builder import Recorder
 from ..turn_records.keeping import Keeper
 from ..turn_records.record import TurnRecord
-from ..turn_records.recorder import Recorder
 from ..ui.access import kept_secret
 from ..ui.api import ShownPage
 from ..ui.app import UiPage, app_of_page, facts_of_room, page_of

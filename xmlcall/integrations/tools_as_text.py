@@ -33,8 +33,7 @@ from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
 from ..prompting.grades import Budget
 from ..prompting.writer import PromptWriter, callers_in_text, with_words
-from ..proxy.engine.answers import Sender
-from ..proxy.engine.catalogs import Catalogs, OfferedTools, key_of
+from ..proxy.engine.answers import Catalogs, OfferedTools, Sender, key_of
 from ..proxy.engine.filters import offered_names, renamed
 from ..proxy.engine.model_server import SaidOnce
 from ..proxy.formats.contract import (

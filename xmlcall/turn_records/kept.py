@@ -25,9 +25,8 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, ToolCall
 from ..types.events import TextDelta
 from .builder import MOST_RESULT
-from .places import SaidBefore, repairs_of
 from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text, readable_tools, tools_told
-from .record import CallRecord, MarkRecord, ReplyRecord, TurnRecord
+from .record import CallRecord, MarkRecord, ReplyRecord, SaidBefore, TurnRecord, repairs_of
 
 _OUTCOMES: Final = frozenset({"ok", "error", "failed", "denied", "rejected", "held"})
 

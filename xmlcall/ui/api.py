@@ -32,11 +32,9 @@ from ..errors import UsageError, XmlcallError
 from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
-from ..turn_records.copied import as_bench_case, as_corpus_case, as_curl
-from ..turn_records.places import whys
-from ..turn_records.reading import read_reply
-from ..turn_records.record import ReplyRecord, TurnRecord, record_to_json, summary_of
-from ..turn_records.recorder import Recorder
+from ..turn_records.builder import Recorder
+from ..turn_records.reading import as_bench_case, as_corpus_case, as_curl, read_reply
+from ..turn_records.record import ReplyRecord, TurnRecord, record_to_json, summary_of, whys
 
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes
 DEPTH_LIMIT: Final = 100

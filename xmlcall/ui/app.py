@@ -20,7 +20,7 @@ from ..prompting.format import PromptFormat
 from ..proxy.engine.engine import Engine
 from ..proxy.http.access import Guard
 from ..proxy.http.incoming import one_framing
-from ..turn_records.recorder import Recorder
+from ..turn_records.builder import Recorder
 from . import api
 from .access import Door, Entry, port_of
 from .api import json_answer

@@ -27,11 +27,9 @@ from ..tools.catalog import Catalog
 from ..turn.asking import AskingFields, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.events import ReplyEnded
-from ..turn_records.builder import TurnBuilder
-from ..turn_records.places import is_tool_prompt
+from ..turn_records.builder import RecordingBackend, TurnBuilder
 from ..turn_records.reading import as_messages
-from ..turn_records.record import TurnRecord, record_to_json
-from ..turn_records.recorder import RecordingBackend
+from ..turn_records.record import TurnRecord, is_tool_prompt, record_to_json
 from ..types.calls import Message, Tool, ToolResult
 from .api import ShownPage, Told, body_of, event_stream, guarded, merged
 

@@ -33,7 +33,7 @@ from ..proxy.formats.contract import ApiError
 from ..records.audit import AuditFile
 from ..records.store import Store, new_id
 from ..turn.events import Answer, CallFinished, CallStarted, LoopEvent
-from ..turn_records.builder import TurnBuilder
+from ..turn_records.builder import Recorder, TurnBuilder
 from ..turn_records.keeping import (
     Conversation,
     Keeper,
@@ -47,7 +47,6 @@ from ..turn_records.keeping import (
 )
 from ..turn_records.kept import turns_of
 from ..turn_records.record import TurnRecord, record_to_json
-from ..turn_records.recorder import Recorder
 from ..types.calls import CallNote, Message, Tool
 from ..types.completion import Chunk, CompletionRequest
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta

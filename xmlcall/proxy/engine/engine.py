@@ -45,14 +45,13 @@ from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
-from .answers import Answer, PlainAnswer, PromptedAnswer, Sender
-from .catalogs import Catalogs, OfferedTools, key_of
+from .answers import Answer, Catalogs, OfferedTools, PlainAnswer, PromptedAnswer, Sender, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
 from .model_server import Fitting, SaidOnce, WithWholeMessages, count_tokens
 from .own_tools import OwnTools, with_own_results
 
 if TYPE_CHECKING:
-    from ...turn_records.recorder import Recorder
+    from ...turn_records.builder import Recorder
     from ..observed.observer import Hearing
 
 RECHECK_SECONDS: Final = 300.0

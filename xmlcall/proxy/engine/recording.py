@@ -23,9 +23,8 @@ from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
 from ...turn.events import CallFinished, LoopEvent, ReplyStarted
 from ...turn.opening import last_request
-from ...turn_records.builder import TurnBuilder
+from ...turn_records.builder import Recorder, TurnBuilder, new_id
 from ...turn_records.record import MessageRecord, ReplyRecord, SpanRecord, TurnRecord
-from ...turn_records.recorder import Recorder, new_id
 from ...types.calls import Message
 from ...types.completion import Chunk, Usage
 from ...types.events import Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd

@@ -14,7 +14,6 @@ from pydantic import BeforeValidator, Field
 from ...errors import UsageError
 from ...types.calls import Message, Tool
 from ...types.completion import Usage
-from .bodies import JsonBody, call_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -23,6 +22,7 @@ from .contract import (
     CallOpened,
     ChatRequest,
     Format,
+    JsonBody,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
@@ -30,7 +30,11 @@ from .contract import (
     TextPiece,
     ToolChoice,
     WholeResponse,
+    call_of,
+    extra_of,
     own_usage,
+    read_body,
+    tools_of,
 )
 
 NO_THREADS: Final = "thread_unsupported_request"

@@ -27,13 +27,13 @@ from pydantic import BeforeValidator, ConfigDict, Field
 from ...errors import UsageError
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
-from .bodies import JsonBody, arguments_of, call_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     Asked,
     CallClosed,
     ChatRequest,
     Format,
+    JsonBody,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
@@ -41,7 +41,12 @@ from .contract import (
     TextPiece,
     ToolChoice,
     WholeResponse,
+    arguments_of,
+    call_of,
+    extra_of,
     own_usage,
+    read_body,
+    tools_of,
 )
 from .openai_chat import OPTIONS, chosen
 

@@ -15,7 +15,6 @@ from pydantic import Field
 
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
-from .bodies import JsonBody, Parts, arguments_of, call_of, content_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -23,6 +22,8 @@ from .contract import (
     CallOpened,
     ChatRequest,
     Format,
+    JsonBody,
+    Parts,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
@@ -30,7 +31,13 @@ from .contract import (
     TextPiece,
     ToolChoice,
     WholeResponse,
+    arguments_of,
+    call_of,
+    content_of,
+    extra_of,
     own_usage,
+    read_body,
+    tools_of,
 )
 
 OPTIONS: Final = ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "repeat_penalty")

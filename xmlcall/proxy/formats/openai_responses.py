@@ -29,7 +29,6 @@ from pydantic_core import PydanticCustomError
 from ...errors import UsageError
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import UNCUT, Usage
-from .bodies import JsonBody, arguments_of, call_of, content_of, extra_of, read_body, tools_of
 from .contract import (
     ApiError,
     ArgumentsPiece,
@@ -38,13 +37,20 @@ from .contract import (
     CallOpened,
     ChatRequest,
     Format,
+    JsonBody,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
     Sampling,
     TextPiece,
     WholeResponse,
+    arguments_of,
+    call_of,
+    content_of,
+    extra_of,
     own_usage,
+    read_body,
+    tools_of,
 )
 from .openai_chat import OPTIONS, chosen, error_body
 

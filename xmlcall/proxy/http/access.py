@@ -12,8 +12,8 @@ nothing here makes a short key safe.
 
 *Models*: a single model without a name of its own answers to every name, because some clients use a fixed name. Several models
 are distinguished by their names and aliases. A model that a key may not use is invisible to its caller: no list contains it, and
-a request for it gets the same error as an unknown name. The models that a server lists (`listed`) are opened at their first use,
-and the list is read again when a request names a model that is not in it.
+a request for it gets the same error as an unknown name. The models that a server lists (`configured`) are opened at their first
+use, and the list is read again when a request names a model that is not in it.
 """
 
 import hashlib
@@ -33,8 +33,8 @@ from ..formats.contract import ApiError
 from ..formats.ollama import is_named
 
 if TYPE_CHECKING:
+    from ..configured import ListedModels
     from ..engine.engine import Engine
-    from ..listed import ListedModels
 
 # -- keys -----------------------------------------------------------------------------------------------------------------
 
