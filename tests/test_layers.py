@@ -22,6 +22,7 @@ CORE = "errors text_forms types loosejson schema tools dialects binding parsing 
 layer("errors", "")
 layer("toml_file", "errors")
 layer("private_folders", "")
+layer("installed", "")
 layer("text_forms", "")
 layer("addresses", "text_forms")
 layer("types", "errors")
@@ -38,7 +39,7 @@ layer("wire", "errors types")
 layer("records", "errors private_folders types")
 layer("models", "errors private_folders")
 layer("profiles", "errors toml_file private_folders types prompting turn")
-layer("backends", "errors types dialects models wire")
+layer("backends", "errors installed types dialects models wire")
 layer("hosts", "errors private_folders text_forms addresses types schema")
 layer(
     "agent",
@@ -48,7 +49,7 @@ layer(
 layer("turn_records", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer(
     "bench",
-    "errors private_folders types tools dialects binding parsing prompting turn wire profiles models backends "
+    "errors private_folders installed types tools dialects binding parsing prompting turn wire profiles models backends "
     "hosts agent turn_records",
 )
 layer(

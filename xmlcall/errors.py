@@ -249,8 +249,3 @@ class ToolHostProtocolError(ToolHostError):
     ) -> None:
         super().__init__(message, host=host, reason=reason, said=said)
         self.code = code
-
-
-def missing_extra(need: str, extra: str) -> str:
-    """Say in one sentence which package is missing and which command installs it."""
-    return f"{need}: install it with: pip install 'xmlcall[{extra}]'"

@@ -401,7 +401,7 @@ def test_what_is_missing_is_said(wheel: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UsageError, match="expected one of GorillaFileSystem"):
         StateHost("WebSearchAPI")
     monkeypatch.setitem(sys.modules, "mpmath", None)
-    with pytest.raises(UsageError, match=r"needs mpmath: install it with: pip install 'xmlcall\[bench\]'"):
+    with pytest.raises(UsageError, match=r"needs mpmath: install it with: .*\[bench\]"):
         statehost._class.__wrapped__("MathAPI")
 
 

@@ -16,6 +16,7 @@ from servers.guarded import Grants, guarded_server
 from xmlcall.cli import login
 from xmlcall.hosts.mcp.oauth import SystemTokens, key_of
 from xmlcall.hosts.server import HttpServer
+from xmlcall.installed import install_command
 
 QUESTION = "Open it in your browser?"
 
@@ -85,7 +86,7 @@ async def test_who_lacks_the_package_keyring_is_told_how_to_get_it(
     store.set(key_of(server), "{}")
     assert await login._login(server) == 0
     said = capsys.readouterr().err.splitlines()[-1]
-    advice = "the system's keyring needs the package keyring: install it with: pip install 'xmlcall[login]'"
+    advice = f"the system's keyring needs the package keyring: install it with: {install_command('login')}"
     assert said == f"xmlcall: {advice} (the tokens are in {store.path}, which only you can read)"
 
 

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ..errors import BackendUnavailable, UsageError, missing_extra
+from ..errors import BackendUnavailable, UsageError
+from ..installed import missing_extra
 from ..types.completion import Capabilities, Chunk, CompletionRequest
 from .base import Relayed
 from .fingerprint import of_file

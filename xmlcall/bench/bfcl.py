@@ -26,9 +26,10 @@ from typing import Any, Final
 
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
-from ..errors import BackendUnavailable, ContextOverflow, ToolHostProtocolError, UsageError, missing_extra
+from ..errors import BackendUnavailable, ContextOverflow, ToolHostProtocolError, UsageError
 from ..hosts.base import OnProgress
 from ..hosts.local import LocalHost
+from ..installed import missing_extra
 from ..models.download import SourceFailed, sha256_of
 from ..models.sources import made_once, pip_download, scratch_folder
 from ..private_folders import user_path

@@ -21,7 +21,8 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
-from ..errors import REPAIRS, UsageError, missing_extra
+from ..errors import REPAIRS, UsageError
+from ..installed import missing_extra
 from ..types.calls import Message
 from .case import Case
 from .failures import CAUSES, arguments_of, call_text, causes_of, difference, expected_of, to_json

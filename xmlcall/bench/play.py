@@ -41,11 +41,12 @@ import filelock
 
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
-from ..errors import BackendUnavailable, ContextOverflow, UsageError, missing_extra
+from ..errors import BackendUnavailable, ContextOverflow, UsageError
 from ..hosts.base import Host, OnProgress
 from ..hosts.local import LocalHost
 from ..hosts.mcp.host import McpHost
 from ..hosts.server import StdioServer
+from ..installed import missing_extra
 from ..models.sources import made_once
 from ..prompting.writer import in_text
 from ..tools.catalog import Catalog

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from ..errors import UsageError, missing_extra
+from ..errors import UsageError
+from ..installed import missing_extra
 
 
 def wilson(count: int, total: int) -> tuple[float, float]:

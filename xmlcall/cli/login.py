@@ -4,8 +4,9 @@ import argparse
 import importlib.util
 from pathlib import Path
 
-from ..errors import UsageError, missing_extra
+from ..errors import UsageError
 from ..hosts.server import HttpServer
+from ..installed import missing_extra
 from .exits import OK, complain, run_async
 from .options import Command, add_mcp_option
 from .plain import visible

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ..errors import UsageError, missing_extra
+from ..errors import UsageError
+from ..installed import missing_extra
 from ..private_folders import make_private
 from .exits import complain
 

@@ -25,7 +25,8 @@ from typing import Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from starlette.applications import Starlette
 
-from ..errors import UsageError, missing_extra
+from ..errors import UsageError
+from ..installed import missing_extra
 
 try:
     import ray

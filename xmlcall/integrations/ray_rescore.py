@@ -19,7 +19,8 @@ from typing import Any, Final
 
 from ..bench.report import Scores, judged, scores_of
 from ..bench.store import RunError, read_about, read_run
-from ..errors import UsageError, XmlcallError, missing_extra
+from ..errors import UsageError, XmlcallError
+from ..installed import missing_extra
 
 # Ray reads these on import. The second keeps Ray from looking for an address that other machines could reach.
 _HERE: Final = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
