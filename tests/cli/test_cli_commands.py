@@ -327,7 +327,13 @@ class Source:
 
 def know(monkeypatch: pytest.MonkeyPatch, folder: Path, source: Source) -> None:
     model = KnownModel(
-        name="tiny", file="tiny.gguf", size=len(DATA), sha256=hashlib.sha256(DATA).hexdigest(), license="MIT", sources=(source,)
+        name="tiny",
+        file="tiny.gguf",
+        size=len(DATA),
+        sha256=hashlib.sha256(DATA).hexdigest(),
+        license="MIT",
+        cache=0,
+        sources=(source,),
     )
     monkeypatch.setattr(models, "KNOWN", {"tiny": model})
     monkeypatch.setattr(models, "DEFAULT_MODEL", "tiny")

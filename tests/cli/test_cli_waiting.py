@@ -11,6 +11,7 @@ from rich.console import Console
 
 from xmlcall.cli.waiting import DownloadBar, OpeningStatus, SlowStatus
 from xmlcall.cli.words import speaker
+from xmlcall.models import known as models
 from xmlcall.models.download import Progress
 
 MB = 1_000_000
@@ -57,6 +58,24 @@ def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyP
         "fetching tiny: 160 of 491 MB",
         "fetching tiny: 240 of 491 MB",
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "needs"),
+    [
+        ("qwen2.5-coder-0.5b", ["491 MB", "49 s at 10 MB/s", "0.9 GB of memory"]),
+        ("qwen2.5-coder-1.5b", ["1117 MB", "112 s at 10 MB/s", "2.1 GB of memory", "--model local (491 MB, 0.9 GB of memory)"]),
+    ],
+)
+@pytest.mark.parametrize("terminal", [True, False])
+def test_what_a_model_needs_is_said_once_before_its_download(name: str, needs: list[str], terminal: bool) -> None:
+    to, file = console(terminal=terminal)
+    with DownloadBar(to, name) as bar:
+        for done in (0, 100):
+            bar(step(done))
+    [line] = [line for line in file.getvalue().splitlines() if "once" in line]
+    assert file.getvalue().index(line) < file.getvalue().index("fetching")
+    assert [part for part in (name, str(models.folder()), *needs) if part not in line] == []
 
 
 @pytest.mark.parametrize("terminal", [True, False])

@@ -25,6 +25,7 @@ from .fingerprint import of_file
 from .gguf import context_for
 from .openai import OpenAIBackend
 from .server_facts import Answered
+from .threads import free_threads
 
 LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `context_length`)"
 
@@ -39,7 +40,7 @@ class EmbeddedBackend:
         path: the GGUF file, or a coroutine function that finds it, called on opening.
         context_length: tokens that prompt and reply share; llama.cpp lowers it to the model's trained length. None takes 8192 to
             32768, limited by the trained length and by free memory, because the cache is allocated at once.
-        threads: threads for the computation; None leaves it to llama.cpp, within the CPUs that this process may use.
+        threads: threads for the computation; None takes one for each core that is free when the model is opened.
 
     Attributes:
         capabilities: what llama.cpp reported about itself and the model when it was opened.
@@ -55,7 +56,7 @@ class EmbeddedBackend:
     ) -> None:
         self._path = path
         self._context_length = context_length
-        self._threads = threads or _restricted_cpus()
+        self._threads = threads
         self.model = name or ("" if callable(path) else Path(path).stem)
         self._client: OpenAIBackend | None = None
         self.capabilities = Capabilities(server="llama.cpp")
@@ -64,6 +65,8 @@ class EmbeddedBackend:
         self._folder = ""
 
     async def __aenter__(self) -> Self:
+        if callable(self._path):
+            await asyncio.to_thread(_library)  # before a download
         path = _checked(await self._path() if callable(self._path) else Path(self._path))
         self.model = self.model or path.stem
         key = secrets.token_urlsafe(24)
@@ -149,18 +152,15 @@ class _Loading:
 
 def _load(path: Path, how: _Loading, key: str) -> Any:
     """Load the model and start the server; blocks for seconds."""
-    try:
-        import xllamacpp
-    except ImportError as error:
-        raise BackendUnavailable(_import_advice(error), backend="embedded") from error
+    xllamacpp = _library()
     context_length = how.context_length or context_for(path)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = str(path)
     parameters.n_ctx = context_length
     parameters.n_parallel = SLOTS
     parameters.api_keys = [key]
-    if how.threads is not None:
-        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = how.threads
+    if threads := how.threads or free_threads():
+        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
     # These are optional, because xllamacpp renames parameters between releases.
     # Without an alias, answers that are passed on would show clients the path of the file.
     wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {how.name}}
@@ -179,6 +179,14 @@ def _load(path: Path, how: _Loading, key: str) -> Any:
         raise BackendUnavailable(message, backend="embedded") from error
 
 
+def _library() -> Any:
+    try:
+        import xllamacpp
+    except ImportError as error:
+        raise BackendUnavailable(_import_advice(error), backend="embedded") from error
+    return xllamacpp
+
+
 def _import_advice(error: ImportError) -> str:
     if "libgomp" in str(error):  # missing in slim container images
         return f"xllamacpp needs the system library libgomp ({error}): install it, on Debian with: apt-get install libgomp1"
@@ -188,14 +196,6 @@ def _import_advice(error: ImportError) -> str:
 async def _stop(holder: list[Any]) -> None:
     """Drop the last reference to the server, which stops it; in a thread, because this waits for the server's own threads."""
     await asyncio.to_thread(holder.clear)
-
-
-def _restricted_cpus() -> int | None:
-    """Count the CPUs that this process may use, if not all: llama.cpp counts all CPUs, and its surplus threads would spin."""
-    if not hasattr(os, "sched_getaffinity"):  # Linux only
-        return None
-    usable = len(os.sched_getaffinity(0))
-    return usable if usable < (os.cpu_count() or usable) else None
 
 
 # -- the slot of a request ---------------------------------------------------------------------------------------------

@@ -163,24 +163,31 @@ def _free(meminfo: Path) -> int | None:
 
 def _left(own: Path, groups: Path) -> Iterator[int | None]:
     """Yield the bytes left under the memory limit of this process's control group, and of each group around it."""
-    name = next((line[3:] for line in _read(own).splitlines() if line.startswith("0::")), "/").strip("/")
-    folder = groups / name
-    for group in [folder, *folder.parents][:_LONGEST_PATH]:
-        limit, used = _read(group / "memory.max").strip(), _read(group / "memory.current").strip()
+    for group in control_groups(own, groups):
+        limit, used = read_text(group / "memory.max").strip(), read_text(group / "memory.current").strip()
         if limit.isdecimal() and used.isdecimal():
             # The file cache counts as used, but is freed when memory is needed.
             yield max(int(limit) - int(used) + _fields(group / "memory.stat").get("inactive_file", 0), 0)
+
+
+def control_groups(own: Path, groups: Path) -> Iterator[Path]:
+    """Yield the folder of this process's control group, and of each group around it."""
+    name = next((line[3:] for line in read_text(own).splitlines() if line.startswith("0::")), "/").strip("/")
+    folder = groups / name
+    for group in [folder, *folder.parents][:_LONGEST_PATH]:
+        yield group
         if group == groups:
             return
 
 
 def _fields(path: Path) -> dict[str, int]:
     """Read lines of a name and a number."""
-    rows = (line.split() for line in _read(path).splitlines())
+    rows = (line.split() for line in read_text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
-def _read(path: Path) -> str:
+def read_text(path: Path) -> str:
+    """Return the text of a file of the kernel; nothing if there is none."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

@@ -51,7 +51,7 @@ _LEAST_TOKENS, _LEAST_SECONDS = 5, 0.05  # shorter replies give no meaningful sp
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    add_model_options(parser)
+    add_model_options(parser, talks=True)
     add_record_options(parser, resumes=True)
 
 

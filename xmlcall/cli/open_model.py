@@ -20,13 +20,23 @@ if TYPE_CHECKING:
     from .waiting import OpeningStatus
 
 
-def connected(name: str, context: int | None, opening: "OpeningStatus", api_key: str | None = None) -> Backend:
+def connected(name: str | None, context: int | None, opening: "OpeningStatus", api_key: str | None = None) -> Backend:
     """Return the backend for `--model` and `--context`, not yet open; `opening` shows progress until it is open."""
     from ..backends.connect import connect
 
-    backend = connect(name, context_length=context, api_key=api_key, progress=opening.progress)
+    backend = connect(name or model_to_talk_to(), context_length=context, api_key=api_key, progress=opening.progress)
     opening.model = backend.model or opening.model
     return backend
+
+
+def model_to_talk_to() -> str:
+    """Return the model of `chat` and `ui` where none is given: the larger one, if there is memory for it."""
+    from ..backends.gguf import available_memory
+    from ..models import known as models
+
+    memory = available_memory()
+    has_room = memory is None or memory >= models.KNOWN[models.TALKS_BETTER].memory
+    return models.TALKS_BETTER if has_room else models.DEFAULT_MODEL
 
 
 def asking_of(options: argparse.Namespace, found: "FoundProfile | None" = None) -> "Asking":

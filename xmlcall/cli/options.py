@@ -138,12 +138,15 @@ def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
     )
 
 
-def add_model_choice(model: argparse._ActionsContainer) -> None:
+def add_model_choice(model: argparse._ActionsContainer, *, talks: bool = False) -> None:
+    from ..models.known import TALKS_BETTER
+
+    usual = f"{TALKS_BETTER}, or local where memory is short" if talks else "local"
     model.add_argument(
         "--model",
-        default="local",
+        default=None if talks else "local",
         help="local (fetched on first use), a name from `xmlcall models list`, FILE.gguf, ollama:NAME, or a URL such as "
-        "http://host:8080/v1 or http://host:8080/v1#NAME (default: %(default)s)",
+        f"http://host:8080/v1 or http://host:8080/v1#NAME (default: {usual})",
     )
     model.add_argument(
         "--context",
@@ -165,9 +168,9 @@ def add_profile_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_model_options(parser: argparse.ArgumentParser) -> None:
+def add_model_options(parser: argparse.ArgumentParser, *, talks: bool = False) -> None:
     model = parser.add_argument_group("the model")
-    add_model_choice(model)
+    add_model_choice(model, talks=talks)
     add_asking_options(model)
     model.add_argument("--system", metavar="TEXT", help="a system message of your own")
     _add_tool_options(parser.add_argument_group("tools"))

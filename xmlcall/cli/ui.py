@@ -10,7 +10,7 @@ from .session import add_record_options
 
 DESCRIPTION = "Open a page with a chat that shows what the model writes, how it is parsed, and why a call runs or does not."
 EPILOG = """examples:
-  xmlcall ui                                             # a small local model, fetched on first use, and the demo server
+  xmlcall ui                                             # a local model, fetched on first use, and the demo server
   xmlcall ui --model ollama:gemma3:4b --mcp servers.json
   xmlcall ui benchmarks/results/runs/talk-0.5b           # a run of `xmlcall bench run`, beside the chat
   xmlcall ui --no-chat replies.jsonl                     # recorded turns or replies only, without a model
@@ -27,7 +27,7 @@ PORT = 8486
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("paths", nargs="*", metavar="PATH", help="recordings to open in the page")
-    add_model_options(parser)
+    add_model_options(parser, talks=True)
     add_record_options(parser)
     page = parser.add_argument_group("the page")
     page.add_argument("--host", default="127.0.0.1", help="address of this machine to listen on (default: %(default)s)")

@@ -24,7 +24,9 @@ from rich.progress import Progress as Bar
 from rich.text import Text
 
 from ..errors import BackendError
+from ..models import known as models
 from ..models.download import Progress
+from ..models.known import KnownModel
 from .exits import complain
 from .plain import visible
 from .words import Say
@@ -33,6 +35,7 @@ SLOW_SECONDS = 2.0
 """After which it is said what is waited for."""
 
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
+_USUAL_RATE = 10_000_000  # bytes a second of a download, to say how long it takes
 _RUN_LINE_SECONDS = 30.0  # between two lines of progress of a run
 
 
@@ -54,11 +57,15 @@ class DownloadBar:
             TimeRemainingColumn(),
         )
         self._bar = Bar(*columns, console=console, transient=True)
+        self._known = models.KNOWN.get(name)
         self._last_note = ""
         self._last_time = {"line": -_LINE_SECONDS, "note": -_LINE_SECONDS}
         self.active = False
 
     def __call__(self, step: Progress) -> None:
+        if self._known is not None:
+            self._print(needs_of(self._known))
+            self._known = None
         if step.note:
             self._note(visible(step.note))
         if self._console.is_terminal:
@@ -101,6 +108,18 @@ class DownloadBar:
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line, style="dim"))
+
+
+def needs_of(model: KnownModel) -> str:
+    """Say what a download takes, before it begins."""
+    smaller = models.KNOWN[models.DEFAULT_MODEL]
+    parts = [
+        f"{model.name} is fetched once: {model.size / 1e6:.0f} MB on the disk, in {models.folder()}",
+        f"{model.size / _USUAL_RATE:.0f} s at {_USUAL_RATE / 1e6:.0f} MB/s; it takes about {model.memory / 1e9:.1f} GB of memory",
+    ]
+    if model.size > smaller.size:
+        parts.append(f"a smaller one: --model local ({smaller.size / 1e6:.0f} MB, {smaller.memory / 1e9:.1f} GB of memory)")
+    return "; ".join(parts)
 
 
 class SlowStatus:

