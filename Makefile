@@ -11,7 +11,7 @@ PARALLEL_FULL := pytest -n $(shell expr 2 \* $(CORES)) --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test test-full quick coverage contracts mutants live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance clean
+.PHONY: help demo chat test test-full quick coverage contracts mutants live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance dist installs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,6 +21,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.local: pyproject.toml | $(BIN)/python
+	@echo "Installing xmlcall with llama.cpp into $(VENV): 220 MB on the disk, about a minute."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local]'
 	@touch $@
 
@@ -146,6 +147,19 @@ rescore: $(VENV)/.dev  ## judge all recorded runs again; AGAINST=REV tells what 
 
 bench: $(VENV)/.dev  ## timings of this machine
 	$(BIN)/python benchmarks/micro/import_time.py
+
+build/packaging/.installed:
+	$(PYTHON) -m venv build/packaging
+	build/packaging/bin/python -m pip install --quiet --disable-pip-version-check build pipx twine uv
+	@touch $@
+
+dist: build/packaging/.installed  ## the wheel and the source archive, in dist/, checked by twine
+	rm -rf dist
+	build/packaging/bin/python -m build --outdir dist
+	build/packaging/bin/python -m twine check --strict dist/*
+
+installs: dist  ## both, installed as the README says (uv, uvx, pipx, pip), each way in a fresh environment, and used
+	build/packaging/bin/python tests/fresh_installs.py dist
 
 clean:
 	rm -rf $(VENV) build dist
