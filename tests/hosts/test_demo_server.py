@@ -56,14 +56,22 @@ def test_the_calculator_says_what_it_cannot_do(operation: Any, a: Any, b: Any, w
         demo.calculator(operation, a, b)
 
 
-@pytest.mark.parametrize("location", ["Paris", "paris", " PARIS ", "Paris, France"])
+@pytest.mark.parametrize("location", ["Paris", "paris", " PARIS ", "Paris, France", "巴黎", " 巴黎市", "巴黎，法国"])
 def test_the_weather_knows_a_place_however_it_is_written(location: str) -> None:
     assert demo.get_weather(location).location == "Paris"
 
 
-def test_the_weather_of_an_unknown_place_lists_the_known_ones() -> None:
-    with pytest.raises(ToolError, match=r"'Atlantis'; known places: Berlin, .*Tokyo"):
+def test_the_weather_of_an_unknown_place_lists_the_known_ones_in_both_languages() -> None:
+    with pytest.raises(ToolError, match=r"'Atlantis'; known places: Berlin \(柏林\), .*Tokyo \(东京\)"):
         demo.get_weather("Atlantis")
+
+
+def test_each_place_of_the_weather_has_a_chinese_name_and_is_in_the_description() -> None:
+    known = demo.get_weather.__doc__ or ""
+    assert {demo.get_weather(name).location for name in ("柏林", "开罗", "伦敦", "纽约", "巴黎", "悉尼", "东京")} == {
+        report.location for report in demo.WEATHER.values() if report.location in known
+    }
+    assert len(demo.WEATHER) == 7
 
 
 def test_the_text_analyzer_counts() -> None:

@@ -11,6 +11,7 @@ plain sentence, one example each.
 import argparse
 import math
 import operator
+import re
 import socket
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -43,6 +44,8 @@ WEATHER = {
         Weather(location="Tokyo", temperature=18, condition="light rain", humidity=79),
     )
 }
+
+_CHINESE = {"柏林": "berlin", "开罗": "cairo", "伦敦": "london", "纽约": "new york", "巴黎": "paris", "悉尼": "sydney", "东京": "tokyo"}
 
 _OPERATIONS: dict[str, Callable[[Number, Number], Number]] = {
     "add": operator.add,
@@ -80,10 +83,11 @@ def text_analyzer(text: Annotated[str, Field(description="The text to look at, a
 
 
 def get_weather(location: Annotated[str, Field(description='The name of a city, such as "Paris"')]) -> Weather:
-    """Get the current weather of a city."""
-    report = WEATHER.get(location.partition(",")[0].strip().lower())
+    """Get the current weather of a city. It has Berlin, Cairo, London, New York, Paris, Sydney and Tokyo."""
+    name = re.split("[,，]", location)[0].strip().lower().removesuffix("市")
+    report = WEATHER.get(_CHINESE.get(name, name))
     if report is None:
-        known = ", ".join(report.location for report in WEATHER.values())
+        known = ", ".join(f"{WEATHER[name].location} ({chinese})" for chinese, name in _CHINESE.items())
         raise ToolError(f"there is no weather for {location!r}; known places: {known}")
     return report
 
