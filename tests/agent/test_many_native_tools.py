@@ -307,15 +307,80 @@ async def answer_of(engine: Engine, data: dict[str, Any]) -> WholeResponse:
         return whole_response([event async for event in events])
 
 
-async def test_a_conversation_that_goes_on_has_the_tools_that_it_called() -> None:
-    backend = ScriptedBackend([FIND, CONVERT, native(text="5 EUR.", finish="stop")])
+def told(call: Any, **fields: Any) -> list[dict[str, Any]]:
+    """Write a call and its result as the caller's next request has them."""
+    made = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": json.dumps(call.arguments)}}
+    said = {"role": "assistant", "content": "Let me look.", "tool_calls": [made], **fields}
+    return [said, {"role": "tool", "tool_call_id": call.id, "content": "5 EUR"}]
+
+
+BOTH = native((DESCRIBE, {"names": ["convert currency"]}), ("weather", {"city": "Oslo"}))
+DONE = native(text="5 EUR.", finish="stop")
+
+
+@pytest.mark.parametrize("wire", ["openai", "ollama"], ids=["the caller's wire", "another wire"])
+@pytest.mark.parametrize(
+    ("replies", "roles"),
+    [
+        ([FIND, CONVERT, DONE], ["user", "assistant", "tool", "assistant", "tool"]),
+        ([BOTH, DONE], ["user", "assistant", "tool", "tool"]),
+    ],
+    ids=["a hidden round", "a hidden call beside one of the caller's"],
+)
+async def test_the_next_request_is_the_one_before_with_more_after_it(replies: list[Any], roles: list[str], wire: str) -> None:
+    backend = ScriptedBackend(replies, capabilities=Capabilities(server="ollama" if wire == "ollama" else "scripted"))
     async with Engine(backend, mode="native", tool_tokens=LITTLE) as engine:
         (call,) = (await answer_of(engine, asked())).calls
-        told = {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": json.dumps(call.arguments)}}
-        result = {"role": "tool", "tool_call_id": call.id, "content": "5 EUR"}
-        answer = await answer_of(engine, asked(QUESTION, {"role": "assistant", "content": None, "tool_calls": [told]}, result))
+        answer = await answer_of(engine, asked(QUESTION, *told(call, reasoning_content="Hm.")))
     assert answer.text == "5 EUR."
-    assert {"weather", "convert_currency"} <= {*sent(backend.requests[2])}
+    before, after = backend.requests[-2:]
+    assert [message.role for message in after.messages] == roles
+    assert after.messages[: len(before.messages)] == before.messages
+    assert {*sent(before)} <= {*sent(after)}
+    assert "convert_currency" in sent(after)
+    if wire == "openai":
+        rows = after.extra["messages"]
+        assert [row["role"] for row in rows] == roles
+        assert [row.get("reasoning_content") for row in rows if row["role"] == "assistant"][-1] == "Hm."
+        assert rows[: len(before.messages) - 1] == before.extra["messages"][: len(before.messages) - 1]
+
+
+async def test_rounds_are_written_as_text_where_a_later_native_reply_comes_to_nothing() -> None:
+    backend = ScriptedBackend([FIND, CONVERT, [Chunk(finish_reason="stop")], "5 EUR."])
+    async with Engine(backend, mode="native", tool_tokens=LITTLE) as engine:
+        (call,) = (await answer_of(engine, asked())).calls
+        await answer_of(engine, asked(QUESTION, *told(call)))
+    messages = backend.requests[-1].messages
+    assert [message.role for message in messages] == ["system", "user", "assistant", "user", "assistant", "user"]
+    assert not any(message.tool_calls for message in messages)
+    assert f'<invoke name="{DESCRIBE}">' in messages[2].content
+
+
+OTHERS: list[tuple[str, dict[str, Any]]] = [
+    ("Other words.", {}),
+    (QUESTION, {"tools": [*FUNCTIONS, function("secret", ABOUT)]}),
+]
+
+
+@pytest.mark.parametrize(("question", "fields"), OTHERS, ids=["other words", "other tools"])
+async def test_another_conversation_with_the_same_ids_gets_no_hidden_round(question: str, fields: dict[str, Any]) -> None:
+    """A server may give each first call the same id."""
+    backend = ScriptedBackend([FIND, CONVERT, DONE])
+    async with Engine(backend, mode="native", tool_tokens=LITTLE) as engine:
+        (call,) = (await answer_of(engine, asked())).calls
+        await answer_of(engine, {**asked(question, *told(call)), **fields})
+    after = backend.requests[-1]
+    assert [message.role for message in after.messages] == ["user", "assistant", "tool"]
+    assert "convert_currency" in sent(after), "it was called"
+
+
+async def test_a_caller_may_have_called_a_tool_of_our_name() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": DESCRIBE, "arguments": '{"names": 3}'}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    backend = ScriptedBackend([DONE])
+    async with Engine(backend, mode="native", tool_tokens=LITTLE) as engine:
+        answer = await answer_of(engine, asked(QUESTION, said, {"role": "tool", "tool_call_id": "c", "content": "x"}))
+    assert answer.text == "5 EUR."
 
 
 async def test_all_tools_of_a_caller_are_sent_unchanged_where_there_is_room() -> None:

@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from ..dialects import Dialect
 from ..dialects.inert import inert_frame
 from ..dialects.replies import ends_in, named_results, replies_of
 from ..dialects.write import write
@@ -188,7 +187,7 @@ def in_text(messages: Sequence[Message], catalog: Catalog, format: PromptFormat,
             written.append(replace(results(_match_results(open_calls, group, answered), catalog, format), images=images))
             open_calls = []
         elif group[0].role == "assistant":
-            replies, open_calls = _replies(group[0], catalog, known or {}, format.row)
+            replies, open_calls = _replies(group[0], catalog, known or {}, format)
             written += replies
         else:
             written.append(group[0])
@@ -206,14 +205,14 @@ def system_first(messages: Sequence[Message]) -> list[Message]:
     return written
 
 
-def _replies(message: Message, catalog: Catalog, known: Known, dialect: Dialect) -> tuple[list[Message], Answered]:
+def _replies(message: Message, catalog: Catalog, known: Known, format: PromptFormat) -> tuple[list[Message], Answered]:
     """Write an assistant message, preceded by those that the caller does not know; also return the calls that need answers."""
     if not message.tool_calls:
         return [message], []
     own = rounds_behind(message, known)
-    before, text = (own.before, own.rest_of(message.content)) if own else ((), message.content)
+    before, text = (in_text(own.before, catalog, format), own.rest_of(message.content)) if own else ([], message.content)
     answered: Answered = list(own.calls) if own else [(call, None) for call in message.tool_calls]
-    block = write([(call.name, call.arguments) for call, _ in answered if isinstance(call, ToolCall)], catalog, dialect)
+    block = write([(call.name, call.arguments) for call, _ in answered if isinstance(call, ToolCall)], catalog, format.row)
     return [*before, Message(role="assistant", content=said(text, block))], answered
 
 

@@ -5,7 +5,7 @@ message needs a tool (`tool_need`), there is no reminder: either we begin the ca
 words. That request is part of this turn's prompts only, because a model that reads it in its history continues in plain words.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, get_args
@@ -155,8 +155,17 @@ def offer_of(offered: ToolPrompt, messages: Sequence[Message], **values: Any) ->
     offer = Offer(**{"catalog": offered.catalog, "own": describing(offered), **values})
     if offered.grade != "sent":
         return offer
-    chosen = offered.chosen(last_request(messages), called_before(messages))
-    return replace(offer, natively=offered, chosen=chosen)
+    start = max((place for place, message in enumerate(messages, 1) if message.role == "user"), default=len(messages))
+    chosen = offered.chosen(last_request(messages), called_before(messages[:start]))
+    return replace(offer, natively=offered, chosen=chosen, found_before=list(_led_to(offered, messages[start:])))
+
+
+def _led_to(offered: ToolPrompt, messages: Iterable[Message]) -> Iterator[str]:
+    """Yield the tools that calls found, and those that were called, so that a request gets the tools of the one before."""
+    for call in (call for message in messages for call in message.tool_calls):
+        names = call.arguments.get("names") if call.name == offered.own else None
+        is_finding = isinstance(names, list) and all(isinstance(name, str) for name in names)
+        yield from offered.found(call.arguments) if is_finding else (call.name,)
 
 
 def called_before(messages: Iterable[Message]) -> list[str]:

@@ -87,6 +87,7 @@ class Offer:
     in_text: "Callable[[], InText] | None" = None  # in native mode: how the tools are offered in the prompt instead
     natively: ToolPrompt | None = None  # how the server's own function calling gets the tools, if it gets only some
     chosen: frozenset[str] = frozenset()  # the names of these
+    found_before: Sequence[str] = ()  # further ones that the same request led to before this turn
 
     def found(self, call: ToolCall) -> tuple[str, ...]:
         """Return the tools that a call found, to be sent from the next request on."""
@@ -98,7 +99,7 @@ class Offer:
         if self.natively is None:
             return tuple(self.catalog)
         chosen = (tool for tool in self.catalog if tool.name in self.chosen or tool.name in self.own)
-        return (*chosen, *self.natively.latest_found(found, self.chosen))
+        return (*chosen, *self.natively.latest_found((*self.found_before, *found), self.chosen))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ In mode `auto`, the engine checks the server's own function calling once, before
 """
 
 import asyncio
+import itertools
 import time
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
@@ -48,7 +49,7 @@ from ..formats.contract import ChatRequest, ResponseEvent
 from .answers import Answer, Catalogs, OfferedTools, PlainAnswer, PromptedAnswer, Sender, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
 from .model_server import Fitting, SaidOnce, WithWholeMessages, count_tokens
-from .own_tools import OwnTools, with_own_results
+from .own_tools import OwnTools, native_rounds, with_own_results
 
 if TYPE_CHECKING:
     from ...turn_records.builder import Recorder
@@ -396,15 +397,21 @@ class Engine:
     def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> Answer:
         """Answer with the server's own function calling; feedback on invalid calls goes to the model, as for calls in text."""
         tools = self._catalogs.natively(shown.catalog, self._format_of(request), self._budget())
-        catalog = tools.catalog
-        completion = self._completion(request, tuple(system_first(request.messages)))
+        catalog, listed = tools.catalog, key_of(shown.tools) if tools.own else ""
+        known = {**self._recalled(request, shown), **(self.own.rounds.recall(request.messages, listed) if tools.own else {})}
+        rounds = native_rounds(request.messages, known)
+        messages = [*itertools.chain.from_iterable(rounds)]
+        completion = self._completion(request, tuple(system_first(messages)))
+        write = _MESSAGE_WRITERS[self.wire]
         if request.wire == self.wire and not offered_names(request.tools):  # pass on every field that the caller set
             ours = _OURS | {"tools"} if tools.own else _OURS
             said = {name: value for name, value in request.whole.items() if name not in ours}
+            if known and len(said.get("messages", ())) == len(rounds):
+                said["messages"] = _as_sent(said["messages"], rounds, write)
             completion = replace(completion, extra={**completion.extra, **said})
         if recording is not None:
             recording.goes("native", catalog, self._format)
-        backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), _MESSAGE_WRITERS[self.wire])
+        backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), write)
         turn = Turn(
             Generation(
                 server=backend.capabilities,
@@ -416,21 +423,24 @@ class Engine:
             ),
             offer_of(
                 tools,
-                request.messages,
+                messages,
                 of_caller=frozenset(shown.catalog.names()),
-                in_text=partial(self._in_text, request, shown),
+                in_text=partial(self._in_text, request, shown, known),
             ),
             self._limits,
-            Words(request=last_request(request.messages), sources=shown.sources(request.messages), made=_made(request)),
+            Words(request=last_request(request.messages), sources=shown.sources(messages), made=_made(request)),
             partial(_undecided, completion),
         )
+        keep = partial(self.own.rounds.keep, messages=request.messages, tools=listed) if tools.own else None
         sender = Sender(catalog, stream_arguments=False)
-        return PromptedAnswer(turn, drive(turn, backend), sender, self._format, is_strict=self.strict, recording=recording)
+        return PromptedAnswer(
+            turn, drive(turn, backend), sender, self._format, is_strict=self.strict, keep=keep, recording=recording
+        )
 
-    def _in_text(self, request: ChatRequest, shown: OfferedTools) -> InText:
+    def _in_text(self, request: ChatRequest, shown: OfferedTools, known: Known) -> InText:
         """Return the tools in the prompt, for a native reply that came to nothing."""
         allowed, prompts = self._callable(request, shown), shown.prompt
-        writer = self._writer(request, shown, self._recalled(request, shown))
+        writer = self._writer(request, shown, known)
         forms = writer.forms(request.messages, self._completion(request), is_asked=False)
         of_caller = frozenset(allowed.names()) - {prompts.own}
         offer = Offer(catalog=allowed, of_caller=of_caller, own=describing(prompts))
@@ -453,6 +463,18 @@ class Engine:
             stop=sampling.stop,
             extra=extra,
         )
+
+
+def _as_sent(
+    whole: Sequence[Mapping[str, Any]], rounds: Sequence[Sequence[Message]], write: Callable[[Message], dict[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the caller's messages as it sent them, with hidden rounds; a message with calls keeps its other fields."""
+    sent: list[Mapping[str, Any]] = []
+    for row, found in zip(whole, rounds, strict=True):
+        own = max((place for place, each in enumerate(found) if each.role == "assistant"), default=0)
+        rows = [{**row, **write(each)} if place == own else write(each) for place, each in enumerate(found)]
+        sent += rows if len(found) > 1 else [row]
+    return sent
 
 
 def _has_failed(check: asyncio.Task[Way]) -> bool:

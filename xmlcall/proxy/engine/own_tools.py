@@ -7,14 +7,16 @@ because a model may keep trying.
 *Rounds* in which the proxy ran tools itself are kept until the caller returns with the results of its own calls. The model's
 messages are rebuilt from what the caller sends (`prompting/writer.py`), so every replica of the proxy writes the same prompt.
 But the caller knows nothing of the proxy's own tools, so this process keeps their calls and results under the id of the caller's
-first call. The id is random, so a client cannot request another client's rounds. The model sees the kept rounds again only with
-the same calls and the same arguments.
+first call. The id is random, so a client cannot request another client's rounds. With the model server's own function calling
+the server chooses the ids, so such rounds are kept under the id, the tools and the conversation before. The model sees the kept
+rounds again only with the same calls and the same arguments.
 
 Other processes do not have these rounds, so a balancer in front of several processes must keep each client on one. Unknown rounds
 are left out.
 """
 
 import asyncio
+import hashlib
 import json
 import logging
 import re
@@ -22,6 +24,7 @@ import shlex
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Final, Self
 
 from ...agent.policy import Decision, Proposal
@@ -103,15 +106,16 @@ class RoundsKept:
         self._kept: OrderedDict[str, tuple[float, int, OwnRounds]] = OrderedDict()
         self._size = 0
 
-    def recall(self, messages: Iterable[Message]) -> Known:
-        """Return the kept rounds that belong to a conversation."""
-        asked = [message.tool_calls[0].id for message in messages if message.tool_calls]
-        found = ((each, self._kept[each]) for each in asked if each in self._kept)
+    def recall(self, messages: Iterable[Message], tools: str = "") -> Known:
+        """Return the kept rounds that belong to a conversation; `tools` are those of native rounds."""
+        asked = [(message.tool_calls[0].id, place) for message, place in _placed(messages, tools) if message.tool_calls]
+        found = ((each, self._kept[place + each]) for each, place in asked if place + each in self._kept)
         return {each: rounds for each, (until, _, rounds) in found if until > self._clock()}
 
-    def keep(self, rounds: OwnRounds) -> None:
-        """Keep rounds until the caller has run its calls."""
-        identity, size = rounds.theirs[0].id, sum(map(len, _texts(rounds)))
+    def keep(self, rounds: OwnRounds, messages: Iterable[Message] = (), tools: str = "") -> None:
+        """Keep rounds that follow `messages`, until the caller has run its calls."""
+        *_, (_, place) = _placed((*messages, _END), tools)
+        identity, size = place + rounds.theirs[0].id, sum(map(len, _texts(rounds)))
         self._forget(identity)
         self._kept[identity] = (self._clock() + SECONDS, size, rounds)
         self._size += size
@@ -121,6 +125,18 @@ class RoundsKept:
     def _forget(self, identity: str) -> None:
         if (found := self._kept.pop(identity, None)) is not None:
             self._size -= found[1]
+
+
+_END: Final = Message(role="assistant", content="")
+
+
+def _placed(messages: Iterable[Message], tools: str) -> Iterator[tuple[Message, str]]:
+    """Yield each message with a hash of the tools and of all messages before it; without tools, with ""."""
+    hashed = hashlib.sha256(tools.encode("utf-8", "surrogatepass"))
+    for message in messages:
+        yield message, hashed.hexdigest() if tools else ""
+        said = repr((message.role, message.content, [(call.id, call.name) for call in message.tool_calls]))
+        hashed.update(said.encode("utf-8", "surrogatepass"))
 
 
 def _texts(rounds: OwnRounds) -> Iterator[str]:
@@ -145,6 +161,26 @@ def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message
         results = [Message(role="tool", name=call.name, content=result_text(result)) for call, result in own]
         whole += [*found.before, message, *results]
     return tuple(whole)
+
+
+def native_rounds(messages: Iterable[Message], known: Known) -> list[list[Message]]:
+    """Return what stands for each message in a native conversation: itself, or hidden rounds, all calls and our results.
+
+    Rounds in which the tools were in the prompt are left out: a model should not see two ways of calling.
+    """
+    return [_with_native_rounds(message, rounds_behind(message, known)) for message in messages]
+
+
+def _with_native_rounds(message: Message, rounds: OwnRounds | None) -> list[Message]:
+    if rounds is None or any(each.role == "user" for each in rounds.before):
+        return [message]
+    own = [
+        Message(role="tool", name=call.name, tool_call_id=call.id, content=result_text(result))
+        for call, result in rounds.calls
+        if result is not None
+    ]
+    calls = tuple(call for call, _ in rounds.calls)
+    return [*rounds.before, replace(message, content=rounds.rest_of(message.content), tool_calls=calls), *own]
 
 
 class OwnTools:
