@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from cli_harness import lent_server, run_cli, run_here
+from cli_harness import lent_server, model_server, run_cli, run_here
 from servers.fake_openai import DONE, FakeOpenAI, chunk, event
 from starlette.requests import Request
 from starlette.responses import Response
@@ -213,3 +213,31 @@ def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: P
     assert "questions with a call and without" in one_kind.stderr
     assert "has no reminder after the question" in native.stderr
     assert bench("calibrate", "--keep", "1.5").returncode == 2
+
+
+# -- compare-ways ------------------------------------------------------------------------------------------------------
+
+
+def test_compare_ways_prints_a_table_and_writes_a_file(tmp_path: Path) -> None:
+    """A model that always says the same, so that no way is better than another; the second start asks nobody."""
+    file = tmp_path / "mine.json"
+    with model_server(*["It depends."] * 200) as (url, fake):
+        words = ("compare-ways", "--quick", "--model", url, "--out", tmp_path / "out", "--file", file, "--concurrency", "4")
+        done = bench(*words)
+        asked = len(fake.bodies)
+        again = bench(*words, "--json")
+    assert (done.returncode, again.returncode) == (0, 0), done.stderr
+    assert "recommended: xml (--ask mode=xml): no other way that was asked has more right" in done.stdout
+    assert "ordinary answers kept" in done.stdout
+    assert "own format: not asked: the format that the model was trained on is unknown" in done.stderr
+    found = json.loads(file.read_text(encoding="utf-8"))
+    assert found == json.loads(again.stdout)
+    assert [each["replies"] for each in found["ways"] if not each["problem"]] == [10, 20, 20, 20]
+    assert asked == len(fake.bodies)
+    assert url.split("/")[2] not in file.read_text(encoding="utf-8")
+
+
+def test_compare_ways_refuses_a_file_without_a_folder(tmp_path: Path) -> None:
+    done = bench("compare-ways", "--file", tmp_path / "none" / "mine.json")
+    assert done.returncode == 2
+    assert "give another with --file" in done.stderr

@@ -426,27 +426,13 @@ class Probe:
         return await judge_reply(row, case, way, settings, reasoning_open=self._backend.capabilities.reasoning_open)
 
     def _run_of(self, profile: Profile, way: Way, settings: Settings) -> RecordedRun:
-        about: dict[str, Any] = {
-            "xmlcall": version("xmlcall"),
-            "suite": "probe",
-            "model": self._backend.model,
-            "server": self._backend.capabilities.server,
-            "reasoning_open": self._backend.capabilities.reasoning_open,
-            "cases": fingerprint(self._cases),
-            "ways": [way.name],
-            "prompts": {way.name: prompt_hash(way, settings)},
-            "settings": settings.to_json(),
-        }
-        depends = hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:8]
-        started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        name = profile.words.replace(", ", "-").replace(" ", "-")
-        return create_or_resume(self._folder / f"{name}-{depends}", about | {"started": started}, self._cases)
+        return run_of_way(self._folder, "probe", profile.words, self._backend, self._cases, (way, settings))
 
     # -- the server's own function calling --------------------------------------------------------------------------------
 
     def _native_story(self) -> Native:
         if self._native is None:
-            return Native(offered=False, reason=_NO_TOOLS.get(self._backend.capabilities.server, _NO_TOOLS[""]))
+            return Native(offered=False, reason=without_tools(self._backend.capabilities.server))
         if self._native.problem:
             return Native(offered=False, reason=f"the server refuses tools: {self._native.problem}")
         assert self._yardstick is not None
@@ -469,6 +455,33 @@ _NO_TOOLS: Final = {
     "ollama": "Ollama says that this model does not support tools, and refuses them",
     "": "the server says that this model has no function calling",
 }
+
+
+def without_tools(server: str) -> str:
+    """Say why a server's own function calling does not work with a model."""
+    return _NO_TOOLS.get(server, _NO_TOOLS[""])
+
+
+def run_of_way(
+    folder: Path, suite: str, words: str, backend: Backend, cases: Sequence[Case], asked: tuple[Way, Settings]
+) -> RecordedRun:
+    """Begin or continue the run of one way, in a folder of its own whose name depends on all that its replies depend on."""
+    way, settings = asked
+    about: dict[str, Any] = {
+        "xmlcall": version("xmlcall"),
+        "suite": suite,
+        "model": backend.model,
+        "server": backend.capabilities.server,
+        "reasoning_open": backend.capabilities.reasoning_open,
+        "cases": fingerprint(cases),
+        "ways": [way.name],
+        "prompts": {way.name: prompt_hash(way, settings)},
+        "settings": settings.to_json(),
+    }
+    depends = hashlib.sha256(json.dumps(about, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    name = words.replace(", ", "-").replace(" ", "-")
+    return create_or_resume(folder / f"{name}-{depends}", about | {"started": started}, cases)
 
 
 def _measured(verdict: Verdict) -> Iterator[Measured]:

@@ -65,7 +65,7 @@ def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
         "categories": {
             category: _metrics([verdict for verdict in verdicts if verdict.case.category == category]) for category in categories
         },
-        "cost": _cost(verdicts, suite),
+        "cost": cost_of(verdicts, suite),
     }
 
 
@@ -79,7 +79,7 @@ def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
     return found
 
 
-def _cost(verdicts: Sequence[Verdict], suite: str) -> dict[str, float]:
+def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:
     """Return tokens and seconds of all rounds, as far as they were measured, and what follows from the suite."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]

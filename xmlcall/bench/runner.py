@@ -133,7 +133,8 @@ async def _conversed(asked: Asked, task: MultiTurnCase | None, backend: "Patient
     if task is not None:
         outcome = await run_case(task, backend, asking=asking, repair=RepairPolicy(max_format_retries=settings.feedback))
     else:
-        asking, repair = replace(asking, mode="native" if way.is_native else "xml"), RepairPolicy(asks_for_unsaid=True)
+        asking = asking if way.offers else replace(asking, mode="native")
+        repair = RepairPolicy(asks_for_unsaid=True)
         outcome = await converse(asked.case, backend, offers=way.offers, asking=asking, repair=repair)
     kept = {"usage": outcome.pop("usage"), "seconds": round(backend.clock() - started, 3)}
     return {"rounds": [kept], "outcome": outcome}

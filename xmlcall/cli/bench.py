@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from ..errors import UsageError
-from . import bench_read
+from . import bench_read, bench_ways
 from .exits import FAILED, OK, complain, run_async
 from .open_model import connected, model_notices, profile_of
 from .options import add_asking_options, add_profile_option, number
@@ -356,6 +356,12 @@ _ACTIONS: dict[str, bench_read.Action] = {
             "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
             "--model oracle --suite bfcl-mt --limit 20 --out run4",
         ),
+    ),
+    "compare-ways": (
+        bench_ways.declare,
+        bench_ways.execute,
+        "measure which way of offering tools suits a model, and write a file to send back",
+        ("--quick", "--model ollama:gemma3:4b", "--model http://127.0.0.1:8080/v1 --concurrency 4 --file mine.json"),
     ),
     **bench_read.ACTIONS,
     "calibrate": (
