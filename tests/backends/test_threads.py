@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -44,7 +45,7 @@ GROUP = "0::/app\n"
     ],
 )
 def test_threads_are_the_free_cores(
-    cores: int, usable: int, files: dict[str, str], threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cores: int, usable: int, files: dict[str, Any], threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(usable)}, raising=False)
     assert free_threads(machine(tmp_path, cores, **files)) == threads

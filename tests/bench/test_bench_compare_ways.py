@@ -67,7 +67,7 @@ class Planted(ScriptedBackend):
         **capabilities: Any,
     ) -> None:
         given = {"server": "scripted", "family": "hermes", "model_file": Path(PATH).name, "fingerprints": ("model:1",)}
-        super().__init__([], capabilities=Capabilities(**{**given, **capabilities}))  # type: ignore[arg-type]
+        super().__init__([], capabilities=Capabilities(**{**given, **capabilities}))
         self.model = PATH
         self._rates, self._leaks, self._fails = rates, leaks, fails
         self.asked: list[str] = []

@@ -45,7 +45,15 @@ WEATHER = {
     )
 }
 
-_CHINESE = {"柏林": "berlin", "开罗": "cairo", "伦敦": "london", "纽约": "new york", "巴黎": "paris", "悉尼": "sydney", "东京": "tokyo"}
+_CHINESE = {
+    "柏林": "berlin",
+    "开罗": "cairo",
+    "伦敦": "london",
+    "纽约": "new york",
+    "巴黎": "paris",
+    "悉尼": "sydney",
+    "东京": "tokyo",
+}
 
 _OPERATIONS: dict[str, Callable[[Number, Number], Number]] = {
     "add": operator.add,
