@@ -1,6 +1,6 @@
 """Does one line feed before the tool prompt change what is decided? `python benchmarks/asked_apart.py [NAME URL]`
 
-What is asked about a message alone begins with a line feed once the conversation is long (`turn/tool_choice.py`), so that the
+What is asked about a message alone begins with a line feed once the conversation is long (`turn/tool_need.py`), so that the
 server's prompt cache keeps the conversation. With a model's name and the address of its server, asks the model about each turn
 of the tuning half of `talk` in both forms, with the threshold that `auto` finds for each, and writes results/asked_apart.jsonl;
 always writes results/asked-apart.md.
@@ -23,7 +23,7 @@ from xmlcall.bench.play import lay_out, server_of
 from xmlcall.bench.stats import area, mcnemar
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
-from xmlcall.turn import tool_choice
+from xmlcall.turn import tool_need
 from xmlcall.turn.machine import Machine
 from xmlcall.turn.tool_need import ask_tool_need
 from xmlcall.types.calls import Message
@@ -54,7 +54,7 @@ async def rows_of(case: Case, backend: Backend, scores: dict[str, Scores]) -> li
             wanted = [name for names in turn.get("tools", ()) for name in names.split("|")]
             row = {"turn": f"{case.id}#{number}", "kind": turn["kind"], "needs_tool": bool(wanted), "wanted": wanted}
             for form, much in FORMS.items():
-                tool_choice._LONG = much  # type: ignore[misc]
+                tool_need._LONG = much  # type: ignore[misc]
                 asking = ask_tool_need("auto", backend.capabilities, request, prompt.catalog, ENGLISH)
                 need = await result_of(Machine(asking), backend, scores[form])
                 assert need is not None

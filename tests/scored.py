@@ -11,8 +11,7 @@ from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.asking import Threshold
 from xmlcall.turn.generate import Binder, Generated, ReplyOptions, generate
 from xmlcall.turn.machine import Machine, Script
-from xmlcall.turn.tool_choice import choose_tool
-from xmlcall.turn.tool_need import ToolNeed, ask_need, ask_tool_need
+from xmlcall.turn.tool_need import ToolNeed, ask_need, ask_tool_need, choose_tool
 from xmlcall.types.completion import CompletionRequest, Usage
 
 __all__ = ["asked_need", "choose", "generated", "need_for", "replied"]

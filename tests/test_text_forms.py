@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from xmlcall import Message, Tool
 from xmlcall.agent.destinations import even
-from xmlcall.binding.skeleton import skeletons
+from xmlcall.binding.echo import skeletons
 from xmlcall.binding.spellings import atoms
 from xmlcall.text_forms import normalized, unescaped
 from xmlcall.turn.asking import Asking

@@ -11,7 +11,7 @@ from xmlcall.agent.asking_person import difference, file_change, passages
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Rules
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.records.as_json import message_from_json, message_to_json
+from xmlcall.records.store import message_from_json, message_to_json
 from xmlcall.types.calls import RawCall, Tool, ToolCall
 
 ALLOWED = Rules(rules=(Rule(effect="allow", tools=("files.read_*",)),))

@@ -17,7 +17,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.turn.tool_choice import MOST_STEPS, NEEDS_NONE, PLAIN, _with_any
+from xmlcall.turn.tool_need import IDLE, MOST_STEPS, PLAIN, _with_any
 from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
@@ -43,7 +43,7 @@ class Names(ScriptedBackend):
         self.requests.append(request)
         question, begun = (message.content for message in request.messages[-2:])
         pieces: dict[str, float] = {}
-        for name, share in self._shares[question == NEEDS_NONE].items():
+        for name, share in self._shares[question == IDLE].items():
             whole = beginning(DIALECT, name)
             if whole.startswith(begun):
                 piece = whole[len(begun) :][: self._length]
@@ -90,7 +90,7 @@ async def test_what_is_asked() -> None:
     backend = Names({"a": 1, "b": 2}, {"a": 2, "b": 1})
     await choose(backend, question("Hi", "List it."), catalog_of("a", "b"), DIALECT)
     said = [[message.content for message in request.messages] for request in backend.requests]
-    assert said == [["Tools.", "Hi", "List it.", BEGUN], ["Tools.", NEEDS_NONE, BEGUN]]
+    assert said == [["Tools.", "Hi", "List it.", BEGUN], ["Tools.", IDLE, BEGUN]]
     assert {(request.max_tokens, request.temperature, request.top_logprobs) for request in backend.requests} == {(1, 0.0, 100)}
 
 
@@ -105,7 +105,7 @@ async def test_habits_are_asked_for_once() -> None:
     backend, scores = Names(EVEN, EVEN), Scores()
     for said in ("What is in this folder?", "And in that?"):
         await choose(backend, question(said), catalog_of(*EVEN), DIALECT, scores)
-    idle = [request for request in backend.requests if NEEDS_NONE in str(request.messages)]
+    idle = [request for request in backend.requests if IDLE in str(request.messages)]
     assert len(idle) * 2 == len(backend.requests) - len(idle)
 
 

@@ -36,16 +36,17 @@ from xmlcall.prompting.system import tool_prompt
 from xmlcall.turn import turn_setup
 from xmlcall.turn.asking import Asking, AskingFields, Threshold
 from xmlcall.turn.events import LoopEvent
-from xmlcall.turn.tool_choice import LONGEST, alone
 from xmlcall.turn.tool_need import (
     AFTER_TOOL,
     LEAST_SPREAD,
+    LONGEST,
     MOST_NUMBERED,
     NEEDS_NONE,
     NEEDS_TOOL,
     SHORT_AFTER_TOOL,
     SURE_NUMBER,
     TOOLS,
+    alone,
     best_split,
     decides,
     log_odds,

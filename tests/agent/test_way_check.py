@@ -19,8 +19,7 @@ from xmlcall.errors import BackendProtocolError, BackendStatusError, BackendUnav
 from xmlcall.profiles.profile import Profile, asking_by
 from xmlcall.proxy.engine import engine as engine_module
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.turn.asking import AskingFields
-from xmlcall.turn.way import REASONS, Finding, Way, choose_way
+from xmlcall.turn.asking import REASONS, AskingFields, Finding, Way, choose_way
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 from xmlcall.wire.openai import native_call
 

@@ -12,8 +12,8 @@ import pytest
 from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final, llama_props, reply
 from servers.run_server import Stage, free_port, run_server
 
-from xmlcall.backends.fingerprint import of_name, of_template
 from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
+from xmlcall.backends.server_facts import of_name, of_template
 from xmlcall.errors import (
     BackendError,
     BackendProtocolError,

@@ -11,8 +11,7 @@ from urllib.parse import quote, quote_plus
 import pytest
 
 from xmlcall import Catalog, InvalidCall, Tool, ToolCall, bind, parse, render
-from xmlcall.binding.echo import Sources, echo_of
-from xmlcall.binding.skeleton import of_keys, readings, skeletons
+from xmlcall.binding.echo import Sources, echo_of, of_keys, readings, skeletons
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.parsing.repetition import is_asked_for, once

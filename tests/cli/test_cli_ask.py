@@ -10,8 +10,7 @@ import pytest
 
 from xmlcall.cli import COMMANDS, GROUPS, command_of, main, parser_of
 from xmlcall.errors import UsageError
-from xmlcall.turn.ask_keys import ASK_KEYS, SERVED, read_ask, read_ask_table
-from xmlcall.turn.asking import Asking, AskingFields
+from xmlcall.turn.asking import ASK_KEYS, SERVED, Asking, AskingFields, read_ask, read_ask_table
 from xmlcall.types.completion import SAMPLED
 
 Capture = pytest.CaptureFixture[str]

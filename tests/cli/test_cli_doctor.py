@@ -22,9 +22,8 @@ from starlette.routing import Route
 
 from xmlcall.backends.server_facts import ServerFacts
 from xmlcall.cli import doctor
-from xmlcall.cli.doctor_advice import PARSERS, advice, serve_line
 from xmlcall.cli.doctor_findings import Findings, Outcome, Pace, Plain, ReadCall, Trial, speed
-from xmlcall.cli.doctor_report import lines_of, redacted, report_of
+from xmlcall.cli.doctor_report import PARSERS, advice, lines_of, redacted, report_of, serve_line
 from xmlcall.cli.waiting import SlowStatus
 from xmlcall.dialects import DIALECTS
 from xmlcall.types.completion import Capabilities, Chunk, Usage

@@ -12,7 +12,7 @@ import pytest
 from cli_harness import HOSTILE, Terminal, call, model_server, run_cli, run_here
 from servers.fake_openai import Step, reply
 
-from xmlcall.backends.fingerprint import of_name
+from xmlcall.backends.server_facts import of_name
 from xmlcall.cli import main
 from xmlcall.cli.open_model import asking_of, profile_json, profile_of, profile_words
 from xmlcall.errors import UsageError

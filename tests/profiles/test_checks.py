@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from xmlcall.profiles.checks import DAYS, MOST, checks_file, remember, remembered
+from xmlcall.profiles.profile import DAYS, MOST, checks_file, remember, remembered
 from xmlcall.types.completion import Capabilities
 
 TODAY = date(2026, 11, 27)

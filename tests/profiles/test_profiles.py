@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import xmlcall
 from xmlcall import Profile, UsageError
-from xmlcall.backends.fingerprint import PIECE_BYTES, of_digest, of_file, of_name, of_template
+from xmlcall.backends.server_facts import PIECE_BYTES, of_digest, of_file, of_name, of_template
 from xmlcall.dialects import DIALECTS
 from xmlcall.models import known as models
 from xmlcall.models.known import KNOWN

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from xmlcall import Tool, ToolCall, parse, render
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
-from xmlcall.records.secrets import MASK, is_secret, masked, masked_text
+from xmlcall.records.audit import MASK, is_secret, masked, masked_text
 
 SECRET = "hunter2-x"
 

@@ -18,7 +18,7 @@ from xmlcall import Catalog, Tool, parse
 from xmlcall.bench.case import judge_case
 from xmlcall.bench.store import _case_from_json
 from xmlcall.errors import UsageError
-from xmlcall.records.as_json import tool_to_json
+from xmlcall.records.store import tool_to_json
 from xmlcall.turn_records.reading import as_bench_case, as_corpus_case, as_curl, read_reply
 from xmlcall.turn_records.record import TurnRecord
 

@@ -11,7 +11,7 @@ import pytest
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
 from xmlcall.proxy.http.access import Guard
-from xmlcall.records.as_json import tool_to_json
+from xmlcall.records.store import tool_to_json
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn_records.builder import Recorder
 from xmlcall.turn_records.reading import read_reply

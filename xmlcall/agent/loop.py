@@ -29,22 +29,20 @@ from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool
 from ..prompting.results import LONG, piece_tokens, texts_of
 from ..prompting.tokens import Scale
 from ..tools.catalog import Catalog
-from ..turn.asking import Asking, AskingFields, Mode
+from ..turn.asking import Asking, AskingFields, Mode, Way
 from ..turn.attempts import RepairPolicy
 from ..turn.builtin_tools import Answering, describing, more_tool
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of, offer_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
-from ..turn.way import Way
 from ..types.calls import Message, ToolCall, ToolResult, items_of
 from ..types.completion import Capabilities
 from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
-from .own_tools import OwnTool, resource_tools
 from .policy import Policy
 from .rules import allow
-from .run_call import Audit, Calling, taken_up
+from .run_call import Audit, Calling, OwnTool, resource_tools, taken_up
 from .way_check import check_way
 
 log: Final = logging.getLogger("xmlcall.agent")

@@ -11,12 +11,12 @@ from typing import Final
 
 from ..backends.base import Backend
 from ..errors import BackendProtocolError, BackendStatusError, OutputRejected
-from ..profiles.checks import remember, remembered
+from ..profiles.profile import remember, remembered
 from ..tools.catalog import Catalog
+from ..turn.asking import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, Finding, Way, choose_way
 from ..turn.generate import Binder, Generated
 from ..turn.machine import Machine
 from ..turn.native import REFUSALS, NativeOptions, generate_native
-from ..turn.way import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, Finding, Way, choose_way
 from ..types.calls import ToolCall
 from ..types.completion import Capabilities, CompletionRequest
 from .drive import result_of

@@ -25,9 +25,8 @@ from ..types.completion import Capabilities, Chunk, CompletionRequest, Usage
 from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import count, mapping, mappings, read_error, text_of
 from .base import Relayed
-from .fingerprint import of_digest
 from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
-from .server_facts import Answered
+from .server_facts import Answered, of_digest
 
 DEFAULT_NUM_CTX: Final = 16384
 """Tokens: room for tools, results and a reply. Ollama's own default is 4096 on machines with less than 23 GiB of video memory."""

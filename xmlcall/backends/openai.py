@@ -31,7 +31,6 @@ from ..types.completion import Capabilities, Chunk, CompletionRequest
 from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from ..wire.sse import EventDecoder
 from .base import Relayed
-from .fingerprint import of_name, of_template
 from .http import (
     READ_SECONDS,
     http_errors,
@@ -43,7 +42,7 @@ from .http import (
     status_error,
     timeouts,
 )
-from .server_facts import Answered
+from .server_facts import Answered, of_name, of_template
 
 START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
 LARGER_CONTEXT: Final = "start its server with a larger context (`llama-server -c N`, `vllm serve --max-model-len N`)"

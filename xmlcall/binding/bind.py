@@ -27,8 +27,7 @@ from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.parameters import Parameter, is_required, may_be_left_out, parameter_of, read_text, says_nothing
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
-from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing
-from .time_zones import wants_zone, zone_of
+from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing, wants_zone, zone_of
 
 _NEAREST = 3
 _WRAPPERS = frozenset({"arguments", "parameters", "args", "input", "properties"})

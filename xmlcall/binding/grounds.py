@@ -34,8 +34,7 @@ from typing import Any, Final
 
 from ..schema.references import nodes
 from ..tools.catalog import Catalog
-from ..tools.effects import READING_VERBS, may_write, only_reads, writing_verb
-from ..tools.names import words_of_name
+from ..tools.names import READING_VERBS, may_write, only_reads, words_of_name, writing_verb
 from ..tools.parameters import is_required, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .provenance import keys_of_text, number_key_of, values_in

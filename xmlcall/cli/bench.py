@@ -58,7 +58,7 @@ def execute(options: argparse.Namespace) -> int:
 def _declare_run(parser: argparse.ArgumentParser) -> None:
     from ..bench.subjects import STAND_INS
     from ..bench.suites import SUITES
-    from ..turn.ask_keys import ASK_KEYS
+    from ..turn.asking import ASK_KEYS
 
     suites = "; ".join(f"{name}: {about}" for name, (_, about) in SUITES.items())
     parser.add_argument(

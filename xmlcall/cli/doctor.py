@@ -1,7 +1,7 @@
 """`xmlcall doctor`: why does it not call? One command that tests a model server with a few short requests, and says what to do.
 
 This module reaches the server; what is asked of it is in `doctor_trials`, what the answers show in `doctor_findings`, what to do
-about that in `doctor_advice`, and the report in `doctor_report`.
+about that, and the report, in `doctor_report`.
 """
 
 import argparse

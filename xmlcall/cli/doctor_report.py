@@ -8,15 +8,406 @@ wrote is cut to a length, and control characters in it are escaped.
 import json
 import platform
 import re
+import shlex
 import textwrap
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
+from urllib.parse import urlsplit
 
-from ..records.secrets import MASK, secret_places
-from .doctor_advice import advice, kind_of
-from .doctor_findings import Findings, Outcome, Trial
+from ..records.audit import MASK, secret_places
+from .doctor_findings import Barrier, Findings, Outcome, Trial, spoken_of
 from .plain import visible
+
+# -- what to do: a table of rows, each with lines to copy --------------------------------------------------------------
+# A row applies if its condition holds; the rows that apply are shown in their order. The first ones say how to get calls now,
+# the later ones what to set at the server, and the last ones what may go wrong afterwards.
+#
+# Names of parsers are those of vLLM 0.33, SGLang 0.5.23 and tabbyAPI (docs/10.-Tool-Calling.md); options of the other servers
+# are in their documentation.
+
+
+ROOMY: Final = 8192  # tokens: below, a few tools and their results fill the context
+ENOUGH: Final = 16384  # tokens: what is suggested
+_NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)
+_PROXY: Final = "http://127.0.0.1:8485"  # where `serve` listens by default
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A reason, and lines to copy."""
+
+    why: str
+    lines: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Parsers:
+    """The names of the parser for one format of calls; "" where the server has none for it."""
+
+    vllm: str = ""
+    sglang: str = ""
+    tabby: str = ""
+
+
+PARSERS: Final = {
+    "apertus": Parsers("apertus", "apertus2509"),
+    "command": Parsers("cohere_command3"),
+    "deepseek": Parsers("deepseek_v3", "deepseekv3"),
+    "dsml": Parsers("deepseek_v32", "deepseekv32"),
+    "functools": Parsers("phi4_mini_json"),
+    "functiongemma": Parsers("functiongemma"),
+    "gemma4": Parsers("gemma4", "gemma4", "gemma4"),
+    "gigachat": Parsers("gigachat3", "gigachat3"),
+    "glm": Parsers("glm45", "glm45", "glm4_5"),
+    "granite": Parsers("granite"),
+    "harmony": Parsers("openai", "gpt-oss", "harmony"),
+    "hermes": Parsers("hermes", "hermes"),
+    "hunyuan": Parsers("hunyuan_a13b", "hunyuan"),
+    "inkling": Parsers("inkling", "inkling"),
+    "internlm": Parsers("internlm", "interns1"),
+    "k2_horizon": Parsers("k2_horizon", "k2_horizon"),
+    "kimi_k2": Parsers("kimi_k2", "kimi_k2"),
+    "kimi_k3": Parsers("kimi_k3", "kimi_k3"),
+    "lfm2": Parsers("lfm2", "lfm2"),
+    "llama3": Parsers("llama3_json", "llama3"),
+    "llama4": Parsers("llama4_pythonic", "pythonic"),
+    "longcat": Parsers("longcat"),
+    "minimax": Parsers("minimax_m2", "minimax-m2", "minimax_m2"),
+    "minimax_m3": Parsers("minimax_m3", "minimax-m3"),
+    "mistral": Parsers("mistral", "mistral", "mistral"),
+    "mistral_list": Parsers("mistral", "mistral", "mistral_old"),
+    "olmo3": Parsers("olmo3"),
+    "plamo": Parsers("plamo3"),
+    "pythonic": Parsers("pythonic", "pythonic"),
+    "qwen": Parsers("qwen3_coder", "qwen3_coder", "qwen3_coder"),
+    "seed": Parsers("seed_oss"),
+    "step3": Parsers("step3", "step3"),
+}
+"""The format that a model was most likely trained on (`dialects`) -> who reads it."""
+
+
+def advice(found: Findings) -> list[Advice]:
+    """Return what to do, the most important first."""
+    return [item for applies, make in _ROWS if applies(found) for item in make(found)]
+
+
+def kind_of(found: Findings) -> str:
+    """Return which product the server is; "" if unknown."""
+    return found.facts.kind or (found.known.server if found.known.server in ("llama.cpp", "ollama") else "")
+
+
+def serve_line(found: Findings) -> str:
+    """Return the command that puts xmlcall in front of this model."""
+    model = f"ollama:{_typed_name(found)}" if _is_ollama_by_url(found) else found.named
+    if found.key_variable:
+        entry = json.dumps([{"name": _typed_name(found), "address": model, "api_key": "KEY"}])
+        before, _, after = shlex.quote(entry).rpartition("KEY")
+        return f"XMLCALL_MODEL={before}'\"${found.key_variable}\"'{after} xmlcall serve"
+    line = f"{_ollama_host(found)}xmlcall serve --model {_quoted(model)}"
+    return f"{line} --context {found.context_option}" if found.context_option else line
+
+
+def _quoted(text: str) -> str:
+    """Quote for a shell; a tilde at the beginning stays one."""
+    return f"~/{shlex.quote(text[2:])}" if text.startswith("~/") else shlex.quote(text)
+
+
+def _is_ollama_by_url(found: Findings) -> bool:
+    return kind_of(found) == "ollama" and not found.named.startswith("ollama:")
+
+
+def _ollama_host(found: Findings) -> str:
+    """Return the variable that Ollama's address goes into, unless it is the usual one."""
+    parts = urlsplit(found.address)
+    if not _is_ollama_by_url(found) or (parts.hostname in ("127.0.0.1", "localhost") and parts.port == 11434):
+        return ""
+    return f"OLLAMA_HOST={shlex.quote(found.address.removesuffix('/v1'))} "
+
+
+# -- conditions --------------------------------------------------------------------------------------------------------
+
+Condition = Callable[[Findings], bool]
+
+
+def _is_reached(found: Findings) -> bool:
+    return not found.barrier
+
+
+def _native_is(*outcomes: str) -> Condition:
+    return lambda found: _is_reached(found) and found.native_outcome in outcomes
+
+
+def _of(kind: str, *outcomes: str) -> Condition:
+    return lambda found: kind_of(found) == kind and _native_is(*outcomes)(found)
+
+
+def _only_by_prompt(found: Findings) -> bool:
+    return _is_reached(found) and found.works == "prompt" and kind_of(found) != "xmlcall"
+
+
+def _nothing_works(found: Findings) -> bool:
+    outcomes = ("wrong", "invalid", "ignores", "empty", "thinking")
+    return _is_reached(found) and found.works == "no" and found.prompt_outcome in outcomes
+
+
+def _fails(found: Findings) -> bool:
+    return _is_reached(found) and found.works == "no" and found.prompt_outcome in ("fails", "refuses")
+
+
+def _is_base_model(found: Findings) -> bool:
+    return _is_reached(found) and found.known.chat_template is False
+
+
+def _needs_jinja(found: Findings) -> bool:
+    return kind_of(found) == "llama.cpp" and spoken_of(found.native, "jinja", "unsupported param: tools")
+
+
+def _lacks_template(found: Findings) -> bool:
+    is_plain = kind_of(found) == "llama.cpp" and not found.is_local and found.known.chat_template is not False
+    return is_plain and _native_is("drops")(found)
+
+
+def _is_small(found: Findings) -> bool:
+    return _is_reached(found) and found.context_length is not None and found.context_length < ROOMY
+
+
+def _hides_context(found: Findings) -> bool:
+    return _is_reached(found) and _is_ollama_by_url(found) and found.context_length is None
+
+
+def _streams_badly(found: Findings) -> bool:
+    return _is_reached(found) and found.plain.streaming == "at once"
+
+
+def _is_slow(found: Findings) -> bool:
+    return any((found.plain.is_late, found.native_outcome == "silent", found.prompt_outcome == "silent"))
+
+
+# -- what to do --------------------------------------------------------------------------------------------------------
+
+Maker = Callable[[Findings], Iterator[Advice]]
+
+
+def _put_in_front(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "xmlcall offers the tools in the prompt and reads the calls, as in the second test. Point your client at it:",
+        (serve_line(found), f"OPENAI_BASE_URL={_PROXY}/v1 your-client"),
+    )
+
+
+def _as_it_is(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "Calls work as they are. If your client gets none nevertheless, look at what it sends and what the model answers:",
+        (f"{serve_line(found)} --ui", f"OPENAI_BASE_URL={_PROXY}/v1 your-client"),
+    )
+
+
+def _of_proxy(found: Findings) -> Iterator[Advice]:
+    if found.native_outcome != "works":
+        yield Advice("This is `xmlcall serve` itself. Test the model server behind it:", ("xmlcall doctor MODEL",))
+
+
+def _instruct_model(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "The model has no chat template, so it is a base model, which does not answer. Take an instruct model:",
+        ("xmlcall models list",),
+    )
+
+
+def _better_format(found: Findings) -> Iterator[Advice]:
+    if not found.key_variable:  # `probe` takes no key
+        yield Advice(
+            "The model does not call rightly in our usual format either. Measure which one suits it (10 to 20 minutes):",
+            (f"xmlcall probe {_quoted(found.named)}",),
+        )
+    yield Advice("Or take a larger instruct model; these are known to work:", ("xmlcall models list",))
+
+
+def _look_into_log(found: Findings) -> Iterator[Advice]:
+    yield Advice("The server fails at a request without `tools`, too. Its log says why; once that is settled:", (_again(found),))
+
+
+def _again(found: Findings) -> str:
+    key = f" --api-key-from {found.key_variable}" if found.key_variable else ""
+    return f"xmlcall doctor {_quoted(found.named)}{key}"
+
+
+def _jinja(found: Findings) -> Iterator[Advice]:
+    yield Advice("llama-server shows tools to the model only with `--jinja`:", ("llama-server -m MODEL.gguf --jinja",))
+
+
+def _other_template(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "Or give llama-server a chat template that knows `tools`, if there is one for this model (llama.cpp: models/templates):",
+        ("llama-server -m MODEL.gguf --jinja --chat-template-file TEMPLATE.jinja",),
+    )
+
+
+def _vllm_parser(found: Findings) -> Iterator[Advice]:
+    name = PARSERS.get(found.known.family, Parsers()).vllm
+    if name:
+        yield Advice(
+            f"Or let vLLM read the calls. The model was most likely trained on the format {found.known.family}:",
+            (f"vllm serve {_typed_name(found)} --enable-auto-tool-choice --tool-call-parser {name}",),
+        )
+    yield Advice(
+        "Or let vLLM use xmlcall's prompt and parser, installed into its environment (docs/reference/engines.md):",
+        (
+            "xmlcall template > tools.jinja",
+            f"vllm serve {_typed_name(found)} --chat-template tools.jinja --enable-auto-tool-choice --tool-call-parser xmlcall",
+        ),
+    )
+
+
+def _sglang_parser(found: Findings) -> Iterator[Advice]:
+    name = PARSERS.get(found.known.family, Parsers()).sglang
+    if name and name != found.facts.tool_parser:
+        yield Advice(
+            f"Or let SGLang read the calls. The model was most likely trained on the format {found.known.family}:",
+            (f"sglang serve --model-path {_typed_name(found)} --tool-call-parser {name}",),
+        )
+    yield Advice(
+        "Or let SGLang use xmlcall's prompt and parser, installed into its environment (docs/reference/engines.md):",
+        (
+            "xmlcall template > tools.jinja",
+            f"sglang serve --model-path {_typed_name(found)} --chat-template tools.jinja --tool-call-parser xmlcall",
+        ),
+    )
+
+
+def _tabby_format(found: Findings) -> Iterator[Advice]:
+    if name := PARSERS.get(found.known.family, Parsers()).tabby:
+        yield Advice("Or let tabbyAPI read the calls, in its config.yml:", ("model:", f"  tool_format: {name}"))
+
+
+def _kobold_jinja(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "Or let KoboldCpp use the model's own chat template for tools:", ("koboldcpp --model MODEL.gguf --jinja --jinja_tools",)
+    )
+
+
+def _typed_name(found: Findings) -> str:
+    """Return the server's name of the model, if a command can contain it: the server chose it."""
+    return found.model if _NAME.fullmatch(found.model) else "MODEL"
+
+
+_MORE: Final = "If the model was trained for more:"
+_LARGER: Final[dict[str, Callable[[Findings], tuple[str, ...]]]] = {
+    "llama.cpp": lambda found: (f"llama-server -m MODEL.gguf -c {ENOUGH}",),
+    "ollama": lambda found: (f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve",),
+    "vllm": lambda found: (f"vllm serve {_typed_name(found)} --max-model-len {ENOUGH}",),
+    "sglang": lambda found: (f"sglang serve --model-path {_typed_name(found)} --context-length {ENOUGH}",),
+    "lmstudio": lambda found: (f"lms load {_typed_name(found)} --context-length {ENOUGH}",),
+    "koboldcpp": lambda found: (f"koboldcpp --model MODEL.gguf --contextsize {ENOUGH}",),
+    "tabbyapi": lambda found: ("model:", f"  max_seq_len: {ENOUGH}", f"  cache_size: {ENOUGH}"),
+}
+
+
+def _larger_context(found: Findings) -> Iterator[Advice]:
+    why = f"The context has only {found.context_length} tokens. A few tools and their results fill it."
+    if found.is_local or found.named.startswith("ollama:"):
+        yield Advice(f"{why} {_MORE}", (f"xmlcall serve --model {_quoted(found.named)} --context {ENOUGH}",))
+    elif lines := _LARGER.get(kind_of(found)):
+        yield Advice(f"{why} {_MORE}", lines(found))
+    else:
+        yield Advice(f"{why} Start the server with a larger one.")
+
+
+def _ollama_context(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:",
+        (f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve",),
+    )
+
+
+def _unbuffered(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "The whole reply arrived at once: something in front of the server buffers it. For nginx:", ("proxy_buffering off;",)
+    )
+
+
+def _patience(found: Findings) -> Iterator[Advice]:
+    yield Advice(
+        "The server did not answer everything in time: it may be loading the model, or be slow. Allow more time:",
+        (f"{_again(found)} --timeout 600",),
+    )
+
+
+def _unreached(found: Findings) -> Iterator[Advice]:
+    for address, product in found.listening:
+        yield Advice(f"Something listens on this machine where {product} usually does:", (f"xmlcall doctor {address}",))
+    yield from _PAST[found.barrier](found)
+
+
+def _start(found: Findings) -> Iterator[Advice]:
+    if found.named.startswith("ollama:"):
+        yield Advice("Start Ollama; if it runs elsewhere, say where:", ("ollama serve", f"OLLAMA_HOST=HOST:PORT {_again(found)}"))
+        return
+    port = urlsplit(found.address).port or 8080
+    yield Advice("Start the server, or check its address and port:", (f"llama-server -m MODEL.gguf --jinja --port {port}",))
+    yield Advice("Or test a small model that xmlcall fetches and runs itself:", ("xmlcall doctor local",))
+
+
+def _give_key(found: Findings) -> Iterator[Advice]:
+    name = found.key_variable or "VARIABLE"
+    said = "refuses the key in this variable" if found.key_variable else "asks for a key. Put it into an environment variable"
+    yield Advice(f"The server {said}:", (f"export {name}=...", f"xmlcall doctor {_quoted(found.named)} --api-key-from {name}"))
+
+
+def _wait(found: Findings) -> Iterator[Advice]:
+    yield Advice("The server is still loading its model, or too busy. Try again in a moment:", (_again(found),))
+
+
+def _fetch(found: Findings) -> Iterator[Advice]:
+    if found.named.startswith("ollama:"):
+        yield Advice("Fetch the model:", (f"ollama pull {_typed_name(found)}",))
+    else:
+        yield Advice("Check the address: OpenAI's API is usually under /v1.", (f"xmlcall doctor {_with_path(found.address)}",))
+
+
+def _with_path(address: str) -> str:
+    return address if address.endswith("/v1") else f"{address}/v1"
+
+
+def _nothing(found: Findings) -> Iterator[Advice]:
+    yield from ()
+
+
+_PAST: Final[dict[Barrier, Maker]] = {
+    "no connection": _start,
+    "no answer": _patience,
+    "key": _give_key,
+    "loading": _wait,
+    "no model": _fetch,
+    "other": _nothing,
+}
+"""What helps past each barrier."""
+
+
+_ROWS: Final[tuple[tuple[Condition, Maker], ...]] = (
+    (lambda found: bool(found.barrier), _unreached),
+    (lambda found: kind_of(found) == "xmlcall", _of_proxy),
+    (lambda found: _native_is("works")(found) and kind_of(found) != "xmlcall", _as_it_is),
+    (_is_base_model, _instruct_model),
+    (_only_by_prompt, _put_in_front),
+    (_nothing_works, _better_format),
+    (_fails, _look_into_log),
+    (_needs_jinja, _jinja),
+    (_lacks_template, _other_template),
+    (_of("vllm", "refuses", "leaks", "drops", "ignores"), _vllm_parser),
+    (_of("sglang", "refuses", "leaks", "drops", "ignores"), _sglang_parser),
+    (_of("tabbyapi", "leaks", "drops", "ignores"), _tabby_format),
+    (_of("koboldcpp", "leaks", "drops", "ignores", "wrong", "invalid"), _kobold_jinja),
+    (_is_small, _larger_context),
+    (_hides_context, _ollama_context),
+    (_streams_badly, _unbuffered),
+    (_is_slow, _patience),
+)
+
+# -- the report --------------------------------------------------------------------------------------------------------
+
 
 TEXT_CHARACTERS: Final = 300
 ARGUMENT_CHARACTERS: Final = 200

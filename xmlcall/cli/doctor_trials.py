@@ -18,14 +18,13 @@ from ..backends.server_facts import Looking, ServerFacts, fingerprinted, recogni
 from ..errors import BackendError, BackendStatusError
 from ..profiles.profile import FoundProfile
 from ..tools.catalog import Catalog
-from ..turn.asking import Asking
+from ..turn.asking import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, Asking
 from ..turn.attempts import RepairPolicy
 from ..turn.events import ReplyEnded
 from ..turn.generate import Binder, Generated
 from ..turn.machine import Machine
 from ..turn.native import NativeOptions, generate_native
 from ..turn.opening import begin_turn
-from ..turn.way import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL
 from ..types.completion import UNCUT, CompletionRequest
 from .doctor_findings import LEAST_WRITTEN, Findings, Pace, Plain, Trial, read_call, speed
 from .open_model import profile_words

@@ -21,9 +21,8 @@ from ..parsing.parser import Parser
 from ..parsing.repetition import once
 from ..parsing.reply import reply_of
 from ..prompting.format import FAMILIES
-from ..records.as_json import message_to_json, raw_from_json
 from ..records.folder import audit_path, store_path
-from ..records.store import ConversationSummary, KeptEvent, Store
+from ..records.store import ConversationSummary, KeptEvent, Store, message_to_json, raw_from_json
 from ..tools.catalog import Catalog
 from ..turn.generate import Binder
 from ..turn_records.kept import turns_of

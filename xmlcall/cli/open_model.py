@@ -15,8 +15,7 @@ from .words import Say
 
 if TYPE_CHECKING:
     from ..profiles.profile import FoundProfile
-    from ..turn.asking import Asking
-    from ..turn.way import Way
+    from ..turn.asking import Asking, Way
     from .waiting import OpeningStatus
 
 

@@ -250,7 +250,7 @@ def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str]
     Args:
         options: keys whose names are options of the command.
     """
-    from ..turn.ask_keys import ASK_KEYS  # only here: some commands need none of what it imports
+    from ..turn.asking import ASK_KEYS  # only here: some commands need none of what it imports
 
     keys = tuple(keys or ASK_KEYS)
     first = "temperature" if "temperature" in keys else keys[0]
@@ -278,7 +278,7 @@ class _Ask(argparse.Action):
 
     def add(self, namespace: argparse.Namespace, key: str, text: str) -> None:
         """Read a value, and add it to those that were given before."""
-        from ..turn.ask_keys import read_ask
+        from ..turn.asking import read_ask
 
         try:
             name, value = read_ask(key, text, self.keys)
@@ -288,7 +288,7 @@ class _Ask(argparse.Action):
 
     def described(self) -> str:
         """Describe each key, wrapped as argparse wraps the help of options."""
-        from ..turn.ask_keys import ASK_KEYS
+        from ..turn.asking import ASK_KEYS
 
         width = shutil.get_terminal_size().columns - 2
         lines = [

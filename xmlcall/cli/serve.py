@@ -67,7 +67,7 @@ COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    from ..turn.ask_keys import SERVED
+    from ..turn.asking import SERVED
 
     model = parser.add_argument_group("the model")
     add_model_choice(model)

@@ -5,7 +5,7 @@ Every language has the same keys with the same placeholders (tests/cli/test_cli_
 
 from collections.abc import Callable
 
-from ..turn.way import REASONS
+from ..turn.asking import REASONS
 
 Say = Callable[..., str]
 """Returns the text of a key, with its placeholders filled in."""

@@ -33,7 +33,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr, Va
 from ..agent.policy_file import RULE_KEYS, is_rule
 from ..errors import UsageError
 from ..toml_file import read_toml
-from ..turn.ask_keys import SERVED, read_ask_table
+from ..turn.asking import SERVED, read_ask_table
 from .http.access import Key, key_of
 
 ALL: Final = "*"  # the name of a model that means each that its server lists

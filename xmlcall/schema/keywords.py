@@ -18,7 +18,7 @@ from typing import Any, cast
 
 import regex
 
-from .budget import TooMuchWork
+from .references import TooMuchWork
 
 _SECONDS = 0.05
 # Seconds in which a search is tried, and what they count: what is quick costs little, and many slow ones are stopped together.

@@ -16,10 +16,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..types.calls import JSON_TYPES, MISSING, Issue
-from .budget import KEYS, TooMuchWork, at_most, spend
 from .keywords import is_covered, limited, usable_pattern, with_time_limit
 from .mending import mended
-from .references import MAX_DEPTH, Places, nodes, pointed, resolve
+from .references import KEYS, MAX_DEPTH, Places, TooMuchWork, at_most, nodes, pointed, resolve, spend
 from .words import asked_by, branch_meant, describe, unmet
 
 MAX_NODES = 20_000

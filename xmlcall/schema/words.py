@@ -13,8 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from .budget import CHARACTERS, KEYS, as_deep_as_pays, spend
-from .references import resolve
+from .references import CHARACTERS, KEYS, as_deep_as_pays, resolve, spend
 
 UNIONS: Final = ("anyOf", "oneOf")
 _MAX_BRANCHES: Final = 16

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ..errors import UsageError
-from ..schema.budget import size_of
 from ..schema.mending import mended, sentence
-from ..schema.references import declared, nodes
+from ..schema.references import declared, nodes, size_of
 from ..schema.validation import compiled
 from ..types.calls import MISSING, Tool, items_of
 from .names import ToolNames

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
-from ..schema.budget import CHARACTERS, as_deep_as_pays, size_of, spend
-from ..schema.references import resolve
+from ..schema.references import CHARACTERS, as_deep_as_pays, resolve, size_of, spend
 from ..schema.words import UNIONS, ParameterRule, branches_of, describe, rules_of, values_of
 from ..types.calls import MISSING, Tool
 

@@ -25,9 +25,8 @@ from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply, Tool, ToolCall
 from ..types.completion import UNCUT, Capabilities, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage
 from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
-from .generate import Binder, Generated, Lost, NotTaken, ReplyOptions, generate, lost_call
+from .generate import Binder, Generated, Lost, NotTaken, ReplyOptions, Watch, generate, lost_call, text_until
 from .machine import Ask, Ended, Script
-from .reply_end import Watch, text_until
 
 # Statuses of servers that do not take tools, or fail because of them; 200 is an error inside a stream.
 REFUSALS: Final = frozenset({200, 400, 422, 500, 501})

@@ -33,7 +33,7 @@ from ..binding.grounds import (
 from ..binding.provenance import SaidIndex, ValueSource, keys_of_text
 from ..binding.spellings import atoms
 from ..prompting.leaks import Refusal
-from ..tools.effects import may_write, only_reads
+from ..tools.names import may_write, only_reads
 from ..types.calls import InvalidCall, Tool, ToolCall
 from .turn_setup import Offer, Words
 

@@ -45,7 +45,7 @@ from ..prompting.leaks import Refusal, refusal
 from ..prompting.results import denial, pictures, result_text
 from ..prompting.writer import in_text, with_note, with_reminder
 from ..tools.catalog import Catalog
-from ..tools.effects import may_write
+from ..tools.names import may_write
 from ..tools.parameters import is_required
 from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult, Written, WrittenCall
 from ..types.completion import UNCUT, CompletionRequest, Usage

@@ -20,7 +20,7 @@ from typing import Any, Final, get_args
 from ..backends.base import Around, Backend, KeptOpen, Tries
 from ..dialects.replies import says
 from ..prompting.results import result_text
-from ..records.secrets import MASK
+from ..records.audit import MASK
 from ..tools.catalog import Catalog
 from ..turn.events import (
     Answer,

@@ -18,9 +18,18 @@ from ..agent.loop import ToolLoop
 from ..dialects.replies import says
 from ..errors import UsageError
 from ..prompting.results import result_text
-from ..records.as_json import call_from_json, message_from_json, message_to_json, raw_to_json, tool_to_json
 from ..records.audit import AuditFile
-from ..records.store import KeptEvent, Store, new_id, undamaged
+from ..records.store import (
+    KeptEvent,
+    Store,
+    call_from_json,
+    message_from_json,
+    message_to_json,
+    new_id,
+    raw_to_json,
+    tool_to_json,
+    undamaged,
+)
 from ..turn.events import (
     Answer,
     CallDenied,

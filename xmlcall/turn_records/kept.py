@@ -19,8 +19,7 @@ from ..binding.bind import bind
 from ..dialects.replies import says
 from ..errors import REPAIRS
 from ..prompting.format import FAMILIES
-from ..records.as_json import raw_from_json
-from ..records.store import ConversationSummary, KeptEvent, Store
+from ..records.store import ConversationSummary, KeptEvent, Store, raw_from_json
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, ToolCall
 from ..types.events import TextDelta

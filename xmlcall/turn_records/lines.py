@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 from ..errors import UsageError
+from ..records.audit import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
 from ..records.folder import FILE_MODE, append_line
-from ..records.secrets import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
 from ..tools.catalog import Catalog
 from ..types.calls import Span
 from .builder import TurnBuilder

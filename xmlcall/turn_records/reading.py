@@ -20,7 +20,7 @@ from ..dialects.replies import as_message, replies_of, says
 from ..errors import UsageError
 from ..parsing.repetition import once
 from ..parsing.reply import parse
-from ..records.as_json import tool_to_json
+from ..records.store import tool_to_json
 from ..tools.catalog import Catalog, Tools
 from ..turn.generate import Binder, ReplyReader
 from ..types.calls import InvalidCall, Message, Repair, Reply, Role, Span, Tool, ToolCall

@@ -161,7 +161,7 @@ class Capabilities:
         keeps_aside: whether a request with `aside` never displaces the conversation from the server's prompt cache.
         family: the wire format that the model was most likely trained on, by its template or name; "" if unknown.
         model_file: the name of the model's file, which often states the quantisation; "" if unknown.
-        fingerprints: identifiers of the model, most reliable first (see `fingerprint`); empty if there are none.
+        fingerprints: identifiers of the model, most reliable first (see `server_facts`); empty if there are none.
         recommended: the sampling options that the model's makers recommend, by their common names; empty if unknown.
     """
 

@@ -43,7 +43,7 @@ from ..hosts.mcp.server_requests import (
     with_defaults,
 )
 from ..proxy.formats.contract import ApiError
-from ..records.as_json import tool_to_json
+from ..records.store import tool_to_json
 from ..turn_records.builder import TurnBuilder
 from ..turn_records.record import CallRecord
 from ..types.calls import MISSING

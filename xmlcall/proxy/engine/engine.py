@@ -32,7 +32,7 @@ from ...prompting.format import PromptFormat
 from ...prompting.grades import Budget, budget_for
 from ...prompting.writer import Known, PromptWriter, callers_in_text, rounds_behind, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
-from ...turn.asking import Asking, AskingFields
+from ...turn.asking import Asking, AskingFields, Way
 from ...turn.attempts import RepairPolicy, calls_made
 from ...turn.builtin_tools import describing
 from ...turn.machine import Script
@@ -40,7 +40,6 @@ from ...turn.opening import last_request, offer_of
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
 from ...turn.turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
-from ...turn.way import Way
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire

@@ -27,9 +27,9 @@ from dataclasses import replace
 from typing import Any, Final
 
 from ...binding.bind import bind_argument, is_unsaid, may_be_unsaid
+from ...binding.convert import wants_zone
 from ...binding.echo import examples_of, has_placeholder, may_be_placeholder
 from ...binding.grounds import may_be_groundless
-from ...binding.time_zones import wants_zone
 from ...parsing.value_text import may_lose_indentation
 from ...schema.validation import compiled_as_mended, is_valid
 from ...tools.catalog import Catalog
