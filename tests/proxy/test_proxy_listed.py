@@ -15,11 +15,12 @@ from servers.run_server import run_server
 
 from xmlcall.backends.connect import ModelServer, server_of
 from xmlcall.errors import BackendUnavailable, UsageError
-from xmlcall.proxy import configured, configured_app
-from xmlcall.proxy.configured import ListedModels, all_at
+from xmlcall.proxy import configured_app
+from xmlcall.proxy.configured import all_at
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.own_tools import OwnTools
-from xmlcall.proxy.http.access import Caller, ServedModels
+from xmlcall.proxy.http import access
+from xmlcall.proxy.http.access import Caller, ListedModels, ServedModels
 
 CHAT, OLLAMA_CHAT = "/v1/chat/completions", "/api/chat"
 HI = [{"role": "user", "content": "Hi"}]
@@ -88,7 +89,7 @@ def test_a_model_that_is_fetched_later_is_found(proxy: httpx.Client, ollama: Fak
     assert proxy.post(CHAT, json=new).status_code == 404
     ollama.models = ["gemma3:4b", "qwen3:1b"]
     assert proxy.post(CHAT, json=new).status_code == 404  # the list was read a moment ago
-    monkeypatch.setattr(configured, "REREAD_SECONDS", 0.0)
+    monkeypatch.setattr(access, "REREAD_SECONDS", 0.0)
     assert proxy.post(CHAT, json=new).json()["choices"][0]["message"]["content"] == "Hello world"
     assert proxy.post("/api/pull", json={"model": "qwen3:1b"}).status_code == 200
     assert proxy.post(CHAT, json={**new, "model": "tiny"}).status_code == 404
@@ -229,7 +230,7 @@ async def test_a_model_is_opened_once_and_prepared() -> None:
 
 
 async def test_those_not_used_for_longest_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configured, "OPEN_LIMIT", 2)
+    monkeypatch.setattr(access, "OPEN_LIMIT", 2)
     models = Models("a", "b", "c")
     async with models.list:
         await models.use("a", "b", "a", "c", "b")
@@ -237,7 +238,7 @@ async def test_those_not_used_for_longest_are_closed(monkeypatch: pytest.MonkeyP
 
 
 async def test_a_model_in_use_is_not_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(configured, "OPEN_LIMIT", 1)
+    monkeypatch.setattr(access, "OPEN_LIMIT", 1)
     models = Models("a", "b", "c")
     async with models.list:
         async with models.using("a") as engine:
@@ -257,7 +258,7 @@ async def test_a_model_that_is_taken_while_another_one_closes_stays_open(monkeyp
     models = Models("a", "b", "c")
     async with models.list:
         await models.use("a", "b")
-        monkeypatch.setattr(configured, "OPEN_LIMIT", 1)
+        monkeypatch.setattr(access, "OPEN_LIMIT", 1)
 
         async def take_b() -> None:
             await asyncio.sleep(0)  # `a` is being closed
@@ -300,7 +301,7 @@ async def test_a_list_is_read_at_most_once_in_some_seconds(caplog: pytest.LogCap
 async def test_a_list_has_an_end() -> None:
     models = Models(*(f"m{number}" for number in range(3000)), "n" * 1000)
     async with models.list:
-        assert len(models.list.models) == configured.LISTED_LIMIT
+        assert len(models.list.models) == access.LISTED_LIMIT
         with pytest.raises(Exception, match="'m39' and 960 more, got 'x'"):
             await models.use("x")
 

@@ -34,9 +34,8 @@ from ..agent.policy_file import RULE_KEYS, is_rule
 from ..errors import UsageError
 from ..toml_file import read_toml
 from ..turn.asking import SERVED, read_ask_table
-from .http.access import Key, key_of
+from .http.access import ALL, Key, key_of
 
-ALL: Final = "*"  # the name of a model that means each that its server lists
 KEY_BYTES: Final = 4096  # of a file that holds a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 _PREFIX: Final = "XMLCALL_"

@@ -26,8 +26,8 @@ from starlette.routing import Route
 
 from ...backends.base import Relaying
 from ...errors import BackendError
-from ..configured import ListedModels
 from ..formats.contract import ApiError
+from ..http.access import ListedModels
 from .observer import Observer
 
 if TYPE_CHECKING:
