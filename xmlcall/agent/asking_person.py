@@ -54,8 +54,6 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PersonAnswer:
-    """The user's answer."""
-
     choice: Choice
     reason: str = ""
     arguments: Mapping[str, Any] | None = None

@@ -37,7 +37,6 @@ class Scores:
         self._asking = asyncio.Lock()  # conversations that begin at the same time ask the same questions
 
     async def ask(self, backend: Backend, score: Score) -> list[FirstToken]:
-        """Ask for the first tokens."""
         if not score.keep:
             return [await first_token(backend, request) for request in score.requests]
         async with self._asking:
@@ -175,7 +174,6 @@ async def _scored(machine: Machine[Any], backend: Backend, score: Score, scores:
 
 
 async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:
-    """Drive a machine that runs no calls, and return its result."""
     async with aclosing(drive(machine, backend, scores=scores)) as events:
         async for _ in events:
             pass

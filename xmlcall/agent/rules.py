@@ -66,7 +66,6 @@ def parted(glob: str) -> tuple[str, str] | None:
 
 
 def glob_of(server: str, tool: str) -> str:
-    """Write the glob that matches one tool."""
     return f"{escape(server)}.{escape(tool).replace('.', '[.]')}"
 
 
@@ -123,8 +122,6 @@ class Ruling:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """All rules of a session."""
-
     rules: tuple[Rule, ...] = ()
 
     def judge(self, proposal: Proposal) -> Ruling:
@@ -163,7 +160,6 @@ class Rules:
         return any(rule.effect == "allow" for rule in about) and all(rule.effect == "allow" or rule.where for rule in about)
 
     def only(self, effects: Iterable[Effect]) -> "Rules":
-        """Return only the rules with these effects."""
         kept = frozenset(effects)
         return Rules(rules=tuple(rule for rule in self.rules if rule.effect in kept))
 

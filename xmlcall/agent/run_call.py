@@ -77,8 +77,6 @@ Answer = Callable[[Mapping[str, Any]], Awaitable[ToolResult]]  # answers a call 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnTool:
-    """A tool of our own."""
-
     tool: Tool
     answer: Answer
     acts_as: str  # the tool name for the policy, even if the tool is offered under another name
@@ -163,8 +161,6 @@ Audit = Callable[[CallNote], None]  # records a note, and raises if it cannot; a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calling:
-    """How calls run."""
-
     router: Router
     policy: Policy
     catalog: Catalog = NOTHING
@@ -179,7 +175,6 @@ class Calling:
     repair: RepairPolicy = field(default_factory=RepairPolicy)  # has the policy for repeated calls
 
     def run(self, action: Run) -> AsyncGenerator[LoopEvent]:
-        """Approve and run a call."""
         events = self._run(action)
         return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
 
@@ -472,7 +467,6 @@ async def audited(
 
 
 def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequence[Message]) -> CallNote:
-    """Return the note of an event."""
     call = event.call
     if isinstance(event, CallStarted):
         server, own_name = event.host, event.host_tool

@@ -57,7 +57,6 @@ class KeptOpen:
 
     @property
     def model(self) -> str:
-        """The model's name."""
         return self._backend.model
 
     @property

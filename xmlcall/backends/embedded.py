@@ -92,7 +92,6 @@ class EmbeddedBackend:
         await self._stack.aclose()
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
         async with aclosing(self._opened().stream(await self._placed(request))) as chunks:
             async for chunk in chunks:
                 yield chunk

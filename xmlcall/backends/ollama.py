@@ -97,7 +97,6 @@ class OllamaBackend:
             await self.__aexit__(None, None, None)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        """Generate a reply, piece by piece (see `Backend.stream`)."""
         body = chat_body(request, self.model, num_ctx=self._num_ctx or DEFAULT_NUM_CTX)
         calls = 0
         async with aclosing(self._lines(json_bytes(body))) as lines:

@@ -101,8 +101,6 @@ class Retrying(Around, KeptOpen):
 
 
 class _Retried(Tries):
-    """A request with retries."""
-
     def __init__(
         self,
         backend: Backend,

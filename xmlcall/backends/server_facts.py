@@ -66,8 +66,6 @@ class ServerFacts:
 
 
 async def recognized(backend: Looking, model: str) -> ServerFacts:
-    """Recognise a server, by its answers."""
-
     async def look(path: str) -> Answered:
         try:
             async with asyncio.timeout(LOOK_SECONDS):
@@ -231,8 +229,6 @@ _ROWS: Final[tuple[Callable[[Answers, str], ServerFacts | None], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class _ModelEntry:
-    """The entry of a model in `/v1/models`."""
-
     max_model_len: int | None
 
 

@@ -231,7 +231,6 @@ class StateHost(LocalHost):
         return ToolResult(content=(TextContent(text=_text(value)),))
 
     def named(self, name: str, positional: Iterable[Any], by_name: Mapping[str, Any]) -> Call:
-        """Return a call with all its arguments by name."""
         bound = inspect.signature(self._method(name)).bind(*positional, **by_name)
         return name, dict(bound.arguments)
 

@@ -179,7 +179,6 @@ _NO_CALL = ("refused_rightly", "false_call", "malformed_attempt", "empty")
 
 
 def _valid(reply: Reply) -> list[ToolCall] | None:
-    """Return the calls if there are any and all are valid."""
     calls = [call for call in reply.calls if isinstance(call, ToolCall)]
     return calls if calls and len(calls) == len(reply.calls) else None
 

@@ -143,7 +143,6 @@ def _join(found: "regex.Match[str]") -> str:
 
 
 def letters(text: str, signs: str = "") -> str:
-    """Return the letters and digits of a text."""
     return _bare(_plain(text), signs)
 
 

@@ -112,7 +112,6 @@ class SaidIndex:
         self._calls = 0
 
     def add(self, text: str, source: ValueSource) -> None:
-        """Add a text."""
         place = len(self._sources)
         self._sources.append(source)
         for key in keys_of_text(text):
@@ -121,7 +120,6 @@ class SaidIndex:
                 places.append(place)
 
     def add_messages(self, conversation: Iterable[Message | Mapping[str, Any]]) -> None:
-        """Add the messages of a conversation."""
         for place, role, tool, text in said_by_whom(map(as_message, conversation)):
             self.add_said(place, role, tool, text)
 

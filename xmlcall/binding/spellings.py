@@ -123,7 +123,6 @@ class Atom:
 
 
 def atoms(text: str) -> list[Atom]:
-    """Split a text into atoms."""
     if not text.isascii():  # one Unicode form, without accents over letters
         text = normalized("NFC", _ACCENTS.sub("", normalized("NFKD", text)))
     lowered = text.lower()

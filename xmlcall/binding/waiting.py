@@ -117,7 +117,6 @@ def _may_be_result(name: str, value: Any) -> bool:
 
 
 def placeholders(text: str) -> Iterator[str]:
-    """Yield the placeholders of a text."""
     yield from (match[0] for match in _PLACEHOLDER.finditer(text))
     if _ALONE.fullmatch(text):
         yield text

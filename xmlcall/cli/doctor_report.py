@@ -569,7 +569,6 @@ def redacted(text: str, known: Collection[str] = (), home: str = "", *, is_ours:
 
 
 def lines_of(report: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a report."""
     yield f"xmlcall {report['xmlcall']}, Python {report['python']}, {report['system']}"
     yield ""
     if report["problem"]:

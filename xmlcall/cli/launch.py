@@ -208,7 +208,6 @@ def _made(folder: Path) -> Path:
 
 
 def _run(client: Client, program: list[str], settings: Settings, folder: Path, arguments: Sequence[str]) -> int:
-    """Run the client to its end."""
     for path, text in settings.files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         _write_privately(folder / path, text)

@@ -134,7 +134,6 @@ class Lifespan:
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop in which the app runs."""
         return self._task.get_loop()
 
     @property

@@ -148,7 +148,6 @@ class AsyncClient(ollama.AsyncClient):
     async def chat(
         self, model: str = "", messages: Messages = None, *, stream: bool = False, **fields: Unpack[ChatFields]
     ) -> ChatResponse | AsyncIterator[ChatResponse]:
-        """Ask a model (see `Client.chat`)."""
         content = _body(model, messages, stream, fields)
         client = self._client_of(model)
         if stream:

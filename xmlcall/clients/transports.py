@@ -212,7 +212,6 @@ def httpx2_client(model: str | Backend, hosts: Iterable[Any] = (), **options: An
 
 
 def async_httpx2_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx2.AsyncClient:
-    """Make the async twin of `httpx2_client`."""
     return httpx2.AsyncClient(transport=AsyncTransport(model, hosts, **options), base_url=ADDRESS, timeout=None)
 
 
@@ -222,7 +221,6 @@ def httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any
 
 
 def async_httpx_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx.AsyncClient:
-    """Make the async twin of `httpx_client`."""
     return httpx.AsyncClient(transport=AsyncTransport(model, hosts, **options), base_url=ADDRESS, timeout=None)
 
 

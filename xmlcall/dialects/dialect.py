@@ -139,7 +139,6 @@ class Dialect:
 
     @property
     def is_python(self) -> bool:
-        """Whether calls are Python calls."""
         return self.body in (Body.PYTHON, Body.LINES)
 
     @property

@@ -161,7 +161,6 @@ class EntryReader:
         return self._flag("enabled", default=True) and not self._flag("disabled", default=False)
 
     def server(self) -> ServerConfig:
-        """Return the server."""
         transport = self._transport()
         common: dict[str, Any] = {
             "name": self.name,

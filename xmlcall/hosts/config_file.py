@@ -216,8 +216,6 @@ class Variables:
         self._environ, self._file = environ, Path(source)
 
     def expand(self, text: str, where: str, *, may_be_bare: bool = False) -> str:
-        """Replace each variable."""
-
         def value(match: re.Match[str]) -> str:
             if match["secret"]:
                 return self.variable(match["secret"], where)
@@ -238,7 +236,6 @@ class Variables:
         return _VARIABLE.sub(value, text)
 
     def variable(self, name: str, where: str) -> str:
-        """Return a variable of the environment."""
         if name not in self._environ:
             raise UsageError(f"{where}: the variable {name[:80]!r} is not set; set it, or write ${{NAME:-default}}")
         return self._environ[name]
@@ -339,7 +336,6 @@ _ESCAPES: Final = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_env_file(path: str, where: str) -> dict[str, str]:
-    """Read the variables of a file."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(_MOST_ENV_BYTES + 1)

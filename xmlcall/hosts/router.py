@@ -166,12 +166,10 @@ class Router:
 
     @property
     def hosts(self) -> tuple[Host, ...]:
-        """The hosts in their order."""
         return tuple(member.host for member in self._members)
 
     @property
     def failures(self) -> tuple[ToolHostError, ...]:
-        """The errors of the hosts that are left out because they failed."""
         return tuple(member.failure for member in self._members if member.failure is not None)
 
     @property

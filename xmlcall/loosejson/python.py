@@ -64,7 +64,6 @@ class _PythonReader:
         self._advance()
 
     def calls(self) -> list[LooseCall]:
-        """Return all calls."""
         found: list[LooseCall] = []
         while self._kind != "end":
             if found and (self._is(";") or self._is(",")):

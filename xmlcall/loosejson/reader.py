@@ -29,7 +29,6 @@ class JsonReading:
 
     @property
     def codes(self) -> tuple[str, ...]:
-        """The codes of the repairs."""
         return tuple(repair.code for repair in self.repairs)
 
 

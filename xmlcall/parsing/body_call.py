@@ -57,8 +57,6 @@ class _Value:
 
 
 class BodyCall:
-    """Reads one body."""
-
     def __init__(self, reply: ReplyState, row: Dialect, *, opener: Token | None = None, body: Body | None = None) -> None:
         self.mode = ScanMode.VALUE
         self.row = row
@@ -199,7 +197,6 @@ class BodyCall:
         return replace(call, name=name, text=text, span=span, repairs=(*named, *call.repairs))
 
     def events(self, calls: list[RawCall]) -> Iterator[Event]:
-        """Yield the events of the body, in the order of the text."""
         yield from self._named_events(calls[0]) if self.opener is not None else self._wrapped_events(calls)
         if first := next((token for token in self._between if token.text.strip(f"{_WHITE},;`")), None):
             yield Repaired(code="json-extra-closer", span=(first.start, first.start + 1))  # the stream cuts the others
@@ -338,7 +335,6 @@ class BareCall:
         return calls if any(self._declared(call.name) for call in calls) else []
 
     def events(self, calls: list[RawCall]) -> Iterator[Event]:
-        """Return the events of the calls."""
         return events_of(calls, self._opener.span if self._name else None)
 
     @property

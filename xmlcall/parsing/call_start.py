@@ -142,7 +142,6 @@ def opens_inner(reply: ReplyState, token: Token, outer: str) -> bool:
 
 
 def call_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read a call's opener."""
     if _holds(reply.held, "call_open"):
         opening_is_text(reply, token)
         return
@@ -230,7 +229,6 @@ def _call_is_certain(reply: ReplyState) -> None:
 
 
 def begin_call(reply: ReplyState, token: Token) -> None:
-    """Begin a call that is written in tags."""
     wrapper, dialect = reply.wrapper, reply.dialects[token.dialect]
     if not wrapper and "block_open" in dialect.written:
         reply.repair("missing-block", token.span)

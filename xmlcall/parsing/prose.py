@@ -27,7 +27,6 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 
 def text(reply: ReplyState, token: Token) -> None:
-    """Read a token as text for the person."""
     if token.start == 0 and token.text.startswith(_BYTE_ORDER_MARK):
         reply.events.append(Markup(kind="space", span=(0, 1)))
         reply.repair("byte-order-mark", (0, 1))
@@ -236,7 +235,6 @@ def reasoning_nested(reply: ReplyState, token: Token) -> None:
 
 
 def reasoning_close(reply: ReplyState, token: Token) -> None:
-    """Read a closing tag in reasoning."""
     is_of_reasoning = _is_of_reasoning(reply, token)
     if is_of_reasoning:
         reply.depth = 0 if token.dialect else reply.depth - 1
@@ -253,6 +251,5 @@ def _is_of_reasoning(reply: ReplyState, token: Token) -> bool:
 
 
 def reasoning_text(reply: ReplyState, token: Token) -> None:
-    """Read a token as reasoning."""
     _keep_end(reply.thoughts, token.text)
     reply.events.append(ReasoningDelta(text=token.text, span=token.span))

@@ -43,8 +43,6 @@ _STARTS_LINE = regex.compile(r"\n[ \t]*\Z")
 
 
 class TagCall:
-    """Reads one call."""
-
     def __init__(self, draft: CallDraft, *, wrapped: bool) -> None:
         self.mode = ScanMode.VALUE
         self.call = CallState(draft, wrapped)

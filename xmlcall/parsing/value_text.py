@@ -138,7 +138,6 @@ class Value:
         self._mark("cdata", len(token.text))
 
     def end_cdata(self, token: Token) -> None:
-        """End the section."""
         self._mark("cdata", len(token.text))
 
     def skip(self, length: int) -> None:

@@ -61,8 +61,6 @@ class Figure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """The measurement that a profile rests on."""
-
     on: str
     version: str
     cases: str

@@ -147,7 +147,6 @@ def _marks(row: Dialect) -> dict[str, Any]:
 
 
 def read_base(path: Path) -> str:
-    """Read a model's own template."""
     from jinja2 import Environment, TemplateSyntaxError
 
     try:

@@ -79,8 +79,6 @@ def native_results(
     again: Collection[str] = (),
     request: str = "",
 ) -> list[Message]:
-    """Write the outcome of native calls, as one message of role `tool` for each; see `results`."""
-
     def text(call: ToolCall | InvalidCall, result: ToolResult | None) -> str:
         if isinstance(call, InvalidCall):
             return feedback(call, tools, format, again=call.id in again, request=request, is_native=True)

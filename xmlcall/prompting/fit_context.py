@@ -116,7 +116,6 @@ class Fitted:
 
 
 def estimate(messages: Iterable[Message]) -> int:
-    """Estimate how many tokens messages have."""
     return sum(map(_size, messages))  # integers, so the sum does not depend on the order
 
 
@@ -185,7 +184,6 @@ class _View:
         self._size = 0
 
     def add(self, message: Message) -> None:
-        """Add a message at the end."""
         if not self._turns or (message.role == "user" and not replies_of(message)):
             self._turns.append(_TurnPart())
         turn, size = self._turns[-1], _size(message)
@@ -365,7 +363,6 @@ class Line:
 
 
 def line_of(turn: Sequence[Message], lang: str) -> Line:
-    """Summarize a turn in one line."""
     asked = "" if turn[0].role == "assistant" else turn[0].content
     sentences = (found[0] for found in _SENTENCE.finditer(asked if len(asked) <= _PASTED else ""))
     standing = [_begin(sentence, _LONGEST_STANDING) for sentence in sentences if STANDING.search(sentence)]

@@ -83,12 +83,10 @@ class PromptFormat:
 
     @property
     def row(self) -> Dialect:
-        """The wire format."""
         return known(self.dialect)[0]
 
     @property
     def shows(self) -> Family:
-        """The prompt family: how the system prompt shows tools."""
         return FAMILIES[self.family]
 
     @property
@@ -147,7 +145,6 @@ def render(lang: str, name: str, /, **values: Any) -> str:
 
 
 def source(lang: str, name: str) -> str:
-    """Return the source of a template."""
     return (_prompts() / lang / f"{name}.j2").read_text(encoding="utf-8")
 
 

@@ -200,12 +200,10 @@ _WRITERS: dict[type[Content], Callable[[Any, PromptFormat], str]] = {
 
 
 def handle_of(text: str) -> str:
-    """Return the handle of a result: the beginning of its digest."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:_HANDLE_DIGITS]
 
 
 def texts_of(messages: Iterable[Message]) -> list[str]:
-    """Return the texts of all results in a conversation."""
     return [text for message in messages for _, text in named_results(message)]
 
 

@@ -53,7 +53,6 @@ def system_prompt(
 
 
 def tool_prompt(tools: Tools, format: PromptFormat, *, instructions: Mapping[str, str] | None = None) -> str:
-    """Render the system prompt for a format; see `system_prompt`."""
     catalog = Catalog.of(tools)
     example = example_call(catalog, format)
     shown = {"tools": described(catalog), "catalog": catalog, "instructions": instructions or {}}

@@ -94,8 +94,6 @@ class ServerFacts:
 
 @dataclass(slots=True)
 class RequestScale:
-    """The lengths of one request (see `Scale`)."""
-
     facts: ServerFacts
     _corrected: float | None = field(init=False, default=None)
     _guessed: int | None = field(init=False, default=None)

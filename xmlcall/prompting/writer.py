@@ -143,7 +143,6 @@ class OwnRounds:
 
     @property
     def theirs(self) -> tuple[ToolCall, ...]:
-        """The calls that the caller received."""
         return tuple(call for call, result in self.calls if result is None)
 
     def rest_of(self, content: str) -> str:

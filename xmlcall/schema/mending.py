@@ -213,7 +213,6 @@ class _Mender:
         return found
 
     def schema(self, node: Mapping[str, Any], path: str) -> Schema:
-        """Mend a schema."""
         found: Schema = {}
         loosened = []
         for key, value in node.items():

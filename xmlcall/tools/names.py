@@ -28,8 +28,6 @@ _MAX_TAILS = 8  # of a name: a text may contain thousands of names, and every ta
 
 
 class ToolNames:
-    """The declared names of tools."""
-
     def __init__(self, names: Iterable[str]) -> None:
         self._exact = set(names)
         self._folded: dict[str, set[str]] = {}

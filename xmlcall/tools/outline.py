@@ -58,7 +58,6 @@ def _once(work: Callable[[Tool], T]) -> Callable[[Tool], T]:
 
 @_once
 def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
-    """Return a tool's parameters, in the schema's order."""
     root = tool.input_schema
     return as_deep_as_pays(root, _DEPTHS, lambda depths: tuple(_fields(root, _Whole(root, depths[1]), depths[0])), ())
 

@@ -46,7 +46,6 @@ class Parameter:
 
 
 def parameter_of(catalog: Catalog, tool: Tool, name: str) -> Parameter:
-    """Return a tool's parameter: its schema and its types."""
     known = catalog.declarations.get((tool.name, name))
     if known is None:
         schema = catalog.declaration(tool.name, name)

@@ -25,8 +25,6 @@ _GREEDY: Final[Mapping[str, float]] = {"temperature": 0.0}
 
 
 class AskingFields(TypedDict, total=False):
-    """The fields of `Asking` as keywords."""
-
     mode: Mode
     dialect: str
     family: str

@@ -59,5 +59,4 @@ def words_for(part: str, format: PromptFormat, **values: Any) -> str:
 
 
 def said(text: str) -> ToolResult:
-    """Return a text as a result."""
     return ToolResult(content=(TextContent(text=text),))

@@ -349,8 +349,6 @@ def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallI
 
 
 class ReplyReader:
-    """Reads a reply piece by piece."""
-
     def __init__(
         self,
         binder: Binder,

@@ -159,7 +159,6 @@ class _NativeReply:
         return self._has_calls or self._how.is_asked_again or (self._has_text and isinstance(self.error, OutputRejected))
 
     def generated(self) -> Generated:
-        """Return the finished reply."""
         reply = self._reply
         text, in_text = self._leaks.said(reply)
         return Generated(

@@ -44,7 +44,6 @@ class Opening:
             raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': a turn does not check the server")
 
     def turn(self, offer: Offer, server: Capabilities, limits: RepairPolicy) -> Turn:
-        """Begin the turn."""
         asking, catalog = self.asking, offer.catalog
         said = [text for _, role, _, text in said_by_whom(self.messages) if role != "assistant"]
         shown = [*([self.offered.listed] if self.offered else ()), *told_together(self.messages)]

@@ -77,8 +77,6 @@ class Generation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """The tools of a turn."""
-
     catalog: Catalog
     of_caller: frozenset[str] = frozenset()  # names of the tools that the caller runs itself: their calls end the turn
     own: Mapping[str, Answering] = field(default_factory=dict)  # built-in tools that the turn answers itself, by name

@@ -126,7 +126,6 @@ class ReplyUnderWay:
         self.known, self.record = replace(self.known, **facts), None
 
     def end(self, event: ReplyEnded) -> None:
-        """Record the end of the reply."""
         self.fold()
         self.raw = event.raw or self.text()
         self.counting = frozenset(call.id for call in event.reply.calls)
@@ -197,7 +196,6 @@ class TurnBuilder:
             self._reply.wrote.append(text)
 
     def note(self, event: LoopEvent) -> None:
-        """Record an event."""
         self.version += 1
         kind = type(event)
         if kind in _PARSED:
@@ -235,7 +233,6 @@ class TurnBuilder:
         self._changed_all()
 
     def record(self) -> TurnRecord:
-        """Return the record of the turn so far."""
         if self._tools_shown is None:
             self._tools_shown = tools_told(self._tools)
         known, replies = self._known, tuple(map(self._reply_record, self._replies))
@@ -487,7 +484,6 @@ class Recorder:
         return [kept.up_to_date() for kept in reversed(self._turns.values())]
 
     def find(self, id: str) -> TurnBuilder | None:
-        """Return a turn; None if it is not kept."""
         kept = self._turns.get(id)
         return kept.up_to_date() if kept else None
 

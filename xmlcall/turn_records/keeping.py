@@ -59,7 +59,6 @@ class Keeper:
         self._use(new_id())
 
     def resume(self, conversation: str) -> None:
-        """Continue a conversation."""
         assert self.store is not None
         self.store.hold(conversation)
         self._use(conversation)

@@ -110,7 +110,6 @@ class _KeptTurn:
         self._facts = _facts_of(events)
 
     def record(self, id: str, found: ConversationSummary) -> TurnRecord:
-        """Return the record of the turn."""
         replies = tuple(self._reply(number, place) for number, place in enumerate(self._places(), start=1))
         answer = next((event for event in self._events if event.kind == "answer"), None)
         last = self._events[self._places()[-1]].body if replies else {}

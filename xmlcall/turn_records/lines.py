@@ -47,7 +47,6 @@ class LineFile:
         self.path = Path(path)
 
     def append(self, turn: TurnRecord) -> None:
-        """Append a turn, with its secrets masked."""
         line = json.dumps(without_secrets(turn))  # in ASCII, because lone surrogates are not valid UTF-8
         descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:

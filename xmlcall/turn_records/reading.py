@@ -59,8 +59,6 @@ UNDECIDED: Final = "undecided"  # what a span is about that the parser still hol
 
 @dataclass(slots=True)
 class ReadCall:
-    """A call while it is read."""
-
     index: int
     name: str
     dialect: str
@@ -216,8 +214,6 @@ def call_record(read: ReadCall, text: str, said: SaidBefore | None, *, is_over: 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadText:
-    """A text that was read."""
-
     reading: Reading
     reply: Reply
     refusal: str

@@ -88,8 +88,6 @@ class ValueRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRecord:
-    """A call and its outcome."""
-
     id: str
     index: int
     name: str  # of the tool, as bound; as written if the call is invalid
@@ -115,8 +113,6 @@ class CallRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageRecord:
-    """A message of a prompt."""
-
     role: str
     content: str
     name: str = ""
@@ -124,8 +120,6 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplyRecord:
-    """A reply of the model."""
-
     number: int
     prompt: tuple[MessageRecord, ...] = ()  # the messages that it answers; empty if not kept
     raw: str = ""  # full output of the model, including a beginning given to it
@@ -232,7 +226,6 @@ class SaidBefore:
         self._results: dict[int, Span] = {}  # number of a call -> place of its result in its message
 
     def sources(self, call: ToolCall) -> dict[str, SourceRecord]:
-        """Return the source of each value of a call."""
         index, tool, found = self._index or self._read(), self._catalog.get(call.name), dict[str, SourceRecord]()
         for path, name, value in values_in(call.arguments):
             beginning = value[:_BEGINNING] if isinstance(value, str) else value
@@ -282,7 +275,6 @@ def is_tool_prompt(content: str, catalog: Catalog) -> bool:
 
 
 def values_of(call: ToolCall, text: str, said: SaidBefore | None) -> tuple[ValueRecord, ...]:
-    """Return the values of a call, with their places and sources."""
     sources = said.sources(call) if said is not None else {}
     places = _Places(call, text)
     return tuple(
@@ -372,7 +364,6 @@ def whys() -> dict[str, dict[str, str]]:
 
 
 def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
-    """Return repairs with their meaning."""
     return tuple(
         MarkRecord(code=each.code, why=REPAIRS.get(each.code, ""), start=each.span[0], end=each.span[1], path=each.path)
         for each in repairs
@@ -380,7 +371,6 @@ def repairs_of(repairs: Iterable[Repair]) -> tuple[MarkRecord, ...]:
 
 
 def lost_call(event: CallInReasoning) -> MarkRecord:
-    """Return the mark of a call in reasoning that never ended."""
     return MarkRecord(code=LOST_CALL, why=_LOST, start=event.span[0], end=event.span[1], got=event.name)
 
 

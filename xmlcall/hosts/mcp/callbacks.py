@@ -176,8 +176,6 @@ class Calls:
 
 
 class Callbacks:
-    """The callbacks of one connection."""
-
     def __init__(self, server: str, features: ClientFeatures, calls: Calls) -> None:
         self._server, self._features, self._calls = server, features, calls
         self._given = {

@@ -245,7 +245,6 @@ class Filter:
             self._methods.pop(str((message.params or {}).get("requestId")), None)
 
     def is_list_of_tools(self, item: Any) -> bool:
-        """Return whether an item answers a request for tools."""
         message = getattr(item, "message", None)
         return isinstance(message, JSONRPCResponse) and self._methods.get(str(message.id)) == "tools/list"
 

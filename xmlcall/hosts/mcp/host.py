@@ -193,7 +193,6 @@ def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
 
 
 def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
-    """Read an answer to `prompts/get`."""
     messages = answer.get("messages")
     entries = [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
     read = tuple(
@@ -239,21 +238,16 @@ class McpServed:
 
     @property
     def has_resources(self) -> bool:
-        """Whether the server says that it has resources."""
         return self._says("resources")
 
     @property
     def has_prompts(self) -> bool:
-        """Whether the server says that it has prompts."""
         return self._says("prompts")
 
     async def resources(self) -> Listing[Resource]:
-        """List the resources (see `Served`)."""
         return await self._listed("resources", lambda client: client.list_resources, resource_from_mcp)
 
     async def resource_templates(self) -> Listing[ResourceTemplate]:
-        """List the templates of further resources' addresses (see `Served`)."""
-
         def read(entry: Mapping[str, Any]) -> ResourceTemplate | None:
             uri = string_in(entry, "uriTemplate")
             return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
@@ -286,11 +280,9 @@ class McpServed:
             yield  # changes in between are not reported again
 
     async def prompts(self) -> Listing[Prompt]:
-        """List the prompts (see `Served`)."""
         return await self._listed("prompts", lambda client: client.list_prompts, prompt_from_mcp)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] = NO_ARGUMENTS) -> PromptText:
-        """Fill in a prompt (see `Served`)."""
         answer = await self._answer(f"filling in {name[:200]!r}", lambda client: client.get_prompt(name, dict(arguments)))
         return prompt_text_from_mcp(answer)
 

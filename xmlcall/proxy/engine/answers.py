@@ -255,7 +255,6 @@ class PlainAnswer(Answer):
 
     @asynccontextmanager
     async def driven(self) -> AsyncIterator[AsyncGenerator[Any]]:
-        """Start (see `Answer.driven`)."""
         if self._recording is not None:
             self._recording.note(ReplyStarted(number=self._number))
         async with aclosing(drive(self._machine, self._backend)) as events:
@@ -434,7 +433,6 @@ class PromptedAnswer(Answer):
 
     @asynccontextmanager
     async def driven(self) -> AsyncIterator[AsyncGenerator[LoopEvent]]:
-        """Begin (see `Answer.driven`)."""
         try:
             async with aclosing(self._driven) as events:
                 yield events
@@ -602,5 +600,4 @@ def _why(turn: Turn) -> str:
 
 
 def _as_text(result: ToolResult, format: PromptFormat) -> ToolResult:
-    """Return a result as the text that the model is shown."""
     return ToolResult(content=(TextContent(text=result_text(result, format)),), is_error=result.is_error)

@@ -127,7 +127,6 @@ class Engine:
 
     @property
     def model(self) -> str:
-        """The model's name."""
         return self.backend.model
 
     @property
@@ -222,7 +221,6 @@ class Engine:
     def _text(
         self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Hearing | None", *, stream_arguments: bool
     ) -> Answer:
-        """Answer with the tools offered in the prompt."""
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}

@@ -161,7 +161,6 @@ class Formed:
         self._called = False
 
     def __call__(self, event: ResponseEvent) -> Iterable[ResponseEvent]:
-        """Take an event."""
         match event:
             case TextPiece(text=text):
                 self._held.append(text)

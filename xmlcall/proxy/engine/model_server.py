@@ -178,7 +178,6 @@ class WithWholeMessages(Around, KeptOpen):
         self._count, self._write = count, write
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts at a request."""
         whole, added = request.extra.get("messages"), request.messages[self._count :]
         if isinstance(whole, list) and added:
             request = replace(request, extra={**request.extra, "messages": [*whole, *map(self._write, added)]})

@@ -316,7 +316,6 @@ class RelayedTurn(TurnBuilder):
         self._reading: _Reading | None = None
 
     def answered(self, status: int, media_type: str) -> None:
-        """Note the status and the media type of the answer."""
         self._reading = _Reading(self._wire, is_stream=media_type.startswith("text/event-stream"), is_error=status >= 400)
         self.version += 1
 
@@ -337,7 +336,6 @@ class RelayedTurn(TurnBuilder):
         return self._read(is_over=True).failure
 
     def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
-        """End the turn (see `TurnBuilder.end`)."""
         self._over_at = time.monotonic()
         super().end(outcome, answer=answer, error=error)
 
@@ -415,7 +413,6 @@ class _Reading:
         return stream_chunk({**data, "message": data.get("message") or given}, calls_before=0)
 
     def reply(self, *, is_over: bool) -> ReplyRecord:
-        """Return what was read."""
         last = self._reader.close()
         usage = last.usage or self._usage
         return ReplyRecord(

@@ -146,8 +146,6 @@ ResponseEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeResponse:
-    """A whole answer."""
-
     text: str
     reasoning: str
     calls: tuple[ToolCall, ...]
@@ -233,7 +231,6 @@ class JsonBody(BaseModel):
 
 
 def read_body(kind: type[B], data: Mapping[str, Any]) -> B:
-    """Validate a body."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
@@ -300,7 +297,6 @@ def arguments_of(text: str, path: str) -> dict[str, Any]:
 
 
 def call_of(identity: str, name: str, arguments: Mapping[str, Any], index: int) -> ToolCall:
-    """Make a `ToolCall` from a call in a history."""
     return ToolCall(id=identity, name=name, arguments=dict(arguments), raw=RawCall(index=index, name=name, dialect="native"))
 
 

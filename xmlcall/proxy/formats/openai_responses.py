@@ -579,8 +579,6 @@ class _Growing:
 
 
 class EventWriter:
-    """Writes the events of one streamed answer."""
-
     def __init__(self, asked: Asked) -> None:
         self._asked = asked
         self._response = begun(asked)
@@ -595,7 +593,6 @@ class EventWriter:
         return b"".join(self._event(f"response.{what}", response=self._response) for what in ("created", "in_progress"))
 
     def write(self, event: ResponseEvent) -> bytes:
-        """Write an event, and the items that it opens and closes."""
         match event:
             case TextPiece(text=text):
                 return self._say(text)
@@ -680,7 +677,6 @@ class EventWriter:
         return self._event("error", **fields) + self._event("response.failed", response=response)
 
     def ping(self) -> bytes:
-        """Write a comment."""
         return b": the model has not said anything yet\n\n"
 
     def _part_event(self, what: str, growing: _Growing, text: str) -> bytes:

@@ -53,7 +53,6 @@ class Key:
     models: frozenset[str] | None = None
 
     def may_use(self, model: str) -> bool:
-        """Return whether the key may use a model."""
         return self.models is None or model in self.models
 
 
@@ -74,8 +73,6 @@ HEADER_LIMIT: Final = 32_768  # bytes of all headers together
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
-    """The access rules."""
-
     keys: tuple[Key, ...] = ()  # every request must carry one of these; if empty, no key is needed
     origins: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # besides this machine's own names and addresses; `*` for all
@@ -174,7 +171,6 @@ class ServedModels:
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
-        """The models of all rows."""
         return tuple(model for row in self.rows for model in ((row,) if isinstance(row, ServedModel) else row.models))
 
     @property
@@ -207,7 +203,6 @@ class Caller:
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
-        """The models that this caller may use."""
         return tuple(model for model in self.served.models if self.key is None or self.key.may_use(model.name))
 
     @asynccontextmanager

@@ -303,7 +303,6 @@ class Exchange:
         self.failure, self.has_left = self.failure or "the caller left", True
 
     def recorded(self) -> None:
-        """End the recording of this exchange, if there is one."""
         if self.recording is not None:
             self.recording.over(error=self.error, form=self._form, status=self.status, has_left=self.has_left)
 

@@ -87,7 +87,6 @@ def tolerant_paths(app: ASGIApp) -> ASGIApp:
 
 
 def tidy(path: str) -> str:
-    """Return the corrected path."""
     path = path.rstrip("/") or "/"
     while path.startswith(f"{_VERSION}{_VERSION}/"):
         path = path.removeprefix(_VERSION)

@@ -176,7 +176,6 @@ async def _answer(engine: Engine, question: QuestionPath, data: Mapping[str, Any
 
 
 def _answered(engine: Engine, form: Format, data: Mapping[str, Any], exchange: Exchange, observing: Observing) -> Awaitable[None]:
-    """Read a request for the engine, and return the awaitable that answers it."""
     refuse_many(data)
     body = _mended(engine, data, form)
     asked = form.read(body)

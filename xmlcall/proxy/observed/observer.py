@@ -137,8 +137,6 @@ METRICS: Final = tuple(each for each in tuple(globals().values()) if isinstance(
 
 
 class Metrics:
-    """The metrics of an app."""
-
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
         self._made: dict[Row, Any] = {row: _made(row, self._registry) for row in METRICS}
@@ -252,8 +250,6 @@ def trace_id_in(headers: Mapping[str, str]) -> str:
 
 
 class Observing:
-    """The observation of one request."""
-
     def __init__(
         self, metrics: Metrics, *, endpoint: str, method: str, trace_id: str = "", spans: "RequestSpans | None" = None
     ) -> None:
@@ -274,7 +270,6 @@ class Observing:
             self._metrics.add(OPEN_STREAMS)
 
     def model_asked(self, provider: str) -> "ModelRequest":
-        """Begin a request to the model server."""
         span = self._spans.model_asked(self.model, provider, operation=self._operation) if self._spans else None
         return ModelRequest(self, span)
 
@@ -299,7 +294,6 @@ class Observing:
                 self._metrics.add(row, self.model, self.key, amount=tokens)
 
     def note(self, event: LoopEvent) -> None:
-        """Note an event of the turn."""
         if (heard := _HEARD.get(type(event))) is not None:
             heard(self, event)
 
@@ -384,7 +378,6 @@ class Observer:
         self._tracing = tracing
 
     def begin(self, request: "Request", endpoint: str) -> Observing:
-        """Begin a request."""
         method, spans = _method(request), None
         if self._tracing is not None:
             spans = self._tracing.begin(request.headers, method=method, endpoint=endpoint)
@@ -475,7 +468,6 @@ class ObservedBackend(Around, KeptOpen):
         self._observing = observing
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts at a request."""
         return _Observed(self._backend, request, self._observing)
 
 

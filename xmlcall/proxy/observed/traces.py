@@ -52,7 +52,6 @@ class Traces:
         self._tracer = provider.get_tracer("xmlcall", version("xmlcall"))
 
     def begin(self, headers: Mapping[str, str], *, method: str, endpoint: str) -> "RequestSpans":
-        """Begin the span of a request."""
         caller = _PROPAGATOR.extract({"traceparent": headers.get("traceparent", "")}, Context())
         attributes = {"http.request.method": method, "http.route": endpoint, "url.scheme": "http"}
         span = self._tracer.start_span(f"{method} {endpoint}", caller, SpanKind.SERVER, attributes)
@@ -60,8 +59,6 @@ class Traces:
 
 
 class RequestSpans:
-    """The spans of one request."""
-
     def __init__(self, tracer: "Tracer", span: Span) -> None:
         self._tracer, self._span = tracer, span
         self._inside = trace.set_span_in_context(span, Context())
@@ -69,7 +66,6 @@ class RequestSpans:
         self.trace_id = trace.format_trace_id(span.get_span_context().trace_id)
 
     def model_asked(self, model: str, provider: str, *, operation: str) -> "ModelSpan":
-        """Begin a request to the model server."""
         attributes = _question(model, operation) | {"gen_ai.provider.name": provider}
         span = self._tracer.start_span(f"{operation} {model}".strip(), self._inside, SpanKind.CLIENT, attributes)
         return ModelSpan(span)
@@ -85,7 +81,6 @@ class RequestSpans:
         self._tools[call] = self._tracer.start_span(f"execute_tool {tool}", self._inside, SpanKind.INTERNAL, attributes)
 
     def tool_over(self, call: str, failure: str) -> None:
-        """End a call."""
         if span := self._tools.pop(call, None):
             _end(span, failure, is_failure=bool(failure))
 
@@ -110,7 +105,6 @@ class ModelSpan:
         self.traceparent = f"00-{ids}-{context.trace_flags:02x}" if context.is_valid else ""
 
     def first_chunk(self, seconds: float) -> None:
-        """Note the first chunk."""
         self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
 
     def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None:
