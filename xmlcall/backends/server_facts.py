@@ -46,23 +46,15 @@ class Looking(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerFacts:
-    """What a server reports about itself.
+    """What a server reports about itself."""
 
-    Args:
-        kind: "llama.cpp", "ollama", "vllm", "sglang", "lmstudio", "mlx-lm", "tabbyapi", "koboldcpp", "xmlcall"; "" if unknown.
-        name: the product's name, for people.
-        version: "" if it reports none.
-        context_length: tokens of the model's context; None if unknown.
-        template_has_tools: whether the chat template can show tools; None if unknown.
-        tool_parser: the name of the parser that reads calls; "" if none is set, None if unknown.
-    """
-
+    # "llama.cpp", "ollama", "vllm", "sglang", "lmstudio", "mlx-lm", "tabbyapi", "koboldcpp", "xmlcall"; "" if unknown.
     kind: str = ""
-    name: str = ""
-    version: str = ""
-    context_length: int | None = None
-    template_has_tools: bool | None = None
-    tool_parser: str | None = None
+    name: str = ""  # the product's name, for people
+    version: str = ""  # "" if it reports none
+    context_length: int | None = None  # tokens of the model's context; None if unknown
+    template_has_tools: bool | None = None  # whether the chat template can show tools; None if unknown
+    tool_parser: str | None = None  # the name of the parser that reads calls; "" if none is set, None if unknown
 
 
 async def recognized(backend: Looking, model: str) -> ServerFacts:

@@ -239,20 +239,14 @@ _SPOKEN: Final[Mapping[float, tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sources:
-    """Texts by others that the model sees.
-
-    Args:
-        instructions: from the calling program, which may show calls to be followed.
-        offered: the tools that the prompt shows, callable or not; None if they are those that may be called.
-        shown: the same texts, joined as the model sees them, because a call may be put together from several.
-        known: cache of skeletons and readings of these texts, kept from one reply to the next.
-    """
+    """Texts by others that the model sees."""
 
     said: Iterable[str] = ()
     described: Iterable[str] = ()
-    instructions: Iterable[str] = ()
-    offered: Catalog | None = None
-    shown: Iterable[str] = ()
+    instructions: Iterable[str] = ()  # from the calling program, which may show calls to be followed
+    offered: Catalog | None = None  # the tools that the prompt shows, callable or not; None if they are those that may be called
+    shown: Iterable[str] = ()  # the same texts, joined as the model sees them, because a call may be put together from several
+    # Cache of skeletons and readings of these texts, kept from one reply to the next.
     known: dict[tuple[str | None, str], tuple[str, ...]] = field(default_factory=dict, compare=False, repr=False)
 
     def have(self, raw: RawCall, catalog: Catalog) -> bool:

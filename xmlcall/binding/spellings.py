@@ -109,16 +109,11 @@ _EMPTY: Final = frozenset(_SMALL_WORDS.split())
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A word, a number, or a part of a date or time.
-
-    Args:
-        others: further keys, used only for texts in which a value is looked up.
-        weight: how significant it is, in characters; 0 for words such as "the".
-    """
+    """A word, a number, or a part of a date or time."""
 
     key: str
-    others: tuple[str, ...] = ()
-    weight: int = 0
+    others: tuple[str, ...] = ()  # further keys, used only for texts in which a value is looked up
+    weight: int = 0  # how significant it is, in characters; 0 for words such as "the"
     text: str = ""
 
 

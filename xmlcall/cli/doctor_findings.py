@@ -49,20 +49,13 @@ Barrier = Literal["", "no connection", "no answer", "key", "loading", "no model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCall:
-    """A call, as it was read.
-
-    Args:
-        arguments: None if the call does not fit its tool.
-        issues: why it does not fit.
-        by: who read it: the server, or xmlcall in the text of the reply.
-        repairs: codes of what had to be repaired.
-    """
+    """A call, as it was read."""
 
     name: str
-    arguments: Mapping[str, Any] | None
-    issues: tuple[str, ...] = ()
-    by: Literal["server", "xmlcall"] = "xmlcall"
-    repairs: tuple[str, ...] = ()
+    arguments: Mapping[str, Any] | None  # None if the call does not fit its tool
+    issues: tuple[str, ...] = ()  # why it does not fit
+    by: Literal["server", "xmlcall"] = "xmlcall"  # who read it: the server, or xmlcall in the text of the reply
+    repairs: tuple[str, ...] = ()  # codes of what had to be repaired
     is_right: bool = False
 
 
@@ -78,15 +71,10 @@ def read_call(call: ToolCall | InvalidCall, right: Mapping[str, Any]) -> ReadCal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """The result of the question without tools.
+    """The result of the question without tools."""
 
-    Args:
-        streaming: "at once" if a reply of some length arrived in one burst at its end.
-        logprobs: whether the server reports probabilities of tokens; None if unknown.
-    """
-
-    streaming: Streaming = "unknown"
-    logprobs: bool | None = None
+    streaming: Streaming = "unknown"  # "at once" if a reply of some length arrived in one burst at its end
+    logprobs: bool | None = None  # whether the server reports probabilities of tokens; None if unknown
     prompt_tokens: int | None = None
     error: str = ""
     is_late: bool = False
@@ -94,25 +82,16 @@ class Plain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The result of the question with a tool.
+    """The result of the question with a tool."""
 
-    Args:
-        text: what the model wrote.
-        is_cut: whether the reply ended at its limit of tokens.
-        error: why there is no reply.
-        status: of the refusal; None for another error.
-        is_late: whether the reply did not end in time.
-        prompt_tokens: the length of the prompt; None if the server reports none.
-    """
-
-    text: str = ""
+    text: str = ""  # what the model wrote
     reasoning: str = ""
     calls: tuple[ReadCall, ...] = ()
-    is_cut: bool = False
-    error: str = ""
-    status: int | None = None
-    is_late: bool = False
-    prompt_tokens: int | None = None
+    is_cut: bool = False  # whether the reply ended at its limit of tokens
+    error: str = ""  # why there is no reply
+    status: int | None = None  # of the refusal; None for another error
+    is_late: bool = False  # whether the reply did not end in time
+    prompt_tokens: int | None = None  # the length of the prompt; None if the server reports none
 
     @property
     def outcome(self) -> Outcome:
@@ -144,24 +123,13 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Everything that was found.
+    """Everything that was found."""
 
-    Args:
-        named: the model as a command of ours takes it, without secrets.
-        is_local: whether the model runs inside this process.
-        key_variable: the environment variable that holds the server's key; "" for none.
-        is_first_model: whether the model was not named, so that the first one is tested that the server lists.
-        prompt_speed: tokens a second that the server reads; None if too few were read to know.
-        reply_speed: tokens a second that it writes.
-        barrier: why the server could not be tested at all; `problem` says it in a sentence.
-        listening: addresses on this machine where something listens that may be meant, each with the usual product there.
-    """
-
-    named: str
+    named: str  # the model as a command of ours takes it, without secrets
     address: str = ""
-    is_local: bool = False
-    is_first_model: bool = False
-    key_variable: str = ""
+    is_local: bool = False  # whether the model runs inside this process
+    is_first_model: bool = False  # whether the model was not named, so that the first one is tested that the server lists
+    key_variable: str = ""  # the environment variable that holds the server's key; "" for none
     context_option: int | None = None
     model: str = ""
     known: Capabilities = field(default_factory=lambda: Capabilities(server=""))
@@ -170,10 +138,11 @@ class Findings:
     plain: Plain = field(default_factory=Plain)
     native: Trial | None = None
     prompt: Trial | None = None
-    prompt_speed: float | None = None
-    reply_speed: float | None = None
-    barrier: Barrier = ""
+    prompt_speed: float | None = None  # tokens a second that the server reads; None if too few were read to know
+    reply_speed: float | None = None  # tokens a second that it writes
+    barrier: Barrier = ""  # why the server could not be tested at all; `problem` says it in a sentence
     problem: str = ""
+    # Addresses on this machine where something listens that may be meant, each with the usual product there.
     listening: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -48,43 +48,28 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a client is started.
-
-    Args:
-        unset: variables that the client would obey in place of these.
-        files: path in the folder -> text.
-        before: arguments of a run of the same program that comes first.
-        usual: arguments if the person gives none.
-    """
+    """How a client is started."""
 
     env: Mapping[str, str] = field(default_factory=dict)
-    unset: Sequence[str] = ()
-    files: Mapping[str, str] = field(default_factory=dict)
-    before: Sequence[str] = ()
+    unset: Sequence[str] = ()  # variables that the client would obey in place of these
+    files: Mapping[str, str] = field(default_factory=dict)  # path in the folder -> text
+    before: Sequence[str] = ()  # arguments of a run of the same program that comes first
     arguments: Sequence[str] = ()
-    usual: Sequence[str] = ()
+    usual: Sequence[str] = ()  # arguments if the person gives none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client.
-
-    Args:
-        programs: its names; none if it is not started here.
-        get: how to get it.
-        settings: makes its settings.
-        places: path in the folder -> where the client looks for that file by itself.
-        least_context: tokens without which it does not start.
-        note: what a person has to know.
-    """
+    """A client."""
 
     title: str
-    get: str
-    settings: Callable[[Proxy], Settings]
-    programs: Sequence[str] = ()
+    get: str  # how to get it
+    settings: Callable[[Proxy], Settings]  # makes its settings
+    programs: Sequence[str] = ()  # its names; none if it is not started here
+    # Path in the folder -> where the client looks for that file by itself.
     places: Mapping[str, str] = field(default_factory=dict)
-    least_context: int = 0
-    note: str = ""
+    least_context: int = 0  # tokens without which it does not start
+    note: str = ""  # what a person has to know
 
 
 def _json(value: Any) -> str:

@@ -32,15 +32,11 @@ ERROR_WORDS: Final = {"en": "Error:", "zh": "错误："}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultForm:
-    """How results are written.
-
-    Args:
-        error_open: the mark before the text of a failed call; "" if a word in the text marks it.
-    """
+    """How results are written."""
 
     result_open: str
     result_close: str
-    error_open: str = ""
+    error_open: str = ""  # the mark before the text of a failed call; "" if a word in the text marks it
     frame_open: str = ""
     frame_close: str = ""
 

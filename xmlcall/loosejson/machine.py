@@ -80,20 +80,14 @@ class Frame:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LooseCall:
-    """A call as a text states it.
+    """A call as a text states it."""
 
-    Args:
-        name: the tool's name, as written; "" if something before the text names it.
-        texts: name -> the text of a value written without quotes, for a schema that requires a string.
-        positional: the values without a name, which come first.
-        repairs: the codes of what was tolerated.
-    """
-
-    name: str
+    name: str  # the tool's name, as written; "" if something before the text names it
     arguments: Mapping[str, Any]
+    # Name -> the text of a value written without quotes, for a schema that requires a string.
     texts: Mapping[str, str] = field(default_factory=dict)
-    positional: Sequence[Any] = ()
-    repairs: tuple[str, ...] = ()
+    positional: Sequence[Any] = ()  # the values without a name, which come first
+    repairs: tuple[str, ...] = ()  # the codes of what was tolerated
 
 
 class JsonMachine:

@@ -34,16 +34,12 @@ class JsonReading:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unreadable:
-    """Why a text has no reading, for the model's feedback.
-
-    Args:
-        code: `malformed-value`, or `ambiguous` where there are two readings (a code of `errors.ISSUES`).
-    """
+    """Why a text has no reading, for the model's feedback."""
 
     position: int
     expected: str
     got: str
-    code: str = "malformed-value"
+    code: str = "malformed-value"  # `malformed-value`, or `ambiguous` where there are two readings (a code of `errors.ISSUES`)
 
 
 def refused(refusal: Refused, text: str) -> Unreadable:

@@ -20,22 +20,14 @@ _QWEN_DOCS: Final = "https://qwen.readthedocs.io/en/latest/getting_started/quick
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recommended:
-    """What the makers of a family of models recommend.
-
-    Args:
-        names: a pattern for the beginning of a model's name, in lower case, with `-` for blanks and `_`.
-        values: sampling options by their common names (`types.completion.SAMPLED`).
-        source: the page that states them.
-        read: the date on which it was read.
-        opens_thought: whether this holds only if the chat template opens a thought.
-    """
+    """What the makers of a family of models recommend."""
 
     family: str
-    names: str
-    values: Mapping[str, float]
-    source: str
-    read: str = "2026-11-27"
-    opens_thought: bool = False
+    names: str  # a pattern for the beginning of a model's name, in lower case, with `-` for blanks and `_`
+    values: Mapping[str, float]  # sampling options by their common names (`types.completion.SAMPLED`)
+    source: str  # the page that states them
+    read: str = "2026-11-27"  # the date on which it was read
+    opens_thought: bool = False  # whether this holds only if the chat template opens a thought
 
 
 RECOMMENDED: Final = (

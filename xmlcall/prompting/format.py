@@ -34,17 +34,13 @@ LANGUAGES = ("en", "zh")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """How a system prompt shows tools.
-
-    Args:
-        parameters: how a tool's parameters are shown: as a `list` in words, or as its JSON `schema`.
-        unsaid: the value of an optional parameter that the request does not mention, so that a call has every parameter; "" if
-            such parameters are omitted.
-    """
+    """How a system prompt shows tools."""
 
     name: str
     about: str
-    parameters: str = "list"
+    parameters: str = "list"  # how a tool's parameters are shown: as a `list` in words, or as its JSON `schema`
+    # The value of an optional parameter that the request does not mention, so that a call has every parameter; "" if such
+    # parameters are omitted.
     unsaid: str = ""
 
 

@@ -85,23 +85,16 @@ def budget_for(context_length: int | None, asked: int | None = None) -> Budget:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolPrompt:
-    """How tools are offered: the prompt that begins every request, and the text that is added for one.
+    """How tools are offered: the prompt that begins every request, and the text that is added for one."""
 
-    Args:
-        catalog: the tools that may be called; our own tool, if there is one, comes last.
-        own: name of the tool that describes tools; "" if all are shown whole.
-        room: tokens for what is added for one request.
-        room_found: tokens for the tools that the model asked for, if they are sent.
-        listed: the part of the prompt with tools and their servers' words, without our example; "" unless all are shown whole.
-    """
-
-    catalog: Catalog
+    catalog: Catalog  # the tools that may be called; our own tool, if there is one, comes last
     grade: Grade
     system: str
     format: PromptFormat
-    room: int = 0
-    room_found: int = 0
-    own: str = ""
+    room: int = 0  # tokens for what is added for one request
+    room_found: int = 0  # tokens for the tools that the model asked for, if they are sent
+    own: str = ""  # name of the tool that describes tools; "" if all are shown whole
+    # The part of the prompt with tools and their servers' words, without our example; "" unless all are shown whole.
     listed: str = ""
 
     @property

@@ -39,14 +39,11 @@ def tokens_of(text: str) -> float:
 
 @dataclass(slots=True)
 class Scale:
-    """What a model server has reported about lengths.
+    """What a model server has reported about lengths."""
 
-    Args:
-        rate: the server's tokens for each estimated one, a little above the measured ratio; None before the first report.
-        context_length: tokens that prompt and reply share, as a refusal reported it or as guessed from one; None before that.
-    """
-
+    # The server's tokens for each estimated one, a little above the measured ratio; None before the first report.
     rate: float | None = None
+    # Tokens that prompt and reply share, as a refusal reported it or as guessed from one; None before that.
     context_length: int | None = None
 
     @property
@@ -80,16 +77,12 @@ class Scale:
 
 @dataclass(slots=True)
 class ServerFacts:
-    """Facts about the model server that are the same for all callers.
+    """Facts about the model server that are the same for all callers."""
 
-    Args:
-        rate: the server's tokens for each estimated one in a constant text, rounded up a little; None if it was not, or cannot
-            be, measured.
-        context_length: tokens that prompt and reply share, as a refusal reported it; None before that.
-    """
-
+    # The server's tokens for each estimated one in a constant text, rounded up a little; None if it was not, or cannot be,
+    # measured.
     rate: float | None = None
-    context_length: int | None = None
+    context_length: int | None = None  # tokens that prompt and reply share, as a refusal reported it; None before that
 
 
 @dataclass(slots=True)

@@ -129,15 +129,12 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnRounds:
-    """What the model sees besides calls of the caller's tools, but the caller does not know.
+    """What the model sees besides calls of the caller's tools, but the caller does not know."""
 
-    Args:
-        before: messages between the caller's last one and the reply: rounds in which the proxy ran tools itself.
-        calls: all calls of the reply in order, with results for those that the proxy ran; the caller's have none yet.
-    """
-
+    # Messages between the caller's last one and the reply: rounds in which the proxy ran tools itself.
     before: tuple[Message, ...]
     shown: str
+    # All calls of the reply in order, with results for those that the proxy ran; the caller's have none yet.
     calls: tuple[tuple[ToolCall, ToolResult | None], ...]
     results: tuple[str, ...]
 
@@ -279,33 +276,25 @@ _REMIND: Final[Mapping[str, Callable[[str, Sequence[Message]], tuple[Message, ..
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forms:
-    """One conversation in the forms in which it may be sent to a model, with the person's words last.
-
-    Args:
-        bare: with the tool prompt, but without a reminder or descriptions of tools at the end; None if no decision is needed.
-        unoffered: without the tool prompt and without earlier calls; None if no decision is needed.
-    """
+    """One conversation in the forms in which it may be sent to a model, with the person's words last."""
 
     reminded: CompletionRequest
+    # With the tool prompt, but without a reminder or descriptions of tools at the end; None if no decision is needed.
     bare: CompletionRequest | None = None
     shown: CompletionRequest | None = None
-    unoffered: CompletionRequest | None = None
+    unoffered: CompletionRequest | None = None  # without the tool prompt and without earlier calls; None if no decision is needed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptWriter:
-    """Writes the messages of requests from a conversation, the offered tools, and the prompt settings.
-
-    Args:
-        stands: where the reminder is placed: at the end of the conversation, after the last question, or after each.
-        first: names of tools to describe first after the person's words, such as one that has to be called.
-        in_text: writes calls and results that a conversation has as data; one of ours has none.
-    """
+    """Writes the messages of requests from a conversation, the offered tools, and the prompt settings."""
 
     offered: ToolPrompt
     reminder: str = ""
+    # Where the reminder is placed: at the end of the conversation, after the last question, or after each.
     stands: Literal["end", "question", "each"] = "end"
-    first: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()  # names of tools to describe first after the person's words, such as one that has to be called
+    # Writes calls and results that a conversation has as data; one of ours has none.
     in_text: Callable[[Sequence[Message]], Sequence[Message]] = tuple
 
     def messages(self, conversation: Sequence[Message], *, fits: bool = True, reminds: bool = True) -> tuple[Message, ...]:

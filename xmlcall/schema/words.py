@@ -48,15 +48,11 @@ _MAX_PLACES = 8  # of a tuple that are listed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRule:
-    """What is asked of parameters together.
+    """What is asked of parameters together."""
 
-    Args:
-        kind: `one` or `any` of several alternatives; the second `with` the first; `not` this, or not all of it `together`.
-        parts: the alternatives; or what is given and what it needs; or what must not be.
-    """
-
+    # `one` or `any` of several alternatives; the second `with` the first; `not` this, or not all of it `together`.
     kind: Literal["one", "any", "with", "not", "together"]
-    parts: tuple[str, ...]
+    parts: tuple[str, ...]  # the alternatives; or what is given and what it needs; or what must not be
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,18 +199,12 @@ def choose_way(finding: Finding) -> Way:
 
 @dataclass(frozen=True, slots=True)
 class AskKey:
-    """A field of `Asking`.
+    """A field of `Asking`."""
 
-    Args:
-        about: the line of help.
-        expected: what a value may be, in words.
-        read: turns text into a value; raises ValueError, KeyError or OverflowError for any other text, or UsageError with the
-            reason.
-    """
-
-    about: str
-    expected: str
+    about: str  # the line of help
+    expected: str  # what a value may be, in words
     example: str
+    # Turns text into a value; raises ValueError, KeyError or OverflowError for any other text, or UsageError with the reason.
     read: Callable[[str], Any]
 
 

@@ -198,45 +198,33 @@ class Continued:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generated:
-    """A finished reply.
-
-    Args:
-        calls_in_text: whether the calls are in `text` rather than in a separate field.
-        refusal: why the reply is no answer, if it is none and has no calls.
-        fell_back: whether the server refused the given beginning of the reply, so that the reply was requested without it.
-        held: the call that ended the reply because it needs the result of an earlier call; it is not in the reply.
-        lost: why the reply came to nothing, if it has to be asked for in another way.
-    """
+    """A finished reply."""
 
     reply: Reply
     text: str
     usage: Usage
     raw: str
     server_reasoning: str = ""
-    calls_in_text: bool = True
-    refusal: Refusal = ""
+    calls_in_text: bool = True  # whether the calls are in `text` rather than in a separate field
+    refusal: Refusal = ""  # why the reply is no answer, if it is none and has no calls
+    # Whether the server refused the given beginning of the reply, so that the reply was requested without it.
     fell_back: bool = False
+    # The call that ended the reply because it needs the result of an earlier call; it is not in the reply.
     held: Held | None = None
-    lost: Lost = ""
+    lost: Lost = ""  # why the reply came to nothing, if it has to be asked for in another way
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Binder:
-    """Binds each call once, when it ends; the bound call travels in the event.
-
-    Args:
-        sources: texts by others that a call must not be copied from; None if copies count as calls.
-        unsaid: the word that the prompt asks for if the request does not mention a parameter; "" if it asks for none.
-        waits: says for which values a later call has to wait; None if no call has to.
-        unspoken: says which parameters of a call have values that appear nowhere in the conversation; None to skip the check.
-        new_id: makes the ids of calls, which have to be unique in a conversation.
-    """
+    """Binds each call once, when it ends; the bound call travels in the event."""
 
     catalog: Catalog
-    sources: Sources | None = None
-    unsaid: str = ""
-    waits: Waits | None = None
+    sources: Sources | None = None  # texts by others that a call must not be copied from; None if copies count as calls
+    unsaid: str = ""  # the word that the prompt asks for if the request does not mention a parameter; "" if it asks for none
+    waits: Waits | None = None  # says for which values a later call has to wait; None if no call has to
+    # Says which parameters of a call have values that appear nowhere in the conversation; None to skip the check.
     unspoken: Callable[[ToolCall], Sequence[str]] | None = None
+    # Makes the ids of calls, which have to be unique in a conversation.
     new_id: NewId = field(default_factory=lambda: numbered_ids())
 
     def bound(self, events: Iterable[Event]) -> list[Event]:

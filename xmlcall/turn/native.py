@@ -39,21 +39,15 @@ _ARGUMENTS: Final = "#/$defs/arguments"  # new place of a schema with references
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NativeOptions:
-    """How a reply with the server's own function calling is read.
-
-    Args:
-        reads_text: whether calls that the server left in the text count, if the server found none itself.
-        reads_reasoning: whether calls at the end of the reasoning count, if there is nothing else in the reply.
-        is_for_caller: whether the caller keeps the conversation. Calls then keep the ids that the server gave them, because the
-            caller's next request may need them; and an invalid call in the text stays text, because it may be meant for the user.
-        is_asked_again: whether a reply that came to nothing is asked for in another way, so that it is no error.
-    """
+    """How a reply with the server's own function calling is read."""
 
     server: Capabilities
-    reads_text: bool = True
-    reads_reasoning: bool = False
+    reads_text: bool = True  # whether calls that the server left in the text count, if the server found none itself
+    reads_reasoning: bool = False  # whether calls at the end of the reasoning count, if there is nothing else in the reply
+    # Whether the caller keeps the conversation. Calls then keep the ids that the server gave them, because the caller's next
+    # request may need them; and an invalid call in the text stays text, because it may be meant for the user.
     is_for_caller: bool = False
-    is_asked_again: bool = False
+    is_asked_again: bool = False  # whether a reply that came to nothing is asked for in another way, so that it is no error
 
 
 def generate_native(request: CompletionRequest, binder: Binder, how: NativeOptions) -> Script[Generated]:

@@ -28,24 +28,20 @@ READ_AGAIN: Final = 8000  # characters: up to this length a conversation is read
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstRequest:
-    """How the first reply is requested.
-
-    Args:
-        begun: the given beginning of the reply; "" if the model begins it.
-        otherwise: the conversation for a server that refuses such a beginning; None if there is none.
-        bare: the conversation without any text of ours, used to ask for plain words if the call that we began proves baseless;
-            None if we begin nothing.
-        unoffered: the conversation without the tool prompt, for a message that needs no tool, or a model that gives no answer
-            with that prompt; None if the need was not in question, or it is too long to be read again.
-        one_tool: whether the reply may call only one tool (but several times): if several tools are described after the message,
-            a small model calls each of them.
-    """
+    """How the first reply is requested."""
 
     request: CompletionRequest
-    begun: str = ""
+    begun: str = ""  # the given beginning of the reply; "" if the model begins it
+    # The conversation for a server that refuses such a beginning; None if there is none.
     otherwise: CompletionRequest | None = None
+    # The conversation without any text of ours, used to ask for plain words if the call that we began proves baseless; None if we
+    # begin nothing.
     bare: CompletionRequest | None = None
+    # The conversation without the tool prompt, for a message that needs no tool, or a model that gives no answer with that
+    # prompt; None if the need was not in question, or it is too long to be read again.
     unoffered: CompletionRequest | None = None
+    # Whether the reply may call only one tool (but several times): if several tools are described after the message, a small
+    # model calls each of them.
     one_tool: bool = False
     need: ToolNeed | None = None
 
@@ -57,20 +53,16 @@ class FirstRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """How replies are generated and read.
-
-    Args:
-        reads_text: in native mode, whether calls that the server left in the text count.
-        reads_reasoning: in native mode, whether calls at the end of the reasoning count, if the reply has nothing else.
-        is_for_caller: whether a caller keeps the conversation and limits its tokens. A reply that is cut at that limit then ends
-            the turn; else it is continued, and the model is notified of a call that was cut.
-    """
+    """How replies are generated and read."""
 
     server: Capabilities
     format: PromptFormat
     is_native: bool = False
-    reads_text: bool = True
+    reads_text: bool = True  # in native mode, whether calls that the server left in the text count
+    # In native mode, whether calls at the end of the reasoning count, if the reply has nothing else.
     reads_reasoning: bool = False
+    # Whether a caller keeps the conversation and limits its tokens. A reply that is cut at that limit then ends the turn; else it
+    # is continued, and the model is notified of a call that was cut.
     is_for_caller: bool = False
     new_id: NewId = field(default_factory=lambda: numbered_ids())
 
@@ -102,15 +94,11 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InText:
-    """The tools in the prompt, for a turn whose native reply came to nothing.
-
-    Args:
-        request: the conversation before the turn, with the tool prompt.
-        listed: the tools as the prompt lists them (`ToolPrompt.listed`): others' words, from which a call must not be copied.
-    """
+    """The tools in the prompt, for a turn whose native reply came to nothing."""
 
     offer: Offer
-    request: CompletionRequest
+    request: CompletionRequest  # the conversation before the turn, with the tool prompt
+    # The tools as the prompt lists them (`ToolPrompt.listed`): others' words, from which a call must not be copied.
     listed: str = ""
 
 
@@ -129,18 +117,15 @@ class Denied:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Words:
-    """The conversation before the turn.
-
-    Args:
-        conversation: the messages as the caller sent them, without text that we or a server appended to the user's.
-        kept: returns the messages to continue the conversation with, given the first request; None to keep `conversation`.
-        made: calls that the caller ran for the same request before this turn, with their results.
-    """
+    """The conversation before the turn."""
 
     request: str
     sources: Sources
+    # The messages as the caller sent them, without text that we or a server appended to the user's.
     conversation: Sequence[Message] = ()
+    # Returns the messages to continue the conversation with, given the first request; None to keep `conversation`.
     kept: Callable[[FirstRequest], Sequence[Message]] | None = None
+    # Calls that the caller ran for the same request before this turn, with their results.
     made: Sequence[tuple[ToolCall, str]] = ()
 
 

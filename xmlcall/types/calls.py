@@ -336,23 +336,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolReply:
-    """The place of a call's result in a message's text.
+    """The place of a call's result in a message's text."""
 
-    Args:
-        name: the tool's name; "" if unknown.
-        start: offset at which the result's text begins.
-        end: offset after it.
-        is_error: whether the call failed or could not run.
-        is_ended: whether the text has its closing mark; only text that another program wrote may lack it.
-        is_named: whether the message states the name.
-    """
-
-    name: str
-    start: int
-    end: int
-    is_error: bool = False
-    is_ended: bool = True
-    is_named: bool = True
+    name: str  # the tool's name; "" if unknown
+    start: int  # offset at which the result's text begins
+    end: int  # offset after it
+    is_error: bool = False  # whether the call failed or could not run
+    is_ended: bool = True  # whether the text has its closing mark; only text that another program wrote may lack it
+    is_named: bool = True  # whether the message states the name
 
     def text_in(self, content: str) -> str:
         """Return the result's text, given the message's text."""

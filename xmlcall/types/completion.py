@@ -44,15 +44,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptProgress:
-    """How far a server has read the prompt.
+    """How far a server has read the prompt."""
 
-    Args:
-        read: tokens read so far, including those from the cache.
-        total: tokens of the whole prompt.
-    """
-
-    read: int
-    total: int
+    read: int  # tokens read so far, including those from the cache
+    total: int  # tokens of the whole prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,23 +10,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resource:
-    """Something that a server can be asked to read.
+    """Something that a server can be asked to read."""
 
-    Args:
-        uri: its address, of any scheme.
-        name: for programs; often for people, too.
-        title: a name for people.
-        description: for the model; untrusted, as are all of these.
-        mime_type: "" if the server does not say.
-        size: bytes; None if the server does not say.
-    """
-
-    uri: str
-    name: str = ""
-    title: str = ""
-    description: str = ""
-    mime_type: str = ""
-    size: int | None = None
+    uri: str  # its address, of any scheme
+    name: str = ""  # for programs; often for people, too
+    title: str = ""  # a name for people
+    description: str = ""  # for the model; untrusted, as are all of these
+    mime_type: str = ""  # "" if the server does not say
+    size: int | None = None  # bytes; None if the server does not say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,15 +68,10 @@ class PromptText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """Suggestions for an argument that a person has begun to type.
+    """Suggestions for an argument that a person has begun to type."""
 
-    Args:
-        values: the best first, 100 at most.
-        has_more: whether there are others.
-    """
-
-    values: tuple[str, ...] = ()
-    has_more: bool = False
+    values: tuple[str, ...] = ()  # the best first, 100 at most
+    has_more: bool = False  # whether there are others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

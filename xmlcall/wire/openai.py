@@ -195,15 +195,11 @@ def refuse_constant(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerError:
-    """An error that a server reports.
-
-    Args:
-        overflow: whether the prompt does not fit into the context; with lengths, if they are reported.
-        output: what the model wrote, if the server could not read it ("" if the error does not quote it); else None.
-    """
+    """An error that a server reports."""
 
     message: str
-    overflow: bool = False
+    overflow: bool = False  # whether the prompt does not fit into the context; with lengths, if they are reported
+    # What the model wrote, if the server could not read it ("" if the error does not quote it); else None.
     output: str | None = None
     prompt_tokens: int | None = None
     context_length: int | None = None

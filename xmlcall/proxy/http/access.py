@@ -141,15 +141,12 @@ NAMES_SHOWN: Final = 40  # of models
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModel:
-    """A model under a name; a `given_name` of "" stands for the model server's name.
-
-    Args:
-        use: what a request is inside of: it opens a model that is not open, and keeps it open. None if the model is always open.
-    """
+    """A model under a name; a `given_name` of "" stands for the model server's name."""
 
     engine: "Engine"
     given_name: str = ""
     aliases: tuple[str, ...] = ()
+    # What a request is inside of: it opens a model that is not open, and keeps it open. None if the model is always open.
     use: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
     @property
