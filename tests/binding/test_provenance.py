@@ -15,7 +15,9 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding import spellings
 from xmlcall.binding.provenance import SaidIndex, keys_of_text, values_in
 from xmlcall.binding.spellings import atoms
-from xmlcall.types.calls import RawCall
+from xmlcall.prompting.feedback import native_results, results
+from xmlcall.records.store import message_from_json, message_to_json
+from xmlcall.types.calls import RawCall, ToolResult
 
 
 def call(**arguments: Any) -> ToolCall:
@@ -279,3 +281,28 @@ def test_a_schema_that_parameters_share_is_read_within_a_limit(monkeypatch: pyte
     assert isinstance(bound, ToolCall)
     assert len(provenance(bound, [], [tool])) == 50
     assert 60_000 < sum(map(len, read)) < 600_000
+
+
+UNIT = Tool(name="book", input_schema={"type": "object", "properties": {"value": {"type": "integer"}}, "required": ["value"]})
+
+
+@pytest.mark.parametrize("write", [lambda *given: [results(*given)], native_results])
+@pytest.mark.parametrize(
+    ("result", "kind"),
+    [
+        (ToolResult.error("No flight to Oslo."), "result"),
+        (ToolResult.error("Not run: The person said no: to Oslo", by="person"), "person"),
+        (ToolResult.error("Not run: Oslo", by="program"), "invented"),
+        (None, "invented"),
+    ],
+)
+def test_why_a_call_did_not_run_is_no_result(result: ToolResult | None, kind: str, write: Any) -> None:
+    """Also after it was kept; its number still counts."""
+    asked: Any = call(value="Oslo")
+    if result is None:
+        asked = bind(RawCall(index=0, name="book", arguments=(RawArgument(name="value", text="Oslo"),)), [UNIT])
+    messages = [*write([(asked, result)], [UNIT]), *write([(call(value="Bergen"), ToolResult.error("Bergen"))], [UNIT])]
+    kept = [message_from_json(message_to_json(message)) for message in messages]
+    assert any("Oslo" in message.content for message in kept)
+    assert provenance(call(value="Oslo"), kept)["$.value"].kind == kind
+    assert provenance(call(value="Bergen"), kept)["$.value"].call == 2

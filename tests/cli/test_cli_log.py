@@ -166,6 +166,25 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
     assert said(fake.bodies[-1]) == [("user", "first"), ("assistant", "Hm."), ("user", "third")]
 
 
+def test_calls_are_counted_on_and_what_a_person_said_with_a_no_is_theirs(tmp_path: Path) -> None:
+    calls = [call("echo", text=text) for text in ("hi", "Oslo", "Oslo", "Rome")]
+    options = ["--mcp", configured(tmp_path, "good")]
+    with model_server(calls[0], "One.", calls[1], "Two.", calls[2], "Three.", calls[3], "Four.") as (url, _):
+        for more, asked in ([], ("y", "n use Oslo instead")), (["--continue"], ("y", "n Rome is wrong")):
+            with Terminal("chat", *options, *more, "--model", url, home=tmp_path) as terminal:
+                for answer in asked:
+                    terminal.expect(PROMPT)
+                    terminal.send("Echo hi\r")
+                    question = terminal.expect("[s]top: ")
+                    terminal.send(f"{answer}\n")
+                    terminal.expect(".\n")
+                assert "is from the result" not in question
+                terminal.expect(PROMPT)
+                terminal.send("/open 3\r")
+                shown = terminal.expect("result     " if more else "got '3'")
+                assert ("from       text is from you" if more else "a call from 1 to 2") in shown
+
+
 @pytest.mark.parametrize(
     ("options", "problem"),
     [

@@ -152,9 +152,9 @@ class _MessageIndex:
         start, own = len(self.messages), [self.own]
         for place, role, tool, text in said_by_whom(conversation[start:], self.called):
             self.index.add_said(start + place, role, tool, text)
-            if tool is not None:
-                self.results.append(ToldResult(tool, text))
-            elif role in ("user", "system"):
+            if role == "tool":
+                self.results.append(ToldResult(tool or "", text))
+            elif role == "user" or (role == "system" and tool is None):
                 own.append(even(text).lower())
         self.messages += conversation[start:]
         runs = [*tokens("\n".join(own[1:]))]

@@ -284,7 +284,7 @@ class Calling:
         yield CallFinished(call=call, result=await self.router.call(call.name, call.arguments, timeout))
 
     def _gone(self, call: ToolCall) -> CallFinished:
-        return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format)))
+        return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format), by="program"))
 
     def _server_of(self, name: str) -> str:
         """Return the server of a tool, "" for the one that describes tools; it is `UNKNOWN` if it is gone or was not declared."""

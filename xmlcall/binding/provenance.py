@@ -28,7 +28,7 @@ _ENOUGH: Final = 0.8  # of a value's words, by their length
 _PLACES: Final = 100  # texts kept for each word
 _SCHEMA_CHARACTERS: Final = 500_000  # of a tool that are read for the parameters of its calls, about half a second
 _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
-_ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "tool": "result", "assistant": "assistant"}
+_ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "assistant": "assistant"}
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
 
 _PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
@@ -125,11 +125,13 @@ class SaidIndex:
 
     def add_said(self, place: int, role: Role, tool: str | None, text: str) -> None:
         """Add one item of `said_by_whom`; call this in the order of the conversation."""
-        source = ValueSource(kind=_ROLES.get(role, "system"), message=place)
-        if tool is not None:
-            self._calls += 1
-            source = replace(source, kind="result", call=self._calls, tool=tool)
-        self.add(text, source)
+        self._calls += tool is not None
+        if tool is not None and role == "system":
+            return  # why a call could not run, in words of ours that quote the model's own values
+        if role == "tool":
+            self.add(text, ValueSource(kind="result", message=place, call=self._calls, tool=tool or ""))
+        else:
+            self.add(text, ValueSource(kind=_ROLES.get(role, "system"), message=place))
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
         """Find where a JSON value came from, other than an object or list that is not empty."""

@@ -5,21 +5,24 @@ is found when a call is opened, in what was said before it: the numbers of calls
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ..binding.provenance import provenance
+from ..dialects.replies import replies_of
 from ..prompting.results import result_text
 from ..tools.catalog import Tools
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, ReplyEnded
-from ..types.calls import InvalidCall, Message, ToolCall
+from ..turn.outcomes import refused_by
+from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolReply, Written
 from .plain import json_text, plain, visible
 from .words import Say
 
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
+_RAN = ("ok", "error", "failed")
 _LEAST_RESULT = 12  # cells
 _PERSON = "person"  # in `Decision.by`
 
@@ -40,8 +43,14 @@ class LoggedCall:
 @dataclass(slots=True)
 class CallLog:
     calls: list[LoggedCall] = field(default_factory=list)
+    earlier: int = 0  # calls of the conversation before this log began
     _said: list[Message] = field(default_factory=list)
     _before: tuple[Message, ...] = ()
+
+    def go_on(self, messages: Iterable[Message]) -> None:
+        """Continue a conversation: its calls count, but cannot be opened."""
+        self._said = [*messages]
+        self.earlier = sum(len(replies_of(message)) for message in self._said)
 
     def ask(self, question: str) -> None:
         self._said.append(Message(role="user", content=question))
@@ -73,14 +82,15 @@ class CallLog:
     def clear(self) -> None:
         self.calls.clear()
         self._said.clear()
+        self.earlier = 0
         self._before = ()
 
     def _running(self) -> LoggedCall | None:
         return self.calls[-1] if self.calls and self.calls[-1].outcome == "running" else None
 
     def _add(self, call: ToolCall | InvalidCall, target: str = "", began: float | None = None, by: str = "") -> LoggedCall:
-        named = target or visible(call.name)
-        entry = LoggedCall(number=len(self.calls) + 1, call=call, target=named, before=self._before, by=by, began=began)
+        number, named = self.earlier + len(self.calls) + 1, target or visible(call.name)
+        entry = LoggedCall(number=number, call=call, target=named, before=self._before, by=by, began=began)
         self.calls.append(entry)
         return entry
 
@@ -88,7 +98,9 @@ class CallLog:
         entry.outcome, entry.text = outcome, text
         if entry.began is not None:
             entry.seconds = time.monotonic() - entry.began
-        self._said.append(Message(role="tool", content=text, name=entry.call.name))
+        by: Speaker = "tool" if outcome in _RAN else refused_by(entry.by)
+        reply = ToolReply(name=entry.call.name, start=0, end=len(text), by=by)
+        self._said.append(Message(role="tool", content=text, written=Written(text=text, replies=(reply,))))
         return entry
 
 

@@ -67,7 +67,7 @@ async def _chat(options: argparse.Namespace) -> int:
         if is_interactive():
             model, count = visible(session.loop.backend.model), len(await session.loop.catalog())
             session.display.line("", chat.say("greeting", model=model, count=count), style="dim")
-        chat.conversation.go_on(await taken_up(session, start))
+        chat.go_on(await taken_up(session, start))
         next_line = questions(chat.status_text, lambda line: completions(chat, line), chat.values.rest)
         while not chat.is_over:
             line = await next_line(chat.take_draft())
@@ -88,6 +88,11 @@ class Chat:
         self.failed = self.is_over = False
         self._max_turns = max_turns
         self._replaces = False  # whether the current input line replaces the last question
+
+    def go_on(self, messages: list[Message]) -> None:
+        """Continue a conversation, or start with these messages."""
+        self.conversation.go_on(messages)
+        self.calls.go_on(messages)
 
     def status_text(self) -> str:
         """Return the line below the prompt."""

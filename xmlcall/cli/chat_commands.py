@@ -86,9 +86,10 @@ async def _open(chat: "Chat", number: str) -> None:
     calls = chat.calls.calls
     if not calls:
         raise UsageError(chat.say("no_calls"))
-    if number and not (number.isascii() and number.isdigit() and 1 <= int(number[:9]) <= len(calls)):
-        raise UsageError(chat.say("unknown_call", last=len(calls), got=repr(number[:80])))
-    entry = calls[int(number) - 1] if number else calls[-1]
+    first, last = calls[0].number, calls[-1].number
+    if number and not (number.isascii() and number.isdigit() and first <= int(number[:9]) <= last):
+        raise UsageError(chat.say("unknown_call", first=first, last=last, got=repr(number[:80])))
+    entry = calls[int(number) - first] if number else calls[-1]
     rows = []
     for label, text in call_lines(entry, chat.say, await chat.session.loop.catalog()):
         rows.append(f"{label:{_LABEL_WIDTH}}" + text.replace("\n", "\n" + " " * _LABEL_WIDTH))

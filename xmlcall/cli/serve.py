@@ -291,7 +291,8 @@ async def _all_of_a_server(options: argparse.Namespace, serving: _Serving) -> "t
 
     if not await all_at(options.model, wait=serving.wait):
         return ()
-    from ..proxy.settings import ALL, ModelSettings
+    from ..proxy.http.access import ALL
+    from ..proxy.settings import ModelSettings
 
     row = ModelSettings(name=ALL, address=options.model, profile=options.profile, context=options.context)
     return (row.asked(serving.ask),)

@@ -5,10 +5,12 @@ This is the only place that searches a text for our own words. It never treats a
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
-from ..types.calls import Message, Role, ToolReply
+from ..types.calls import Message, Role, Speaker, ToolReply
 from . import result_form_of
+
+_ROLES: Final[Mapping[Speaker, Role]] = {"tool": "tool", "person": "user", "program": "system"}
 
 
 def as_message(message: Message | Mapping[str, Any]) -> Message:
@@ -25,12 +27,12 @@ def as_message(message: Message | Mapping[str, Any]) -> Message:
 def replies_of(message: Message) -> tuple[ToolReply, ...]:
     """Return the results of calls in a message; none if it has a person's words."""
     content, written = message.content, message.written
-    if message.role == "tool":
-        return (ToolReply(name=message.name or "", start=0, end=len(content)),)
-    if message.role != "user":
+    if message.role not in ("tool", "user"):
         return ()
     if written is not None and written.text == content:
         return written.replies
+    if message.role == "tool":
+        return (ToolReply(name=message.name or "", start=0, end=len(content)),)
     form = result_form_of(content)
     if form is None:
         return ()
@@ -40,9 +42,10 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
 def said_by_whom(
     messages: Iterable[Message], called: dict[str, str] | None = None
 ) -> Iterator[tuple[int, Role, str | None, str]]:
-    """Yield what is said in a conversation, without our words around results: the message's index and role, the tool, the text.
+    """Yield what is said in a conversation, without our words around results: the message's index, a role, the tool, the text.
 
-    The tool is None for text other than a result, and "" if unknown.
+    The tool is None for text that answers no call, and "" if unknown. An answer has the role of who wrote it: `tool`, or if the
+    call did not run, `user` or `system`, of whom the reason is.
 
     Args:
         messages: the conversation from its beginning.
@@ -54,7 +57,7 @@ def said_by_whom(
         replies = replies_of(message)
         for reply in replies:
             tool = reply.name or called.get(message.tool_call_id or "", "")
-            yield place, message.role, tool, reply.text_in(message.content)
+            yield place, _ROLES[reply.by], tool, reply.text_in(message.content)
         if not replies:
             yield place, message.role, None, message.content
 

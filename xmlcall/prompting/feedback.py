@@ -19,7 +19,7 @@ from ..dialects.write import write
 from ..tools.catalog import Catalog, Tools
 from ..tools.names import match_name
 from ..tools.outline import alternatives_of, parameters_of, rules_for
-from ..types.calls import MISSING, InvalidCall, Issue, Message, Tool, ToolCall, ToolResult
+from ..types.calls import MISSING, InvalidCall, Issue, Message, Speaker, Tool, ToolCall, ToolReply, ToolResult, Written
 from .format import ENGLISH, PromptFormat
 from .results import result_text
 
@@ -68,7 +68,8 @@ def results(
     asked += [_again(*waiting, catalog, format)] if waiting else []
     frame = format.row.results.write(items)
     text = format.render("results", frame=frame.text, retry="\n\n".join(asked))
-    return Message(role="user", content=text, written=replace(frame, text=text))
+    replies = (replace(reply, by=_by(result)) for reply, (_, result) in zip(frame.replies, answered, strict=True))
+    return Message(role="user", content=text, written=replace(frame, text=text, replies=tuple(replies)))
 
 
 def native_results(
@@ -79,12 +80,21 @@ def native_results(
     again: Collection[str] = (),
     request: str = "",
 ) -> list[Message]:
-    def text(call: ToolCall | InvalidCall, result: ToolResult | None) -> str:
-        if isinstance(call, InvalidCall):
-            return feedback(call, tools, format, again=call.id in again, request=request, is_native=True)
-        return result_text(result, format) if result is not None else ""
+    """Write the outcome of native calls, as one message of role `tool` for each; see `results`."""
 
-    return [Message(role="tool", content=text(call, result), tool_call_id=call.id, name=call.name) for call, result in answered]
+    def message(call: ToolCall | InvalidCall, result: ToolResult | None) -> Message:
+        if isinstance(call, InvalidCall):
+            text = feedback(call, tools, format, again=call.id in again, request=request, is_native=True)
+        else:
+            text = result_text(result, format) if result is not None else ""
+        written = Written(text=text, replies=(ToolReply(name=call.name, start=0, end=len(text), by=_by(result)),))
+        return Message(role="tool", content=text, tool_call_id=call.id, name=call.name, written=written)
+
+    return [message(call, result) for call, result in answered]
+
+
+def _by(result: ToolResult | None) -> Speaker:
+    return "program" if result is None else result.by
 
 
 def _item(call: ToolCall | InvalidCall, text: str, format: PromptFormat, *, failed: bool) -> tuple[str, str, bool]:

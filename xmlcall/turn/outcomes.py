@@ -11,7 +11,7 @@ from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.results import not_run, stopped
 from ..tools.catalog import Tools
-from ..types.calls import InvalidCall, Message, ToolCall, ToolResult
+from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolResult
 from .events import CallDenied, CallFinished, CallRejected
 
 
@@ -22,8 +22,13 @@ def outcome(
     if isinstance(event, CallRejected):
         return event.call, None
     if isinstance(event, CallDenied):
-        return event.call, ToolResult.error(not_run(event.reason, format))
+        return event.call, ToolResult.error(not_run(event.reason, format), by=refused_by(event.by))
     return event.call, event.result
+
+
+def refused_by(decided: str) -> Speaker:
+    """Return who says why a call did not run, from `CallDenied.by`."""
+    return "person" if decided == "person" else "program"
 
 
 def when_stopped(
@@ -37,7 +42,8 @@ def when_stopped(
     """
 
     def result_of(call: ToolCall) -> ToolResult:
-        return ended.get(call.id) or ToolResult.error(stopped("running" if call.id in ended else "not_begun", format))
+        kind = "running" if call.id in ended else "not_begun"
+        return ended.get(call.id) or ToolResult.error(stopped(kind, format), by="program")
 
     return [(call, None if isinstance(call, InvalidCall) else result_of(call)) for call in calls]
 

@@ -42,7 +42,8 @@ from ..turn.events import (
     ReplyEnded,
     StepEnded,
 )
-from ..types.calls import InvalidCall, Message, TextContent, Tool, ToolCall, ToolResult
+from ..turn.outcomes import refused_by
+from ..types.calls import InvalidCall, Message, Speaker, TextContent, Tool, ToolCall, ToolResult
 
 
 class Keeper:
@@ -315,8 +316,9 @@ def _in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
                 server, tool = places[body["id"]]
                 tasks[body["id"]] = KeptTask(server=server, tool=tool, task=body["task"])
             case "ended":
-                text, is_error = TextContent(text=body["text"]), body["outcome"] != "ok"
-                ended[body["id"]] = ToolResult(content=(text,), is_error=is_error, call_id=body["id"])
+                text, outcome = TextContent(text=body["text"]), body["outcome"]
+                by: Speaker = "tool" if outcome in ("ok", "error", "failed") else refused_by(body.get("by", ""))
+                ended[body["id"]] = ToolResult(content=(text,), is_error=outcome != "ok", call_id=body["id"], by=by)
                 tasks.pop(body["id"], None)
     unknown = tuple(".".join(places[id]) for id, result in ended.items() if result is None)
     return InFlight(reply=reply, calls=calls, ended=ended, unknown=unknown, tasks=tasks)

@@ -312,6 +312,9 @@ class OtherContent:
 Content = TextContent | ImageContent | AudioContent | ResourceLink | EmbeddedResource | OtherContent
 
 
+Speaker = Literal["tool", "person", "program"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What a tool answered (MCP CallToolResult).
@@ -321,17 +324,19 @@ class ToolResult:
         structured_content: the JSON value, `MISSING` if none.
         is_error: whether the tool itself reports that it failed.
         call_id: id of the call that this result answers.
+        by: who wrote it; `person` or `program` if the call did not run, and this is the reason.
     """
 
     content: tuple[Content, ...] = ()
     structured_content: Any = MISSING
     is_error: bool = False
     call_id: str = ""
+    by: Speaker = "tool"
 
     @classmethod
-    def error(cls, text: str) -> Self:
+    def error(cls, text: str, *, by: Speaker = "tool") -> Self:
         """Make an error result of one text."""
-        return cls(content=(TextContent(text=text),), is_error=True)
+        return cls(content=(TextContent(text=text),), is_error=True, by=by)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -344,6 +349,7 @@ class ToolReply:
     is_error: bool = False  # whether the call failed or could not run
     is_ended: bool = True  # whether the text has its closing mark; only text that another program wrote may lack it
     is_named: bool = True  # whether the message states the name
+    by: Speaker = "tool"  # who wrote the text, as in `ToolResult`
 
     def text_in(self, content: str) -> str:
         """Return the result's text, given the message's text."""
