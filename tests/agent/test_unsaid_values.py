@@ -290,6 +290,20 @@ def send_mail(to: str, body: str) -> str:
 MAIL = block(("send_mail", {"to": "sarah@example.com", "body": "See you at 9."}))
 
 
+@pytest.mark.parametrize(
+    "text", ["{{result}}", "It is {{ results[0].value }}.", "${calculator.result}", "{result}", "<<result>>", "{{结果}}"]
+)
+async def test_a_placeholder_for_a_result_never_reaches_a_tool(text: str) -> None:
+    def note(text: str) -> str:
+        """Keep a note."""
+        return "kept"
+
+    backend = ScriptedBackend([block(("note", {"text": text}))] * 4 + ["What is it?"])
+    async with ToolLoop(backend, [LocalHost([note])], policy=["*"], repair=ASKS) as loop:
+        events = [event async for event in loop.run([Message(role="user", content="Note one plus two")])]
+    assert not [event for event in events if isinstance(event, CallFinished)]
+
+
 async def ran_by(policy: Any) -> tuple[list[str], ScriptedBackend]:
     backend = ScriptedBackend([MAIL, MAIL, "What is her address?"])
     async with ToolLoop(backend, [LocalHost([send_mail])], policy=policy, repair=ASKS) as loop:

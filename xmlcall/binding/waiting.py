@@ -54,13 +54,19 @@ _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*
 
 # Placeholders inside a text; a lone word in brackets may be markup, a list or a template key.
 _PLACEHOLDER: Final = re.compile(
-    r"\{\{\s{0,9}[\w .]{1,60}?\s{0,9}\}\}|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
+    r"\{\{[\w .,|()'\[\]-]{1,80}\}\}|\$\{[a-z][\w.\[\]]{0,40}(?:result|output|response)[\w.\[\]]{0,40}\}"
+    r"|\$\[[a-z][\w ]{0,60}\]|[\[<](?:your|insert|enter)[ _-][\w ]{1,60}[\]>]"
     r"|[\[<][a-z]{1,40}_\w{1,40}[\]>]|\b(?:your|insert|enter)_\w{1,60}|\b\w{1,60}_(?:here|placeholder)\b"
     r"|[(（](?:required|optional|必填|可选)[)）]"  # as the prompt marks a parameter
     r"|\bxyz\b|\b(?:project|company|user|customer|client|product|team|item) abc\b|\babc (?:corp|inc|company|ltd|project)\b",
     re.IGNORECASE,
 )
-_ALONE: Final = re.compile(r"\[[a-z][\w' -]{0,60}\]|<[a-z][\w' -]{0,60}>|\.{2,9}|…|\?{1,9}(?: ?\([^()]{0,60}\))?", re.IGNORECASE)
+_ALONE: Final = re.compile(
+    r"\[[a-z][\w' -]{0,60}\]|<{1,2}[a-z][\w' -]{0,60}>{1,2}|\$?\{[^\W\d][\w .\[\]]{0,60}\}"
+    r"|\$\w{0,40}(?:result|output|response)\w{0,20}|[\[<（(【]\w{0,20}结果[\]>）)】]|\.{2,9}|…|\?{1,9}(?: ?\([^()]{0,60}\))?",
+    re.IGNORECASE,
+)
+_OF_RESULT: Final = re.compile(r"[{\[<$（(【].{0,80}(?:result|output|response|结果)", re.IGNORECASE)
 _RESULT: Final = re.compile(
     r"\byou (?:find|found|get|got|obtain)\b"
     r"|\b(?:result|output|value|answer)s? (?:of|from|returned|obtained)\b"
@@ -114,6 +120,11 @@ def _may_be_result(name: str, value: Any) -> bool:
     if len(value.split()) > _LONGEST_NAME or _CODE.search(value):
         return False
     return bool(_MARKED.search(value) or (words & IDS and " " not in value) or (len(value) > 3 and _NAME.fullmatch(value)))
+
+
+def stands_for_result(text: str) -> bool:
+    """Say whether a text holds a placeholder for a result, as `{{result}}`."""
+    return any(map(_OF_RESULT.match, placeholders(text)))
 
 
 def placeholders(text: str) -> Iterator[str]:

@@ -30,8 +30,9 @@ from ..binding.grounds import (
     stands_for_another,
     stands_on,
 )
-from ..binding.provenance import SaidIndex, ValueSource, keys_of_text
+from ..binding.provenance import SaidIndex, ValueSource, keys_of_text, values_in
 from ..binding.spellings import atoms
+from ..binding.waiting import stands_for_result
 from ..prompting.leaks import Refusal
 from ..tools.names import may_write, only_reads
 from ..types.calls import InvalidCall, Tool, ToolCall
@@ -128,7 +129,8 @@ class SaidSoFar:
         new = {(call.name, name) for name in names} - self._asked_to_check
         asks_to_check = bool(new) and not is_last and not is_after_another
         self._new |= new if asks_to_check else set()
-        return names if asks_to_check or _never_runs_unsaid(tool, offer) else ()
+        must_not_run = _never_runs_unsaid(tool, offer) or _hold_results(call.arguments[name] for name in names)
+        return names if asks_to_check or must_not_run else ()
 
     def stand_ins(self, call: InvalidCall, offer: Offer) -> list[str]:
         """Return the parameters of an invalid call whose value is a placeholder, or is copied from the schema's description."""
@@ -202,6 +204,12 @@ def _without_examples(text: str) -> str:
 def _never_runs_unsaid(tool: Tool, offer: Offer) -> bool:
     """Say whether the model must not insist: the call writes, and goes to the caller, where perhaps no user sees it."""
     return tool.name in offer.of_caller and may_write(tool)
+
+
+def _hold_results(values: Iterable[Any]) -> bool:
+    """Say whether a value has a placeholder for a result: it never is what a tool should get, however often it is written."""
+    texts = (part for value in values for _, _, part in values_in({"": value}) if isinstance(part, str))
+    return any(map(stands_for_result, texts))
 
 
 def found_nothing(outcomes: Sequence[str | None]) -> bool:
