@@ -41,7 +41,7 @@ def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
             terminal.send("Echo\r")
             terminal.expect(QUESTION)
             terminal.send("y\n")
-            terminal.expect('s, ok: {"text": "hi"}\n')
+            terminal.expect("files.echo(hi) -> hi  0.0 s\n")
             terminal.expect("Done.\n")
             terminal.expect(PROMPT)
             terminal.send("/tools\r")

@@ -1,5 +1,6 @@
 """The parts of a chat: the conversation, the log of calls, the status line."""
 
+import json
 import re
 from typing import Any
 
@@ -59,14 +60,41 @@ def logged(text: str, result: str, arguments: dict[str, Any]) -> CallLog:
     return log
 
 
-@given(st.text(max_size=300), st.text(max_size=300), st.sampled_from([30, 80, 200]), st.sampled_from([*TEXTS]))
-def test_a_call_is_one_line_that_fits_and_obeys_nothing(value: str, result: str, width: int, lang: str) -> None:
-    [entry] = logged("Go.", result, {"text": value, "more": [value]}).calls
+RESULTS = st.one_of(st.text(max_size=300), st.dictionaries(st.text(max_size=9), st.text(max_size=300)).map(json.dumps))
+
+
+@given(st.text(max_size=300), RESULTS, st.booleans(), st.sampled_from([30, 80, 200]), st.sampled_from([*TEXTS]))
+def test_a_call_is_one_line_that_fits_and_obeys_nothing(value: str, result: str, alone: bool, width: int, lang: str) -> None:
+    [entry] = logged("Go.", result, {"text": value} if alone else {"text": value, "more": [value]}).calls
     line = call_line(entry, speaker(lang), width, 9).plain
     assert cell_len(line) <= width
     assert not re.search(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", line)
     opened = "".join(text for _, text in call_lines(entry, speaker(lang), ()))
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", opened)
+
+
+WEATHER = '{"location": "Paris", "temperature": 13.5, "condition": "rain", "humidity": 66}'
+
+
+@pytest.mark.parametrize(
+    ("width", "arguments", "result", "line"),
+    [
+        (60, {"location": "Paris"}, WEATHER, "call 1   files.echo(Paris) -> 13.5, rain, 66  0.0 s"),
+        (
+            100,
+            {"location": "Paris"},
+            WEATHER,
+            "call 1   files.echo(Paris) -> temperature 13.5, condition rain, humidity 66  0.0 s",
+        ),
+        (60, {"a": 1, "b": True}, "2", "call 1   files.echo(a=1, b=true) -> 2  0.0 s"),
+        (60, {"text": "a) -> 18 C"}, "", 'call 1   files.echo(text="a) -> 18 C") -> ok  0.0 s'),
+        (60, {"text": True}, "[1]", "call 1   files.echo(true) -> [1]  0.0 s"),
+        (60, {}, "one " * 40, "call 1   files.echo() -> one one one one one one one one..."),
+    ],
+)
+def test_a_call_shows_its_value(width: int, arguments: dict[str, Any], result: str, line: str) -> None:
+    [entry] = logged("Go.", result, arguments).calls
+    assert call_line(entry, speaker("en"), width, 9).plain == line
 
 
 def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:

@@ -11,6 +11,8 @@ from cli_harness import HOSTILE, Terminal, call, model_server, run_cli
 from servers.fake_openai import FakeOpenAI, Step, chunk, llama_props, reply
 from servers.started import ProcessFiles
 
+from xmlcall.cli.chat_commands import COMMANDS
+
 pytestmark = pytest.mark.sweep  # as processes of their own, all of them
 
 ECHO = call("echo", text="hi there")
@@ -58,7 +60,7 @@ def test_a_turn_on_80_columns(tmp_path: Path) -> None:
         at = screen.index("> Say hi there")
         assert screen[at + 1 : at + 14] == [
             "Let me see.",
-            'call 1   files.echo(text="hi there")  0.0 s, ok: {"text": "hi there"}',
+            "call 1   files.echo(hi there) -> hi there  0.0 s",
             "Plan",
             "",
             "Some bold words:",
@@ -142,6 +144,36 @@ def test_tab_completes_commands_and_their_words(tmp_path: Path) -> None:
         terminal.until("> /servers")
         terminal.send(" \t\r")
         terminal.until("> /servers off files", "files: off, its 1 tools are left out")
+
+
+@pytest.mark.parametrize(("lang", "word", "last"), [("en", "help", "Ctrl-C"), ("zh", "帮助", "Ctrl-C")])
+def test_the_help_needs_no_slash_and_fits_24_lines(lang: str, word: str, last: str, tmp_path: Path) -> None:
+    with model_server() as (url, fake):
+        options = ["--ask", f"lang={lang}", *configured(tmp_path), "--model", url]
+        with Terminal("chat", *options, home=tmp_path, size=(24, 80)) as terminal:
+            terminal.expect(">")
+            terminal.send(f"{word}\r")
+            screen = terminal.until(last, "| ")
+    at = screen.index(f"> {word}")
+    assert [line.split()[0] for line in screen[at + 1 : at + 1 + len(COMMANDS)]] == [*COMMANDS]
+    assert fake.bodies == []
+
+
+def test_what_is_typed_ahead_answers_no_question_and_is_the_next_line(tmp_path: Path) -> None:
+    slow: list[Step] = [1.5, *reply(ECHO)]
+    with model_server(slow, "Done.", "Later.") as (url, fake):
+        with Terminal("chat", *configured(tmp_path)[1:], "--model", url, home=tmp_path, size=(30, 80)) as terminal:
+            terminal.until("| servers ")
+            terminal.send("Echo hi there\r")
+            terminal.until("Waiting for the model to read the request")
+            terminal.send("y\rAnd th")
+            terminal.until("[s]top:")
+            assert not any("-> hi there" in line for line in terminal.screen())
+            terminal.send("y\r")
+            terminal.until("Done.", "> y", "  And th")
+            terminal.send("en?\r")
+            terminal.until("Later.")
+    assert said(fake)[-1] == "y\nAnd then?"
 
 
 def test_another_model_goes_on_with_the_conversation(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_pat
     with model_server(f"Let me see.\n{ADD}", endless) as (url, fake):
         with Terminal("run", "--model", url, "1+2?", home=tmp_path) as terminal:
             terminal.expect('Let me see.\ncall     demo.calculator(operation="add", a=1, b=2)\nresult   3\n')
-            terminal.expect("Waiting for the model, 2 s")
+            terminal.expect("Waiting for the model to read the results, 1 s")
             terminal.expect("It is [b]3[/b] or")
             terminal.send("\x03")
             assert terminal.end() == 130

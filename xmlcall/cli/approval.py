@@ -1,7 +1,7 @@
 """Asks the user on the terminal before a call runs.
 
 The call is shown in full, with everything unprintable escaped. Only a terminal is asked, because piped text may come from
-anywhere. What was typed before the question appeared is discarded, so that it does not answer the question.
+anywhere. What was typed before the question appeared does not answer it: it becomes the beginning of the next input line.
 """
 
 import difflib
@@ -16,7 +16,7 @@ from ..agent.policy_file import own_file
 from ..agent.rules import Rule, Ruling, glob_of
 from ..toml_file import toml_text
 from .display import Display
-from .lines import LineReader, edited, forget_typed, is_interactive
+from .lines import LineReader, edited, is_interactive, put_typed_aside
 from .plain import visible
 
 _ATTEMPTS: Final = 5
@@ -93,7 +93,7 @@ class TerminalAsker:
 
     async def _choice(self) -> tuple[Choice, str]:
         """Ask until there is an answer; a no may have a reason. The end of input stops; too many wrong answers are a no."""
-        forget_typed()
+        put_typed_aside()
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):
             self._display.ask(self._say("question"))

@@ -4,9 +4,12 @@ The log keeps what is needed for that, stopped calls included. It hears of the r
 is found when a call is opened, in what was said before it: the numbers of calls in that are those of this log.
 """
 
+import json
+import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -24,6 +27,7 @@ from .words import Say
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
 _RAN = ("ok", "error", "failed")
 _LEAST_RESULT = 12  # cells
+_BARE = re.compile(r"[\w .,:/+-]{1,200}")  # an argument that needs no quotation marks
 _PERSON = "person"  # in `Decision.by`
 
 
@@ -105,19 +109,45 @@ class CallLog:
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:
+    """Write a call on one line, as `call 1   demo.get_weather(Paris) -> temperature 13.5, humidity 66  0.1 s`."""
     label = set_cell_size(f"{say('call')} {entry.number}", label_width)
-    outcome = ", ".join([*([f"{entry.seconds:.1f} s"] if entry.seconds is not None else []), say(f"outcome_{entry.outcome}")])
     target = _fitted(entry.target, max(width // 2, 10))
-    room = width - cell_len(label + target + outcome) - 4
-    text = " ".join(plain(entry.text).split())
-    arguments = _fitted(arguments_text(entry.call), max(room - min(cell_len(text), room // 2), _LEAST_RESULT))
-    room -= cell_len(arguments) + 2
-    shown = f": {_fitted(visible(text), room)}" if text and room >= _LEAST_RESULT else ""
-    line = Text.assemble(
-        (label, "cyan"), target, f"({arguments})  ", (outcome, _STYLES.get(entry.outcome, "yellow")), (shown, "dim")
-    )
+    room = width - cell_len(label + target) - len("() -> ")
+    given = [*entry.call.arguments.values()] if isinstance(entry.call, ToolCall) else []
+    only = next(map(_bare, given)) if len(given) == 1 else ""
+    outcome = "" if entry.outcome == "ok" and entry.text.strip() else say(f"outcome_{entry.outcome}")
+    rows = [_joined(outcome, text) for text in _result_in_short(entry.text, given)]
+    least = min(cell_len(rows[-1]), room // 2)
+    arguments = _fitted(only if _BARE.fullmatch(only) else arguments_text(entry.call), max(room - least, _LEAST_RESULT))
+    room = max(room - cell_len(arguments), _LEAST_RESULT)
+    shown = next((row for row in rows if cell_len(row) <= room), _fitted(rows[-1], room))
+    took = f"  {entry.seconds:.1f} s" if entry.seconds is not None and cell_len(shown) + len("  99.9 s") <= room else ""
+    style = _STYLES.get(entry.outcome, "yellow")
+    line = Text.assemble((label, "cyan"), f"{target}({arguments}) -> ", (shown, style), (took, "dim"))
     line.truncate(max(width, 20))
     return line
+
+
+def _joined(outcome: str, text: str) -> str:
+    return f"{outcome}: {text}" if outcome and text else outcome or text
+
+
+def _result_in_short(text: str, given: Sequence[Any]) -> list[str]:
+    """Write a result on one line, the longest form first: an object with its names, then its values that were not given."""
+    flat = visible(" ".join(plain(text).split()))
+    try:
+        values = json.loads(text)
+    except (ValueError, RecursionError):
+        return [flat]
+    if not isinstance(values, dict) or not values or any(isinstance(value, dict | list) for value in values.values()):
+        return [flat]
+    new = {name: value for name, value in values.items() if value not in given} or values
+    named = [f"{visible(name)} {_bare(value)}" for name, value in new.items()] if len(new) > 1 else []
+    return [*([", ".join(named)] if named else []), ", ".join(map(_bare, new.values()))]
+
+
+def _bare(value: Any) -> str:
+    return visible(value if isinstance(value, str) else json_text(value, indent=None))
 
 
 def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str, str]]:

@@ -26,7 +26,7 @@ from ..types.calls import Message
 from ..types.completion import Usage
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
 from .call_panel import CallLog
-from .chat_commands import COMMANDS, LEAVING, completions, is_command
+from .chat_commands import COMMANDS, HELPING, LEAVING, completions, is_command
 from .chat_prompts import PromptValues
 from .exits import FAILED, OK, complain, run_async
 from .lines import is_interactive, questions
@@ -121,6 +121,7 @@ class Chat:
             complain(str(error))
 
     async def _act(self, line: str) -> None:
+        line = "/help" if line.lower() in HELPING else line
         name, _, argument = line.partition(" ")
         command = COMMANDS.get(name) if is_command(line) else None
         if command and (command.takes or not argument):

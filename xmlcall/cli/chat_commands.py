@@ -28,6 +28,7 @@ from .wrapping import page, wrapped
 if TYPE_CHECKING:
     from .chat import Chat
 
+HELPING: Final = frozenset({"help", "?", "帮助"})
 LEAVING: Final = frozenset({"/quit", "/exit", "exit", "quit", ":q", "退出"})
 _LABEL_WIDTH: Final = 11
 
@@ -43,9 +44,9 @@ class Command:
 async def _help(chat: "Chat", _: str) -> None:
     head = {name: f"{name} {command.takes}".rstrip() for name, command in COMMANDS.items()}
     width = max(map(len, head.values())) + 2
-    rows = [f"{shown:{width}}{chat.say(f'help_{name[1:]}')}" for name, shown in head.items()]
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    print("\n".join([*(wrapped(row, columns, width) for row in rows), wrapped(chat.say("help_keys"), columns)]), flush=True)
+    rows = [f"{shown:{width}}{wrapped(chat.say(f'help_{name[1:]}'), columns, width)}" for name, shown in head.items()]
+    print("\n".join([*rows, wrapped(chat.say("help_keys"), columns)]), flush=True)
 
 
 async def _tools(chat: "Chat", name: str) -> None:
@@ -172,7 +173,7 @@ _ROWS: Final = (
     Command(name="/servers", run=_servers, takes="[on|off [NAME]]", words=_switches),
     Command(name="/model", run=_model, takes="[NAME]", words=_models),
     Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
-    Command(name="/prompt", run=prompt_command, takes="[NAME ARG=VALUE]", words=prompt_completions),
+    Command(name="/prompt", run=prompt_command, takes="[NAME ...]", words=prompt_completions),
     Command(name="/retry", run=_retry),
     Command(name="/edit", run=_edit, takes="[TEXT]"),
     Command(name="/undo", run=_undo),

@@ -55,6 +55,7 @@ from .wrapping import Wrapping, wrapped
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
 _VALUE_WIDTH = 200  # characters of one argument, unless the user has to judge it
 _ISSUES, _ISSUE_WIDTH = 6, 200
+_SOON = 0.5  # seconds after which it is said that the model is awaited
 _TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
 _UNSEEN = Markup | Repaired | ToolCallEnd | CallTask
@@ -111,10 +112,10 @@ class Display:
             case ToolNeed():
                 self._tell_need(event)
             case ReplyStarted():
-                self._wait_for_model()
+                self._wait_for_model("waiting" if event.number == 1 else "waiting_results")
             case Continued():
                 self.line("cut", self.say("cut_call"), style="dim")
-                self._wait_for_model()
+                self._wait_for_model("writing")
             case Shortened():
                 self._tell_shortened(event)
             case RetryAsked() if event.constrained:
@@ -191,7 +192,7 @@ class Display:
 
     def remark(self, text: str, style: str = "") -> None:
         """Show a line about the call that was shown last; the text is safe already."""
-        self._print(f"  {text}", style)
+        self._print(self._broken(f"  {text}") if style else f"  {text}", style)
 
     def refused(self, proposal: Proposal, why: str) -> None:
         """Show a call that does not run, and what to do about it."""
@@ -213,9 +214,9 @@ class Display:
         self._print(question, "bold", end="")
         self.console.file.flush()
 
-    def _wait_for_model(self) -> None:
+    def _wait_for_model(self, key: str) -> None:
         self._call_pieces = 0
-        self._status.start(self.say("waiting"))
+        self._status.start(self.say(key), after=_SOON)
 
     def _pass(self, event: _PASSING) -> None:
         match event:
@@ -240,7 +241,7 @@ class Display:
                 key = "needs_no_tool" if need.score <= need.threshold else "no_tool_fits"
             words = self.say(key, odds=f"{need.log_odds:.3g}", threshold=f"{need.threshold:g}", tool=visible(need.tool))
             self.line("decided", words, style="dim")
-        self._wait_for_model()
+        self._wait_for_model("waiting")
 
     def _tell_shortened(self, event: Shortened) -> None:
         """Say what the model is not sent; of several results all that is missing together."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import UsageError
 from ..private_folders import make_private, user_path
 from .exits import complain
+from .plain import plain
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
@@ -68,11 +69,22 @@ class LineReader:
             loop.remove_reader(self._descriptor)
 
 
-def forget_typed() -> None:
-    """Discard what was typed so far, so that it does not answer a question that the user had not seen."""
+_typed_ahead: list[str] = []
+
+
+def put_typed_aside() -> None:
+    """Keep what was typed so far for the next input line, so that it does not answer a question that the user had not seen."""
     import termios  # not on every platform; where it is missing, so is the terminal that this is for
 
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    at_once = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], [*before[6]]]  # a line without its end, too
+    at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
+    termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
+    try:
+        _typed_ahead.append(plain(os.read(descriptor, 1 << 16).decode("utf-8", "replace")))
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def is_interactive() -> bool:
@@ -92,6 +104,8 @@ def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]
     session = _session(status, complete, suggest)
 
     async def next_line(draft: str) -> str | None:
+        draft = "".join(_typed_ahead).rstrip("\n") + draft
+        _typed_ahead.clear()
         while True:  # until there is a line
             try:
                 return await session.prompt_async(default=draft)

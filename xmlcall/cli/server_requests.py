@@ -41,7 +41,7 @@ from ..hosts.mcp.server_requests import (
 )
 from ..types.calls import MISSING
 from .display import Display
-from .lines import NO, YES, LineReader, forget_typed, is_interactive
+from .lines import NO, YES, LineReader, is_interactive, put_typed_aside
 from .open_model import asking_of
 from .plain import visible
 from .servers import ask_to_sign_in
@@ -110,7 +110,7 @@ def _folder(given: str) -> str:
 async def _ask_to_sign_in(display: Display, terminal: asyncio.Lock, server: str, url: str) -> bool:
     async with terminal:
         display.settle()
-        forget_typed()
+        put_typed_aside()
         return await ask_to_sign_in(server, url)
 
 
@@ -153,7 +153,7 @@ class _Elicitation:
         """Show a request and wait for the answer; the end of input cancels."""
         async with self._terminal:
             self._display.settle()
-            forget_typed()
+            put_typed_aside()
             try:
                 return await (self._visit(request) if isinstance(request, UrlRequest) else self._fill_in(request))
             except _Left as left:
@@ -261,7 +261,7 @@ class _Sampling:
             return True
         async with self._terminal:
             self._display.settle()
-            forget_typed()
+            put_typed_aside()
             self._display.quote(title, text)
             lines = LineReader(sys.stdin.fileno())
             for _ in range(_ATTEMPTS):
