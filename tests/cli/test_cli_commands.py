@@ -77,7 +77,8 @@ def test_parse_explains_each_piece(tmp_path: Path, tools_file: str, capsys: Capt
     assert main(["parse", "--explain", "--tools", tools_file, str(file)]) == 0
     shown = capsys.readouterr().out.splitlines()
     kinds = [line.split()[2] for line in shown]
-    assert " ".join(kinds) == "text markup call repair value end markup text markup reasoning"
+    assert " ".join(kinds) == "text markup call repair value end runs markup text markup reasoning"
+    assert shown[6].split(None, 2)[2] == "runs as      count(n=1)"
     assert shown[3].split() == ["15", "56", "repair", "json-trailing-comma"]
     assert shown[-1].endswith('\'I call {"name": "x"}\'')
     assert main(["parse", "--explain", "--json", "--tools", tools_file, str(file)]) == 0
@@ -96,15 +97,48 @@ def test_a_lost_call_and_a_long_piece_are_explained(tmp_path: Path, tools_file: 
     assert lines[-1].split(None, 2)[2] == "lost call    count: the reasoning has no end"
 
 
-def test_json_goes_with_explain(tmp_path: Path, capsys: Capture) -> None:
-    assert main(["parse", "--json", str(tmp_path / "none")]) == 2
-    assert "--json is only for --explain" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("given", "lines"),
+    [
+        ({"n": "3"}, ["runs as      count(n=3)"]),
+        ({"n": "three"}, ['cannot run   n: Expected integer, got "three".']),
+        ({"N": "3"}, ["runs as      count(n=3)", "repair       parameter-name $.n"]),
+    ],
+)
+def test_the_tools_explain_what_a_call_becomes(
+    given: dict[str, str], lines: list[str], tmp_path: Path, tools_file: str, capsys: Capture
+) -> None:
+    (tmp_path / "reply.txt").write_text(call("count", **given))
+    assert main(["parse", "--explain", "--tools", tools_file, str(tmp_path / "reply.txt")]) == 0
+    shown = [line.split(None, 2)[2] for line in capsys.readouterr().out.splitlines()]
+    assert [line for line in shown if line.startswith(("runs as", "cannot run", "repair"))] == lines
 
 
-def test_parse_prints_the_reply(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
+@pytest.mark.parametrize(
+    ("reply", "shown"),
+    [
+        ("Hi.\nYou.", ["text       Hi.", "           You.", "calls      none"]),
+        (f"<think>Hm.</think>{call('count', n='3')}", ["reasoning  Hm.", "call 1     count(n=3)  function_calls"]),
+        (
+            '<tool_call>{"name": "count", "arguments": {"n": "x",}}</tool_call>',
+            [
+                "call 1     count(n=x)  hermes",
+                '           cannot run: n: Expected integer, got "x".',
+                "repaired   json-trailing-comma: A comma before a closing bracket was dropped.",
+            ],
+        ),
+    ],
+)
+def test_parse_shows_people_the_reply(reply: str, shown: list[str], tmp_path: Path, tools_file: str, capsys: Capture) -> None:
+    (tmp_path / "reply.txt").write_text(reply)
+    assert main(["parse", "--tools", tools_file, str(tmp_path / "reply.txt")]) == 0
+    assert capsys.readouterr().out.splitlines() == shown
+
+
+def test_parse_prints_the_reply_as_json(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
     text = tmp_path / "reply.txt"
     text.write_text(f"Counting.\r\n{call('count', n='3')}", newline="")
-    assert main(["parse", "--tools", tools_file, str(text)]) == 0
+    assert main(["parse", "--json", "--tools", tools_file, str(text)]) == 0
     reply = json.loads(capsys.readouterr().out)
     assert (reply["type"], reply["text"], reply["finish_reason"]) == ("Reply", "Counting.\r\n", "stop")
     [made] = reply["calls"]
@@ -127,7 +161,7 @@ def test_calls_that_cannot_run_are_no_failure(
 ) -> None:
     (tmp_path / "reply.txt").write_text(text)
     given = [*options, tools_file] if options == ["--tools"] else options
-    assert main(["parse", *given, str(tmp_path / "reply.txt")]) == 0
+    assert main(["parse", "--json", *given, str(tmp_path / "reply.txt")]) == 0
     [made] = json.loads(capsys.readouterr().out)["calls"]
     assert made["type"] == "InvalidCall"
     assert [issue["code"] for issue in made["issues"]] == [code]
@@ -135,7 +169,7 @@ def test_calls_that_cannot_run_are_no_failure(
 
 def test_reasoning_that_is_open_from_the_start(tmp_path: Path, capsys: Capture) -> None:
     (tmp_path / "reply.txt").write_text("Hm.</think>Yes.")
-    assert main(["parse", "--reasoning-open", str(tmp_path / "reply.txt")]) == 0
+    assert main(["parse", "--json", "--reasoning-open", str(tmp_path / "reply.txt")]) == 0
     reply = json.loads(capsys.readouterr().out)
     assert (reply["reasoning"], reply["text"]) == ("Hm.", "Yes.")
 
@@ -401,7 +435,7 @@ def test_a_download_that_fails_is_one_message(
         ("{} parse text >&-", 0, ""),
         ("{} models list >&- 2>&- <&-", 0, ""),
         ("{} parse <&- > empty", 0, ""),
-        ("PYTHONIOENCODING=ascii {} parse text > ascii", 0, ""),
+        ("PYTHONIOENCODING=ascii {} parse --json text > ascii", 0, ""),
     ],
 )
 def test_streams_that_are_closed_full_or_narrow(shell: str, code: int, err: str, tmp_path: Path) -> None:

@@ -76,6 +76,10 @@ def test_all_of_it_is_exported(here: Path) -> None:
 def test_words_are_searched(here: Path) -> None:
     done = run_here("log", "search", "北京")
     assert (done.returncode, len(done.stdout.splitlines())) == (0, 2)
+    heading, *found = run_here("log", "search", "3").stdout.splitlines()
+    assert heading.startswith(the_id())
+    assert len(found) > 1
+    assert not any(line.startswith(the_id()) for line in found)
     assert json.loads(run_here("log", "search", "WHAT", "1 + 2", "--json").stdout)[0]["message"] == 0
     assert run_here("log", "search", "nowhere").returncode == 1
 

@@ -21,7 +21,7 @@ from ..tools.catalog import Tools
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, ReplyEnded
 from ..turn.outcomes import refused_by
 from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolReply, Written
-from .plain import json_text, plain, visible
+from .plain import arguments_text, json_text, plain, visible
 from .words import Say
 
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
@@ -185,19 +185,6 @@ def origins(call: ToolCall, before: Sequence[Message], say: Say, tools: Tools) -
         if kind != "trivial":
             words = say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
             yield source.kind, words
-
-
-def arguments_text(call: ToolCall | InvalidCall, *, width: int | None = None) -> str:
-    """Write arguments as in a call, on one line; longer values are cut to a width."""
-    if isinstance(call, InvalidCall):
-        values = {each.name: visible(each.text) for each in call.raw.arguments}
-    else:
-        values = {name: visible(json_text(value, indent=None)) for name, value in call.arguments.items()}
-    return ", ".join(f"{visible(name)}={_cut(value, width)}" for name, value in values.items())
-
-
-def _cut(text: str, width: int | None) -> str:
-    return text if width is None or len(text) <= width else f"{text[:width]}... ({len(text)} characters)"
 
 
 def _fitted(text: str, cells: int) -> str:

@@ -33,7 +33,7 @@ from ..turn.events import (
 )
 from ..turn.generate import Continued
 from ..turn.tool_need import ToolNeed
-from ..types.calls import InvalidCall, Issue, Reply, ToolCall
+from ..types.calls import InvalidCall, Reply, ToolCall
 from ..types.completion import PromptProgress
 from ..types.events import (
     CallInReasoning,
@@ -45,16 +45,16 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .call_panel import CallLog, LoggedCall, arguments_text, call_line, origins
+from .call_panel import CallLog, LoggedCall, call_line, origins
 from .markdown import MarkdownStream, answer_console, shows_markdown
-from .plain import PlainStream, json_text, plain, shortened, title_of, visible
+from .plain import PlainStream, arguments_text, issue_line, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
 from .wrapping import Wrapping, wrapped
 
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
 _VALUE_WIDTH = 200  # characters of one argument, unless the user has to judge it
-_ISSUES, _ISSUE_WIDTH = 6, 200
+_ISSUES = 6
 _SOON = 0.5  # seconds after which it is said that the model is awaited
 _TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
@@ -285,7 +285,7 @@ class Display:
         self.line(label, text, label_style=style)
 
     def _reject_call(self, call: InvalidCall) -> None:
-        rows = [visible(call.name), *(_reason(issue) for issue in call.issues[:_ISSUES])]
+        rows = [visible(call.name), *(issue_line(issue) for issue in call.issues[:_ISSUES])]
         if (more := len(call.issues) - _ISSUES) > 0:
             rows.append(self.say("more_issues", count=more))
         self.line("rejected", "\n".join(rows), style="yellow")
@@ -346,10 +346,3 @@ class _ShownStream:
 def _to_stdout(text: str) -> None:
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-def _reason(issue: Issue) -> str:
-    """Say what is wrong in one line; where, unless the sentence names it, and in the words of a person."""
-    where = issue.path.removeprefix("$").removeprefix(".")
-    message = issue.message if not where or repr(where) in issue.message else f"{where}: {issue.message}"
-    return shortened(visible(message), lines=1, width=_ISSUE_WIDTH)

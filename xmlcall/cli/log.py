@@ -117,21 +117,22 @@ def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
 
 
 def _search(options: argparse.Namespace, store: Store) -> int:
-    is_found, rows = False, []
+    shown, rows = "", []
     try:
         for found, place, message in store.search(options.words):
-            is_found = True
+            is_first, shown = found.id != shown, found.id
             if options.json:
                 rows.append({"id": found.id, "message": place, "role": message.role, "content": message.content})
                 continue
             folded = message.content.casefold()
             start = max(folded.find(options.words[0].casefold()) - _SNIPPET // 4, 0)
             snippet = plain(message.content)[start : start + _SNIPPET].replace("\n", " ")
-            print(f"{_line(found)}\n    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
+            heading = f"{_line(found)}\n" if is_first else ""
+            print(f"{heading}    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
     finally:  # also where a conversation is damaged, which is reported after the others
         if options.json:
             print(json_text(rows))
-    return OK if is_found else FAILED
+    return OK if shown else FAILED
 
 
 def _replay(options: argparse.Namespace, store: Store) -> int:

@@ -1,7 +1,8 @@
-"""`xmlcall parse`: a model's text -> the reply, or the parser's events, as JSON.
+"""`xmlcall parse`: a model's text -> the reply, for people or as JSON, or the parser's events.
 
 `--explain` puts each event beside the text that it is about. The spans of the events tile the reply, so the pieces put together
-are the reply. A repair is a remark on a place; it appears where it was noticed, without text of its own.
+are the reply. A repair is a remark on a place; it appears where it was noticed, without text of its own. So do the arguments of a
+call, as they are bound to the tools, and why it cannot run.
 """
 
 import argparse
@@ -12,11 +13,12 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ..errors import UsageError
+from ..binding.bind import bind
+from ..errors import REPAIRS
 from ..parsing.parser import Parser
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
-from ..types.calls import Span
+from ..types.calls import InvalidCall, Reply, Span
 from ..types.events import (
     CallInReasoning,
     Event,
@@ -31,21 +33,22 @@ from ..types.events import (
 )
 from .exits import OK
 from .inputs import read_bytes, read_tools
-from .plain import json_text
+from .plain import arguments_text, issue_line, json_text, shortened, visible
 
 DESCRIPTION = (
-    "Parse the tool calls in a model's text. Prints the reply as one JSON object, with the reasons for calls that cannot run."
+    "Parse the tool calls in a model's text. Prints text, calls and repairs, and why a call cannot run. Exits with 0 also then."
 )
 EPILOG = """examples:
   xmlcall parse reply.txt
   xmlcall tools --json > tools.json
-  curl ... | xmlcall parse --tools tools.json
+  curl ... | xmlcall parse --tools tools.json --json | jq '.calls[].arguments'
   ollama run gemma3 "..." | xmlcall parse --events
   xmlcall parse reply.txt --explain
 """
 
 _LONGEST: Final = 60  # characters of a piece in a line; a longer one is shown by its two ends
 _REMARKS: Final = (Repaired, CallInReasoning)
+_LINES, _WIDTH = 20, 400  # of the model's text, and of its reasoning
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +62,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--explain", action="store_true", help="label each piece instead, one per line: text, reasoning, markup, value, repair"
     )
-    parser.add_argument("--json", action="store_true", help="with --explain: the pieces as JSON")
+    parser.add_argument("--json", action="store_true", help="print the reply as one JSON object, or with --explain the pieces")
     parser.add_argument(
         "--dialect", default="auto", help="the wire format, or a file with a row of one (default: %(default)s, any of them)"
     )
@@ -73,8 +76,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    if options.json and not options.explain:
-        raise UsageError("--json is only for --explain: without it, the reply is printed as JSON anyway")
     tools = read_tools(options.tools) if options.tools else Catalog()
     if options.events:
         _print_events(options, tools)
@@ -86,14 +87,36 @@ def execute(options: argparse.Namespace) -> int:
     reply = parse(
         text, tools, dialect=options.dialect, finish_reason=options.finish_reason, reasoning_open=options.reasoning_open
     )
-    print(json_text(reply))
+    print(json_text(reply) if options.json else "\n".join(_reply_lines(reply)))
     return OK
+
+
+def _reply_lines(reply: Reply) -> Iterator[str]:
+    """Write a reply for people: a label on each line that begins something."""
+    for label, text in (("reasoning", reply.reasoning), ("text", reply.text)):
+        if text.strip():
+            yield _row(label, shortened(text, lines=_LINES, width=_WIDTH))
+    repairs = [*reply.repairs]
+    for number, call in enumerate(reply.calls, start=1):
+        yield _row(f"call {number}", f"{visible(call.name)}({arguments_text(call, width=_WIDTH)})  {visible(call.raw.dialect)}")
+        if isinstance(call, InvalidCall):
+            yield from (_row("", f"cannot run: {issue_line(issue)}") for issue in call.issues)
+        repairs += call.raw.repairs if isinstance(call, InvalidCall) else call.repairs
+    if not reply.calls:
+        yield _row("calls", "none")
+    yield from (_row("repaired", f"{code}: {REPAIRS[code]}") for code in dict.fromkeys(repair.code for repair in repairs))
+    if reply.finish_reason != "stop":
+        yield _row("ended by", visible(reply.finish_reason))
+
+
+def _row(label: str, text: str) -> str:
+    return f"{label:<10} {text}".replace("\n", "\n" + " " * 11).rstrip()
 
 
 def _explain(options: argparse.Namespace, text: str, tools: Catalog) -> None:
     parser = Parser(tools, dialect=options.dialect, reasoning_open=options.reasoning_open)
     events = coalesce([*parser.feed(text), *parser.close(options.finish_reason)])
-    pieces = list(_explained(text, events))
+    pieces = list(_explained(text, events, tools))
     print(json_text(pieces) if options.json else "\n".join(_piece_lines(pieces)))
 
 
@@ -142,11 +165,24 @@ _KINDS: Final[dict[type[Any], tuple[str, Callable[[Any], str]]]] = {
 }
 
 
-def _explained(text: str, events: Iterable[Event]) -> Iterator[Piece]:
+def _explained(text: str, events: Iterable[Event], tools: Catalog) -> Iterator[Piece]:
     for event in events:
         kind, about = _KINDS[type(event)]
         piece = "" if isinstance(event, _REMARKS) else text[slice(*event.span)]
         yield Piece(kind=kind, about=about(event), text=piece, span=event.span)
+        if isinstance(event, ToolCallEnd) and len(tools):
+            for kind, words in _bound(event, tools):
+                yield Piece(kind=kind, about=words, text="", span=event.raw.span)
+
+
+def _bound(end: ToolCallEnd, tools: Catalog) -> Iterator[tuple[str, str]]:
+    """Yield what the tools make of a call, as kind and words: its arguments and conversions, or why it cannot run."""
+    call = bind(end.raw, tools)
+    if isinstance(call, InvalidCall):
+        yield from (("cannot run", issue_line(issue)) for issue in call.issues)
+        return
+    yield "runs as", f"{visible(call.name)}({arguments_text(call, width=_WIDTH)})"
+    yield from (("repair", visible(f"{each.code} {each.path}".strip())) for each in call.repairs if each not in end.raw.repairs)
 
 
 def _end(event: ToolCallEnd) -> str:
