@@ -4,6 +4,7 @@ import json
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_harness import HOSTILE, run_cli
@@ -40,6 +41,41 @@ def test_a_script_runs_with_this_python(arguments: str, tmp_path: Path, monkeypa
     assert isinstance(server, StdioServer)
     assert (server.name, server.command) == ("my_server", sys.executable)
     assert server.args == ("my_server.py", *arguments.split())
+
+
+FAST = "from mcp.server.fastmcp import FastMCP\n"
+SDK_1 = [FAST, "import mcp.server.fastmcp as f\n", "import mcp\n@server.list_tools()\nasync def tools(): ...\n"]
+
+
+@pytest.mark.parametrize("text", SDK_1)
+def test_a_script_for_version_1_of_the_sdk_names_the_command_that_runs_it(text: str, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my server.py").write_text(text)
+    with pytest.raises(UsageError) as caught:
+        servers_given(["'my server.py' --fast"])
+    command = str(caught.value).partition(" --mcp ")[2]
+    assert shlex.split(shlex.split(command)[0]) == ["uv", "run", "--with", "mcp<2", "my server.py", "--fast"]
+
+
+def test_a_script_for_version_1_of_the_sdk_runs_in_its_own_environment(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    script, package = tmp_path / "src" / "one.py", tmp_path / ".venv/lib/python3.11/site-packages/mcp/server/fastmcp"
+    script.write_text(FAST)
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / ".venv/bin").mkdir()
+    (tmp_path / ".venv/bin/python").symlink_to(sys.executable)
+    [server] = servers_given([str(script)])
+    assert isinstance(server, StdioServer)
+    assert (server.name, server.command, server.args) == ("one", str(tmp_path / ".venv/bin/python"), (str(script),))
+
+
+def test_a_script_for_both_versions_runs_with_this_python(tmp_path: Path) -> None:
+    script = tmp_path / "both.py"
+    script.write_text(f"try:\n    from mcp.server import MCPServer\nexcept ImportError:\n    {FAST}")
+    [server] = servers_given([str(script)])
+    assert isinstance(server, StdioServer)
+    assert server.command == sys.executable
 
 
 def test_a_script_whose_path_has_white_space(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from ..hosts.mcp.server_requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
 from ..hosts.server import HttpServer, ServerConfig, StdioServer
 from .exits import complain
+from .inputs import read_bytes
 from .lines import NO, YES, LineReader, is_interactive
 from .plain import visible
 
@@ -42,6 +43,8 @@ _STARTERS = frozenset(
 )
 _SUFFIXES = frozenset({".py", ".js", ".mjs", ".ts", ".sh"})
 _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
+# FastMCP, or a low-level server; code for both versions has such an import further inside.
+_FOR_SDK_1 = re.compile(rb"^(?:from|import) mcp\.server\.fastmcp\b|^@\w+\.(?:list_tools|call_tool)\(", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _SIGN_IN_SECONDS = 600.0  # with the time that the person takes
 
@@ -148,11 +151,23 @@ def _at_url(url: str) -> HttpServer:
 def _of_command(argument: str) -> StdioServer:
     words = [argument] if Path(argument).is_file() else _words(argument)
     if words and words[0].endswith(".py") and Path(words[0]).is_file():
-        words = [sys.executable, *words]
+        words = [_python_for(words), *words]
     if not words or shutil.which(words[0]) is None:
         got = f"{words[0][:80]!r} is {_what(words[0])}" if words else "got an empty text"
         raise UsageError(f"--mcp: expected {_FORMS}; {got}: check the spelling, or install it")
     return StdioServer(name=_name_of(words), command=words[0], args=tuple(words[1:]))
+
+
+def _python_for(words: list[str]) -> str:
+    """Return the Python for a script: ours, but for version 1 of the MCP SDK that of the script's own virtual environment."""
+    if not _FOR_SDK_1.search(read_bytes(words[0], "a Python script")):
+        return sys.executable
+    folder = Path(words[0]).absolute().parent
+    for venv in (each / name for each in (folder, *folder.parents) for name in (".venv", "venv")):
+        if any(venv.glob("[Ll]ib/**/site-packages/mcp/server/fastmcp/__init__.py")):
+            return str(venv / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python"))
+    command = shlex.quote(f'uv run --with "mcp<2" {shlex.join(words)}')
+    raise UsageError(f"{words[0]} needs version 1 of the MCP SDK, and xmlcall has version 2: run it with --mcp {command}")
 
 
 def _what(word: str) -> str:
