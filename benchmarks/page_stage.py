@@ -92,8 +92,9 @@ class Gate:
             yield 0.01
 
 
-Part = str | float | Gate
-"""Of a reply: text, a pause in seconds before each piece of the texts behind it, or a place to stop at."""
+Part = str | float | Gate | tuple[int, int]
+"""Of a reply: text, a pause in seconds before each piece of the texts after it, a place to stop at, or how many tokens of the
+prompt are read, and of how many."""
 
 
 class ScriptedModel:
@@ -136,6 +137,8 @@ class ScriptedModel:
                 pause = part
             elif isinstance(part, Gate):
                 yield from part.steps()
+            elif isinstance(part, tuple):
+                yield chunk({}, prompt_progress={"processed": part[0], "total": part[1]})
             else:
                 size = max(PIECE, len(part) // 200)  # a megabyte comes in pieces of a server that is fast
                 for start in range(0, len(part), size):

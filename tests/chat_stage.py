@@ -132,7 +132,7 @@ async def staged(
     local = [LocalHost(tools, name="local")]
     settings: dict[str, Any] = {"reminder": False, **options}
     loop = ToolLoop(
-        SharedBackend(model),
+        SharedBackend(model, news),
         [*local, *hosts],
         policy=asking_person(ruled, asker),
         repair=RepairPolicy(on_repeat=asking_person_of_repeats(ruled, asker)),

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,8 @@ import pytest
 from chat_stage import Stage, call, staged
 
 from xmlcall import LocalHost, ToolHostError
-from xmlcall.agent.rules import Rule, Rules
+from xmlcall.agent.asking_person import asking_person, runs_unasked
+from xmlcall.agent.rules import Rule, Rules, allow
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.hosts.base import OnProgress, OnTask, TaskResult
@@ -20,7 +21,8 @@ from xmlcall.hosts.mcp.server_requests import FormRequest, SampleRequest, UrlReq
 from xmlcall.records.store import Store
 from xmlcall.turn_records.keeping import branched
 from xmlcall.types.calls import Message, TextContent, ToolResult
-from xmlcall.ui.questions import PageElicitation, PageSampling
+from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
+from xmlcall.ui.questions import News, OpenQuestions, PageAsker, PageElicitation, PageSampling
 
 FREE = Rules(rules=(Rule(effect="allow", tools=("*",), repaired=True, may_flow=True),))
 
@@ -89,7 +91,6 @@ async def test_there_is_no_such_conversation() -> None:
             await stage.post("chat", {"conversation": id, "question": "Hi"}, 404)
         await stage.get("chat/00000000", 404)
         await stage.post("chat/00000000/stop", {}, 409)
-        await stage.post("chat/00000000/retry", {}, 404)
         await stage.post("chat", {"question": "Hi", "instead_of": "nonsense"}, 422)
         await stage.post("chat", {"question": "Hi", "instead_of": "00000000.1"}, 404)
 
@@ -247,15 +248,6 @@ async def test_a_branch_at_the_first_turn_is_titled_by_its_own_question() -> Non
         assert [message.content for message in stage.room.store.messages(branch)] == ["Be brief.", "Another", "other"]
 
 
-async def test_the_last_question_is_asked_again_in_a_branch() -> None:
-    async with staged(["1", "2", "again 2"]) as stage:
-        first = await talked(stage, "One", "Two")
-        begun = await stage.post(f"chat/{first}/retry")
-        assert begun["conversation"] != first
-        assert (await stage.over(begun["turn"]))["answer"] == "again 2"
-        assert questions_of(stage, begun["conversation"]) == ["One", "Two"]
-
-
 async def test_branches_that_cannot_be() -> None:
     async with staged(["1", "2"]) as stage:
         first, other = await talked(stage, "One"), await talked(stage, "Two")
@@ -387,6 +379,26 @@ async def test_stopping_while_a_task_is_waited_for_loses_nothing(tmp_path: Path)
         assert "bread" in stage.sent()[2][1]
 
 
+def home() -> str:
+    """Tell where the person lives."""
+    return "Lisbon"
+
+
+def weather(city: str) -> str:
+    """Tell the weather."""
+    return "mild"
+
+
+@pytest.mark.parametrize(("reply", "source"), [(1, "invented"), (2, "result"), (9, "invented"), (None, "invented")])
+async def test_a_text_of_a_turn_is_read_with_what_its_reply_knew(reply: int | None, source: str) -> None:
+    async with staged([call("home"), call("weather", city="Lisbon"), "Mild."], [home, weather], rules=FREE) as stage:
+        _, turn = await stage.ask("How is the weather at home?")
+        await stage.over(turn)
+        body = {"text": call("weather", city="Lisbon"), "turn": turn, "reply": reply}
+        read = (await stage.post("read", body, 200))["reply"]
+        assert read["calls"][0]["values"][0]["source"]["kind"] == source
+
+
 # -- servers and tools of a chat: on and off, dying, asking the person themselves --------------------------------------
 
 
@@ -423,6 +435,84 @@ async def test_servers_and_tools_are_switched() -> None:
         await stage.post("servers/local", {"is_on": True}, 200)
         [server] = await stage.post("tools/local.two", {"is_on": True}, 200)
         assert all(tool["is_on"] for tool in server["tools"])
+
+
+@pytest.mark.parametrize(
+    ("rules", "asked"),
+    [
+        ((), [True, True]),
+        ((Rule(effect="allow", tools=("local.one",)),), [False, True]),
+        ((Rule(effect="allow", tools=("*",)), Rule(effect="ask", tools=("local.two",))), [False, True]),
+        ((Rule(effect="allow", tools=("*",)),), [False, False]),
+    ],
+)
+async def test_pages_are_told_which_tools_ask(rules: tuple[Rule, ...], asked: list[bool]) -> None:
+    async with staged([], [one, two], rules=Rules(rules=rules)) as stage:
+        [server] = stage.room.servers()
+        assert [tool["is_asked"] for tool in server["tools"]] == asked
+
+
+async def test_a_tool_that_the_person_always_allows_does_not_ask() -> None:
+    async with staged([call("one"), "Done."], [one, two]) as stage:
+        _, turn = await stage.ask("One, please")
+        await stage.answer("always")
+        await stage.over(turn)
+        [server] = stage.room.servers()
+        assert [tool["is_asked"] for tool in server["tools"]] == [False, True]
+
+
+def test_a_session_that_says_yes_to_all_does_not_ask() -> None:
+    asker = PageAsker(OpenQuestions(News()), "en", lambda turn: None)
+    assert runs_unasked(asking_person(Rules(), asker, yes=True), "any", "tool")
+    assert not runs_unasked(allow(["*"]), "any", "tool")  # another policy: nothing is known of it
+
+
+async def test_pages_are_told_what_a_turn_waits_for() -> None:
+    pieces = [Chunk(progress=PromptProgress(read=677, total=749)), "Read."]
+    async with staged([], backend=ScriptedBackend([pieces])) as stage:
+        _, turn = await stage.ask("Long")
+        await stage.over(turn)
+        waited = [data for name, data in stage.told if name == "waiting"]
+        assert [each["for"] for each in waited] == ["model", "prompt"]
+        assert {key: waited[1][key] for key in ("turn", "read", "total")} == {"turn": turn, "read": 677, "total": 749}
+
+
+async def test_a_page_that_comes_later_is_told_what_is_waited_for() -> None:
+    news = News()
+    news.waits("c.1", "prompt", read=1, total=2)
+    name, data = await anext(news.watch())
+    assert (name, data["turn"], data["for"], data["read"]) == ("waiting", "c.1", "prompt", 1)
+    assert data["seconds"] >= 0
+    news.waits_no_more("c.1")
+    news.notice("said")
+    name, _ = await anext(news.watch())
+    assert name == "notice"
+
+
+class Held(ScriptedBackend):
+    """Answers once it may."""
+
+    def __init__(self, replies: list[str]) -> None:
+        super().__init__(replies)
+        self.let_go = asyncio.Event()
+
+    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
+        await self.let_go.wait()
+        async for chunk in super().stream(request):
+            yield chunk
+
+
+async def test_a_turn_that_waits_for_another_says_so() -> None:
+    backend = Held(["1", "2"])
+    async with staged([], backend=backend) as stage:
+        _, first = await stage.ask("One")
+        _, second = await stage.ask("Two")
+        await stage.until(lambda: len([name for name, _ in stage.told if name == "waiting"]) == 2)
+        backend.let_go.set()
+        await stage.over(first)
+        await stage.over(second)
+        waited = [(data["turn"], data["for"]) for name, data in stage.told if name == "waiting"]
+        assert waited == [(first, "model"), (second, "turn"), (second, "model")]
 
 
 async def test_switches_that_are_none() -> None:

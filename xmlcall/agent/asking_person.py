@@ -100,6 +100,11 @@ def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
     return ask
 
 
+def runs_unasked(policy: Policy, server: str, tool: str) -> bool:
+    """Say whether a plain call of a tool runs without a question; False for a policy that is not of `asking_person`."""
+    return isinstance(policy, _Asking) and policy.spares(server, tool)
+
+
 def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
     """Parse arguments that the user typed; return them, and what is wrong with them."""
     try:
@@ -141,6 +146,10 @@ class _Asking:
             return Decision(allowed=False, reason=reason, by="nobody to ask")
         question = Question(proposal=proposal, ruling=ruling, definition=definition, approved=approved, rules=self._rules)
         return await self._asked(question)
+
+    def spares(self, server: str, tool: str) -> bool:
+        """Say whether a rule, the option or an earlier answer allows a plain call of a tool."""
+        return self._yes or (server, tool, "") in self._always or self._rules.may_allow(server, tool)
 
     async def _asked(self, question: Question) -> Decision:
         """Ask; check arguments that the user edits against the rules, and ask again if a rule requires it."""

@@ -97,10 +97,12 @@ class ToolLoop:
             advice = "ToolLoop(max_turns=...) is now ToolLoop(repair=RepairPolicy(max_replies=...))"
             warnings.warn(advice, DeprecationWarning, stacklevel=2)
             self._limits = replace(self._limits, max_replies=most)
-        policy = policy if callable(policy) else allow(policy)
+        self.policy: Policy = policy if callable(policy) else allow(policy)
         # Of a model that is named, what the program set itself: its profile, known once it is open, gives the rest.
         self._given: AskingFields | None = {} if isinstance(backend, str) and asking is None else None
-        self._calling = Calling(router=self.router, policy=policy, timeout=timeout, audit=audit, files=files, repair=self._limits)
+        self._calling = Calling(
+            router=self.router, policy=self.policy, timeout=timeout, audit=audit, files=files, repair=self._limits
+        )
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
         self._all = Catalog(())  # including our own tools

@@ -75,7 +75,7 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         questions = OpenQuestions(news)
         room: list[ChatRoom] = []
         opening = OpeningStatus(display.console, display.say)
-        backend = SharedBackend(connected(options.model, options.context, opening))
+        backend = SharedBackend(connected(options.model, options.context, opening), news)
         features = _features(options, display, news, questions, lambda: backend, lambda server: room[0].turn_on(server))
         asker = PageAsker(questions, display.lang, recorder.changed)
         audit = PageAudit(AuditFile(path)) if path else None

@@ -34,7 +34,7 @@ from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turn_records.builder import Recorder
 from ..turn_records.reading import as_bench_case, as_corpus_case, as_curl, read_reply
-from ..turn_records.record import ReplyRecord, TurnRecord, record_to_json, summary_of, whys
+from ..turn_records.record import MessageRecord, ReplyRecord, TurnRecord, record_to_json, summary_of, whys
 
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes
 DEPTH_LIMIT: Final = 100
@@ -242,11 +242,17 @@ async def _read(shown: ShownPage, request: Request) -> Response:
         dialect=str(asked.get("dialect") or "auto"),
         reasoning_open=asked.get("reasoning_open") is True,
         finish_reason=str(asked.get("finish_reason") or "stop"),
-        conversation=turn.replies[0].prompt if turn and turn.replies else (),
+        conversation=_prompt(turn, asked.get("reply")) if turn else (),
     )
     data = record_to_json(reply) | {"prompt": []}
     calls = [{"name": call["name"], "arguments": call["arguments"]} for call in data["calls"] if call["arguments"] is not None]
     return json_answer({"reply": data, "calls_as_json": calls})
+
+
+def _prompt(turn: TurnRecord, number: Any) -> tuple[MessageRecord, ...]:
+    """Return the prompt of a reply of a turn; that of its first one if there is none of this number."""
+    found = next((reply for reply in turn.replies if reply.number == number), None)
+    return (found or turn.replies[0]).prompt if turn.replies else ()
 
 
 # -- answers: JSON and events -----------------------------------------------------------------------------------------

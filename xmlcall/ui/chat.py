@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..agent.asking_person import Stopped
+from ..agent.asking_person import Stopped, runs_unasked
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend, KeptOpen
 from ..errors import UsageError, XmlcallError
@@ -64,10 +64,11 @@ _ENDED: Final = "left"  # outcome of a turn that a person stopped
 
 
 class SharedBackend(KeptOpen):
-    """One model for all turns: requests wait for each other, and each turn is notified of its own requests."""
+    """One model for all turns: requests wait for each other; each turn is notified of its own, and pages of what it waits for."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, news: News) -> None:
         super().__init__(backend)
+        self._news = news
         self._one_at_a_time = asyncio.Lock()
 
     async def __aenter__(self) -> Self:
@@ -80,14 +81,28 @@ class SharedBackend(KeptOpen):
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`), once it is its turn."""
         turn = CURRENT.get()
-        async with self._one_at_a_time:
+        try:
+            if turn is not None and self._one_at_a_time.locked():
+                self._news.waits(turn.id, "turn")
+            async with self._one_at_a_time:
+                if turn is not None:
+                    turn.prompt(request.messages)
+                    self._news.waits(turn.id, "model")
+                async with aclosing(self._backend.stream(request)) as chunks:
+                    async for chunk in chunks:
+                        if turn is not None:
+                            self._hear(turn, chunk)
+                        yield chunk
+        finally:
             if turn is not None:
-                turn.prompt(request.messages)
-            async with aclosing(self._backend.stream(request)) as chunks:
-                async for chunk in chunks:
-                    if turn is not None and chunk.text:
-                        turn.wrote(chunk.text)
-                    yield chunk
+                self._news.waits_no_more(turn.id)
+
+    def _hear(self, turn: TurnBuilder, chunk: Chunk) -> None:
+        if chunk.progress is not None:
+            self._news.waits(turn.id, "prompt", read=chunk.progress.read, total=chunk.progress.total)
+        elif chunk.text or chunk.reasoning:
+            self._news.waits_no_more(turn.id)
+            turn.wrote(chunk.text)
 
 
 class PageAudit:
@@ -252,14 +267,6 @@ class ChatRoom:
         turn.task.add_done_callback(lambda task: self._over(id))
         return id, turn.builder.id
 
-    async def retry(self, conversation: str) -> tuple[str, str]:
-        """Ask the last question of a conversation again, in a branch."""
-        id = self._known(conversation)
-        asked = [event.body["text"] for event in self.store.events(id) if event.kind == "asked"]
-        if not asked:
-            raise ApiError("nothing was asked in this conversation yet", status=409)
-        return await self.ask(id, asked[-1], f"{id}.{len(asked)}")
-
     def stop(self, conversation: str) -> None:
         """Stop the turn of a conversation; a server that runs a call of it is notified."""
         turn = self._turns.get(conversation)
@@ -361,7 +368,8 @@ class ChatRoom:
         router = self.loop.router
         tools: dict[str, list[dict[str, Any]]] = {}
         for host, tool, is_on in router.all_tools():
-            tools.setdefault(host, []).append(_tool(host, tool, is_on=is_on))
+            is_asked = not runs_unasked(self.loop.policy, host, tool.name)
+            tools.setdefault(host, []).append(_tool(host, tool, is_on=is_on, is_asked=is_asked))
         return [
             {
                 "name": state.name,
@@ -401,7 +409,7 @@ class ChatRoom:
             self.news.tell("servers", servers)
 
 
-def _tool(host: str, tool: Tool, *, is_on: bool) -> dict[str, Any]:
+def _tool(host: str, tool: Tool, *, is_on: bool, is_asked: bool) -> dict[str, Any]:
     hints = tool.annotations or {}
     title = tool.title or hints.get("title")
     return {
@@ -409,6 +417,7 @@ def _tool(host: str, tool: Tool, *, is_on: bool) -> dict[str, Any]:
         "title": title if isinstance(title, str) else "",
         "description": tool.description,
         "is_on": is_on,
+        "is_asked": is_asked,
         "destructive": hints.get("destructiveHint") is True,
     }
 
@@ -419,7 +428,6 @@ def routes(room: ChatRoom) -> list[Route]:
         ("POST", "chat", _on_ask),
         ("GET", "chat/{id}", _on_shown),
         ("POST", "chat/{id}/stop", _on_stop),
-        ("POST", "chat/{id}/retry", _on_retry),
         ("POST", "questions/{id}", _on_answer),
         ("POST", "servers/{name:path}", partial(_on_switch, is_tool=False)),
         ("POST", "tools/{name:path}", partial(_on_switch, is_tool=True)),
@@ -431,10 +439,6 @@ async def _on_ask(room: ChatRoom, request: Request) -> Response:
     body = await body_of(request)
     conversation = _text(body, "conversation") or None
     return _begun(*await room.ask(conversation, _text(body, "question"), _text(body, "instead_of")))
-
-
-async def _on_retry(room: ChatRoom, request: Request) -> Response:
-    return _begun(*await room.retry(request.path_params["id"]))
 
 
 async def _on_stop(room: ChatRoom, request: Request) -> Response:

@@ -72,6 +72,7 @@ class News:
         self.opening: Callable[[], Sequence[Told]] = tuple  # gives the events that a page gets first
         self._pages: set[asyncio.Queue[Told | None]] = set()
         self._notices: list[str] = []
+        self._waiting: dict[str, tuple[float, dict[str, Any]]] = {}  # by turn: since when, and for what
         self._last_left = time.monotonic()
         self._is_closed = False
 
@@ -95,6 +96,20 @@ class News:
         self._notices = [*self._notices[1 - _NOTICES :], text]
         self.tell("notice", {"text": text})
 
+    def waits(self, turn: str, what: str, **more: int) -> None:
+        """Tell all pages what a turn waits for: another `turn`, the `model`, or the end of the `prompt`; a later page, too."""
+        since, _ = self._waiting.get(turn, (time.monotonic(), None))
+        self._waiting[turn] = since, {"turn": turn, "for": what, **more}
+        self.tell("waiting", self._waited(turn))
+
+    def waits_no_more(self, turn: str) -> None:
+        """Note that a turn waits no more: pages see that in what comes."""
+        self._waiting.pop(turn, None)
+
+    def _waited(self, turn: str) -> dict[str, Any]:
+        since, what = self._waiting[turn]
+        return what | {"seconds": time.monotonic() - since}
+
     async def watch(self) -> AsyncGenerator[Told]:
         """Be a page, from the first `anext` on."""
         if self._is_closed:
@@ -102,7 +117,8 @@ class News:
         page: asyncio.Queue[Told | None] = asyncio.Queue()
         self._pages.add(page)
         try:
-            for event in (*self.opening(), *(("notice", {"text": text}) for text in self._notices)):
+            waiting = [("waiting", self._waited(turn)) for turn in self._waiting]
+            for event in (*self.opening(), *(("notice", {"text": text}) for text in self._notices), *waiting):
                 yield event
             while (next_event := await page.get()) is not None:
                 yield next_event

@@ -4,8 +4,8 @@
    it is first needed. */
 
 import { get, stream } from "./api.js";
-import { fill, h } from "./dom.js";
-import { chooseLanguage, language, t } from "./i18n.js";
+import { closeMenus, fill, h } from "./dom.js";
+import { chooseLanguage, language, t, wayText } from "./i18n.js";
 
 const VIEWS = {
   live: () => import("./live.js"),
@@ -14,7 +14,7 @@ const VIEWS = {
   recorded: () => import("./recorded.js"),
   try: () => import("./try_again.js"),
 };
-const IN_MENU = ["live", "chat", "recorded", "try"];
+const IN_MENU = ["chat", "live", "recorded", "try"];
 const THEME = "xmlcall.theme";
 
 /** What is known of the program, as the server says it. */
@@ -23,6 +23,7 @@ export let about = {};
 const listeners = new Set();
 let shown = null;
 let turnOfMount = 0;
+let chat = "chat"; // the conversation that was looked at last: the menu leads back to it
 let isLost = false; // the connection is
 
 /** Be told of every event of the program. @returns {function()} ends it */
@@ -34,6 +35,12 @@ export function listen(handle) {
 /** Say something that a screen reader reads out. */
 export function say(text) {
   document.getElementById("status").textContent = text;
+}
+
+/** Keep where the chat is, so that the menu leads back to it. */
+export function atChat(path) {
+  chat = path;
+  document.querySelector("header nav [data-view=chat]")?.setAttribute("href", `#/${path}`);
 }
 
 /** Go to another view. */
@@ -56,19 +63,20 @@ async function show() {
   const box = h("div"); // of this mount alone: what a view before it still waits for is drawn where nobody looks
   fill(document.getElementById("main"), box);
   shown = view.mount(box, rest);
+  document.body.dataset.view = name;
   document.title = `${t(`view.${name}`)} · xmlcall`;
 }
 
 function drawHeader(name) {
   const isThere = { chat: about.can_chat, recorded: about.recorded };
   const names = IN_MENU.filter((each) => isThere[each] ?? true);
-  const link = (each) => h("a", { href: `#/${each}`, "aria-current": each === name ? "page" : null }, t(`view.${each}`));
+  const link = (each) => h("a", { href: `#/${each === "chat" ? chat : each}`, data: { view: each }, "aria-current": each === name ? "page" : null }, t(`view.${each}`));
   const facts = h("div", { className: "facts" },
     h("span", { className: "model", title: about.model }, about.model ?? ""),
-    about.way ? h("span", { className: "chip" }, about.way) : null,
+    about.way ? h("span", { className: "chip way", title: t("way.title", { way: about.way }) }, wayText(about.way)) : null,
     h("button", { className: "plain", onclick: switchLanguage, title: t("switch.language"), lang: language() === "zh" ? "en" : "zh" }, language() === "zh" ? "EN" : "中文"),
     h("button", { className: "plain", onclick: switchTheme, "aria-label": t("switch.theme") }, isDark() ? "☀" : "☾"),
-    h("button", { className: "plain", onclick: showKeys, "aria-label": t("keys.title") }, "?"));
+    h("button", { className: "plain keys-button", onclick: showKeys, "aria-label": t("keys.title") }, "?"));
   const lost = h("div", { className: "lost", id: "lost", hidden: !isLost }, t("lost"));
   fill(document.getElementById("header"), h("span", { className: "brand" }, "xmlcall"),
     h("nav", { "aria-label": t("menu") }, names.map(link)), facts, lost);
@@ -99,13 +107,22 @@ function followTheme() {
 }
 
 function showKeys() {
-  const rows = ["g l", "g c", "g r", "g t", "j k", "Enter", "?", "Esc"].map((keys) => [
+  const rows = ["g c", "g l", "g r", "g t", "j k", "Enter", "?", "Esc"].map((keys) => [
     h("dt", null, keys.split(" ").map((key) => [h("kbd", null, key), " "])), h("dd", null, t(`keys.${keys.replace(" ", "")}`))]);
   const dialog = h("dialog", { "aria-labelledby": "keys-title", onclose: () => dialog.remove() },
     h("h2", { id: "keys-title" }, t("keys.title")), h("dl", { className: "keys" }, rows),
     h("button", { className: "main", onclick: () => dialog.close() }, t("close")));
   document.body.append(dialog);
   dialog.showModal();
+}
+
+/** Close an open menu by Escape, which then means nothing else. */
+function onEscape(event) {
+  const open = event.key === "Escape" && document.querySelector("details.menu[open]");
+  if (!open) return;
+  event.stopPropagation();
+  closeMenus();
+  open.querySelector("summary").focus();
 }
 
 let afterG = 0;
@@ -116,7 +133,7 @@ function onKey(event) {
   const target = { l: "live", c: "chat", r: "recorded", t: "try" }[event.key];
   if (event.timeStamp - afterG < 1200 && target) {
     event.preventDefault();
-    go(target);
+    go(target === "chat" ? chat : target);
   }
   afterG = event.key === "g" ? event.timeStamp : 0;
   if (event.key === "?") showKeys();
@@ -133,7 +150,7 @@ function follow() {
     const element = document.getElementById("lost");
     if (element) element.hidden = !isLost;
   };
-  const names = ["turn", "question", "answered", "servers", "notice", "request"];
+  const names = ["turn", "question", "answered", "servers", "notice", "request", "waiting"];
   stream("events", {
     ...Object.fromEntries(names.map((name) => [name, (data) => tell(name, data)])),
     lost: () => {
@@ -166,7 +183,9 @@ function tellFailure(error) {
 
 followTheme();
 chooseLanguage(language());
-addEventListener("hashchange", show);
+addEventListener("hashchange", () => turnOfMount && show()); // the first view is shown by `follow`, once the program is known
 addEventListener("unhandledrejection", (event) => tellFailure(event.reason));
+addEventListener("keydown", onEscape, true);
 addEventListener("keydown", onKey);
+addEventListener("click", ({ target }) => closeMenus(target));
 start();

@@ -5,6 +5,8 @@ import { count, has, seconds, t } from "./i18n.js";
 import { beginning, readable, visible } from "./visible.js";
 
 const SHOWN = 1200; // UTF-16 units of a result that are shown at once
+const LINE = 160; // of what stands in a line
+const UNBROKEN = 28; // of a word that may be broken
 const GOOD = new Set(["ok", "handed over"]);
 const BAD = new Set(["rejected", "failed", "error", "unknown"]);
 const UNDER_WAY = new Set(["writing", "running", "waiting"]);
@@ -21,22 +23,54 @@ export const whyOf = (mark) => (has(`code.${mark.code}`) ? t(`code.${mark.code}`
 
 /** Draw a call.
  *  @param {object} call a CallRecord
- *  @param {{onPoint(value|null, scrolls), opened: Set<string>}} ties shows a value's places; remembers what was folded open */
+ *  @param {{onPoint(value|null, scrolls), opened: Set<string>, isInside?: boolean, isYours?: boolean, isRead?: boolean}} ties shows a
+ *    value's places; remembers what was folded open; whether the call's name stands around it already, whether the person who looks
+ *    is the one who asked, and whether the call was only read and never meant to run */
 export function callCard(call, ties) {
   const target = call.server ? `${call.server}.${call.tool}` : call.name;
-  const head = h("div", { className: "row" },
-    h("h3", { className: "mono break" }, visible(target)), outcomeChip(call.outcome),
+  const head = ties.isInside ? null : h("div", { className: "row" },
+    h("h3", { className: "mono break" }, visible(target)), ties.isRead && call.outcome === "not started" ? null : outcomeChip(call.outcome),
     call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
     h("span", { className: "soft small push" }, call.dialect));
-  return h("article", { className: "card call", "aria-label": t("call.label", { name: target }) },
-    h("div", { className: "pad column" }, head, approval(call), issues(call), values(call, ties), repairs(call), changed(call), result(call, ties)));
+  return h("article", { className: ties.isInside ? "call-inside" : "card call", "aria-label": t("call.label", { name: target }) },
+    h("div", { className: "pad column" }, head, approval(call, ties), issues(call), values(call, ties), repairs(call), changed(call), result(call, ties)));
 }
 
-function approval(call) {
+/** Return who allowed or denied a call; null if nobody did. */
+export function whoAllowed(call, ties) {
+  if (!call.by) return null;
+  const isDenied = call.outcome === "denied";
+  const isYou = ties.isYours && (call.by === "person" || call.by === "person, always");
+  const key = isYou ? (isDenied ? "call.denied_you" : call.by === "person" ? "call.allowed_you" : "call.allowed_always") : isDenied ? "call.denied_by" : "call.allowed_by";
+  return h("span", { className: "small break who" }, t(key, { who: visible(call.by) }));
+}
+
+/** Return the arguments of a call in a line; of a single one the value alone. */
+export function shortArguments(call) {
+  return inLine(call.ran_with ?? call.arguments ?? {});
+}
+
+/** Return the beginning of a result in a line, without the punctuation of JSON where it is a plain object. */
+export function shortResult(call) {
+  let data = null;
+  try {
+    data = call.result.length < SHOWN ? JSON.parse(call.result) : null;
+  } catch {
+    data = null; // a text
+  }
+  return typeof data === "object" && data && !Array.isArray(data) ? inLine(data) : visible(beginning(call.result.trim().replace(/\s+/g, " "), LINE));
+}
+
+function inLine(values) {
+  const names = Object.keys(values);
+  const text = (name) => beginning(typeof values[name] === "string" ? JSON.stringify(values[name]) : JSON.stringify(values[name]) ?? "", LINE);
+  const line = names.length === 1 ? text(names[0]) : names.map((name) => `${name}: ${text(name)}`).join(", ");
+  return visible(line.length > LINE ? `${beginning(line, LINE)} …` : line);
+}
+
+function approval(call, ties) {
   if (!call.by && !call.reason && !call.failure) return null;
-  const key = call.outcome === "denied" ? "call.denied_by" : "call.allowed_by";
-  return h("div", { className: "small break" },
-    call.by ? h("div", null, t(key, { who: visible(call.by) })) : null,
+  return h("div", { className: "small break" }, ties.isInside ? null : whoAllowed(call, ties),
     call.reason ? h("div", { className: "soft" }, visible(call.reason)) : null,
     call.failure ? h("div", { className: "error" }, visible(call.failure)) : null);
 }
@@ -45,7 +79,7 @@ function issues(call) {
   if (!call.issues.length) return null;
   return h("ul", { className: "marks bad", "aria-label": t("call.issues") }, call.issues.map((issue) => h("li", null,
     h("span", { className: "chip bad mono" }, issue.code), " ", whyOf(issue),
-    issue.path && issue.path !== "$" ? h("div", { className: "small" }, h("code", null, visible(issue.path))) : null,
+    issue.path && issue.path !== "$" ? h("div", { className: "small" }, h("code", null, visible(nameOf(issue.path)))) : null,
     issue.expected ? h("div", { className: "small" }, `${t("issue.expected")} `, h("code", null, visible(issue.expected))) : null,
     issue.got ? h("div", { className: "small" }, `${t("issue.got")} `, h("code", null, visible(issue.got))) : null,
     issue.readings.map((reading) => h("pre", { className: "reading" }, visible(reading))),
@@ -62,24 +96,29 @@ function values(call, ties) {
 function valueRow(value, ties) {
   const point = (scrolls) => () => ties.onPoint(value, scrolls);
   const show = h("button", { className: "plain path mono", onclick: point(true), onfocus: point(false), onblur: () => ties.onPoint(null, false),
-    title: t("value.show") }, visible(value.path.replace(/^\$\.?/, "") || "$"));
+    title: t("value.show") }, visible(nameOf(value.path)));
   return h("tr", { onmouseenter: point(false), onmouseleave: () => ties.onPoint(null, false) },
     h("td", null, show),
-    h("td", { className: "mono" }, valueText(value.value), value.repairs.map((code) => [" ", h("span", { className: "chip warn mono" }, code)])),
-    h("td", null, sourceChip(value.source)));
+    h("td", { className: "mono" }, value.repairs.length ? h("span", { className: "repair", title: value.repairs.join(", "), role: "img", "aria-label": t("repair") }, "◆") : null, valueText(value.value)),
+    h("td", null, sourceChip(value.source, ties)));
 }
+
+/** Return the name of a place in arguments, without the sign of their root. */
+const nameOf = (path) => path.replace(/^\$\.?/, "") || path;
 
 function valueText(value) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
   const short = beginning(text, 400);
-  return [h("span", { className: typeof value === "string" ? "string" : "literal" }, visible(short)),
+  const isLong = short.split(/\s/).some((word) => word.length > UNBROKEN);
+  return [h("span", { className: `${typeof value === "string" ? "string" : "literal"}${isLong ? " break" : ""}` }, visible(short)),
     short.length < text.length ? h("span", { className: "soft" }, ` … ${t("characters", { count: count(text.length) })}`) : null];
 }
 
-function sourceChip(source) {
+function sourceChip(source, ties) {
   if (!source) return h("span", { className: "soft" }, "–");
   const what = { number: source.call ?? "", tool: visible(source.tool ?? "") };
-  const key = source.kind === "result" && source.call === null ? "source.some_result" : `source.${source.kind}`;
+  const kind = { result: source.call === null ? "some_result" : "result", person: ties.isYours ? "you" : "person" }[source.kind];
+  const key = `source.${kind ?? source.kind}`;
   return h("span", { className: `chip ${SOURCES[source.kind] ?? ""}` }, t(key, what));
 }
 
@@ -87,7 +126,7 @@ function repairs(call) {
   if (!call.repairs.length) return null;
   return h("ul", { className: "marks warn", "aria-label": t("call.repairs") }, call.repairs.map((repair) => h("li", null,
     h("span", { className: "chip warn mono" }, repair.code), " ", whyOf(repair),
-    repair.path ? h("span", { className: "soft mono small" }, ` ${visible(repair.path)}`) : null)));
+    repair.path ? h("span", { className: "soft mono small" }, ` ${visible(nameOf(repair.path))}`) : null)));
 }
 
 function changed(call) {

@@ -1,46 +1,52 @@
-/* A chat with the configured servers.
+/* A chat with the configured servers: the conversation, and the place where the next question is written.
 
    The server keeps the conversation; the page shows its turns as they are (`turns/ID/events`) and sends what the person does. So a
    page that is opened anew, or a second one, sees the same. */
 
 import { get, post, stream } from "./api.js";
-import { about, go, listen, say } from "./app.js";
-import { callCard, outcomeChip } from "./call_card.js";
+import { about, atChat, go, listen, say } from "./app.js";
+import { asksWhat, historyOf, serversOf, startersOf } from "./chat_side.js";
+import { turnView } from "./chat_turn.js";
 import { fill, h } from "./dom.js";
-import { count, seconds, share, t } from "./i18n.js";
-import { markdown } from "./markdown.js";
-import { questionCard, requestCard } from "./question.js";
-import { outcomeText, renderTurn } from "./turn.js";
-import { readable, visible } from "./visible.js";
+import { count, share, t, wayText } from "./i18n.js";
+import { requestCard } from "./question.js";
+import { outcomeText } from "./turn.js";
+import { visible } from "./visible.js";
 
 const part = encodeURIComponent;
+const SIDE = "chat-side";
+
+let draft = ""; // what is written and not sent stays while another view is looked at
 
 export function mount(container, [given]) {
-  const log = h("div", { className: "column chat-log", role: "log", "aria-label": t("view.chat") });
-  const side = h("aside", { className: "column chat-side" });
+  const log = h("div", { className: "column chat-log", role: "log", "aria-live": "off", "aria-label": t("view.chat"), tabIndex: 0 });
+  const side = h("aside", { className: "column chat-side", id: SIDE, popover: "auto", "aria-label": t("chat.side") });
   const status = h("p", { className: "soft small chat-status" });
   const problem = h("p", { className: "error", role: "alert", hidden: true });
-  const input = h("textarea", { rows: 2, placeholder: t("chat.ask"), "aria-label": t("chat.ask"), onkeydown: onInputKey });
-  const send = h("button", { className: "main", onclick: ask }, t("chat.send"));
-  const stop = h("button", { className: "danger", hidden: true, onclick: () => stopTurn() }, t("stop"));
-  const cards = new Map(); // id of a question -> card
+  const editing = h("p", { className: "small row", hidden: true }, h("span", null, t("chat.editing")), h("button", { className: "plain", onclick: endEditing }, t("ask.cancel")));
+  const input = h("textarea", { rows: 2, value: draft, placeholder: t("chat.ask"), "aria-label": t("chat.ask"), onkeydown: onInputKey, oninput: () => { draft = input.value; } });
+  const send = h("button", { className: "main large", onclick: ask }, t("chat.send"));
+  const stop = h("button", { className: "danger large", hidden: true, onclick: () => stopTurn() }, t("stop"));
+  const requests = new Map(); // id of what a server asks -> card
+  const views = new Map(); // id of a turn -> how it is drawn
+  const waited = new Map(); // id of a turn -> what it waits for, as the program said last
   const followed = new Map(); // id of a turn -> what ends following it
   let conversation = given ?? null;
   let insteadOf = null;
   let underWay = null;
+  let sent = null; // a question of which the server has not said yet that it is asked
   let opening = 0; // how often it was opened: what an older opening was told is stale
 
-  fill(container, h("div", { className: "chat" }, h("div", { className: "chat-main" }, log,
-    h("div", { className: "chat-input column" }, problem, h("div", { className: "row" }, input, send, stop), status)), side));
+  fill(container, h("div", { className: "chat" }, side, h("div", { className: "chat-main" }, h("h1", { className: "unseen" }, t("view.chat")),
+    h("div", { className: "chat-top" }, h("button", { popovertarget: SIDE, "aria-label": t("chat.side") }, "☰"), h("span", { className: "soft small clip" }, [visible(about.model ?? ""), about.way ? wayText(about.way) : ""].filter(Boolean).join(" · "))), log,
+    h("div", { className: "chat-input" }, problem, editing, h("div", { className: "row" }, input, send, stop), status))));
 
   async function open() {
     const mine = ++opening;
     endFollowing();
     fill(log);
-    if (!conversation) {
-      fill(log, h("p", { className: "empty" }, t("chat.hello")));
-      return drawSide();
-    }
+    atChat(conversation ? `chat/${part(conversation)}` : "chat");
+    if (!conversation) return drawAround();
     const found = await get(`chat/${part(conversation)}`);
     if (mine !== opening) return undefined;
     const newer = log.firstChild; // what came while we waited stays below, and where the focus is
@@ -54,43 +60,42 @@ export function mount(container, [given]) {
     if (found.conversation.turn) follow(found.conversation.turn);
     for (const each of found.questions ?? []) onEvent(each.kind === "call" ? "question" : "request", each);
     toEnd();
-    return drawSide(found.conversation);
+    return drawAround();
   }
 
   function addTurn(turn, before = null) {
-    const box = h("section", { className: "chat-turn column", data: { turn: turn.id } });
-    log.insertBefore(box, before);
-    const view = turnView(box, turn, { onRetry: retry, onDifferently: differently });
+    views.get(turn.id)?.remove();
+    const view = turnView(turn, { onRegenerate: regenerate, onEdit: edit, onAnswered: () => log.focus({ preventScroll: true }), mayTakeFocus: () => !input.value });
+    views.set(turn.id, view);
+    if (waited.has(turn.id)) view.waits(waited.get(turn.id));
+    log.insertBefore(view.element, before);
     return view;
   }
 
   function follow(id) {
     if (followed.has(id)) return;
     setUnderWay(id);
-    let view = null;
     let record = null;
+    const update = (next) => {
+      record = next;
+      const isNear = nearEnd();
+      if (views.has(id)) views.get(id).update(record);
+      else addTurn(record);
+      endSent();
+      if (isNear) toEnd();
+    };
     const end = stream(`turns/${part(id)}/events`, {
       turn(now) {
-        record = now;
-        const isNear = nearEnd();
-        if (view) view.update(record);
-        else {
-          log.querySelector(`[data-turn="${CSS.escape(id)}"]`)?.remove();
-          view = addTurn(record);
-        }
-        drawStatus(record);
-        if (isNear) toEnd();
+        update(now);
+        drawStatus(now);
       },
       delta(delta) {
-        if (!record) return;
-        record = withDelta(record, delta);
-        const isNear = nearEnd();
-        view.update(record);
-        if (isNear) toEnd();
+        if (record) update(withDelta(record, delta));
       },
       end() {
         end();
         followed.delete(id);
+        waited.delete(id);
         if (underWay === id) setUnderWay(null);
         say(record?.answer ? record.answer.slice(0, 500) : outcomeText(record?.outcome ?? "", "chat"));
       },
@@ -101,28 +106,49 @@ export function mount(container, [given]) {
   function setUnderWay(id) {
     underWay = id;
     stop.hidden = !id;
-    send.disabled = Boolean(id);
+    send.hidden = Boolean(id);
   }
 
-  const nearEnd = () => window.innerHeight + window.scrollY > document.body.scrollHeight - 160;
-  const toEnd = () => window.scrollTo({ top: document.body.scrollHeight });
+  const nearEnd = () => log.scrollTop + log.clientHeight > log.scrollHeight - 160;
+
+  function toEnd() {
+    if (!log.querySelector(".ask:not(.over)")) log.scrollTop = log.scrollHeight; // what a person reads before answering stays
+  }
 
   async function ask() {
     const question = input.value.trim();
-    if (!question || underWay) return;
+    if (!question || underWay || sent) return;
+    await asking(question, insteadOf, () => {
+      draft = input.value = "";
+      endEditing();
+    });
+  }
+
+  /** Ask, and show at once that it is asked: the program's first word about the turn may be seconds away. */
+  async function asking(question, insteadOfTurn, done = () => {}) {
     await doing(async () => {
-      const begun = await post("chat", { conversation, question, ...(insteadOf ? { instead_of: insteadOf } : {}) });
-      input.value = "";
+      if (!conversation) fill(log);
+      sent = turnView({ id: "", question, replies: [], outcome: "", error: "", source: "chat" }, {});
+      log.append(sent.element);
+      toEnd();
+      say(t("life.waiting"));
+      const begun = await post("chat", { conversation, question, ...(insteadOfTurn ? { instead_of: insteadOfTurn } : {}) });
+      done();
       went(begun);
     });
   }
 
+  function endSent() {
+    sent?.remove();
+    sent = null;
+  }
+
   function went(begun) {
     const isNew = begun.conversation !== conversation;
-    insteadOf = null;
     conversation = begun.conversation;
     if (isNew) {
       history.replaceState(null, "", `#/chat/${part(conversation)}`);
+      for (const child of [...log.children]) if (child !== sent?.element) child.remove();
       open().catch(tell);
     } else follow(begun.turn);
   }
@@ -132,6 +158,7 @@ export function mount(container, [given]) {
     try {
       await work();
     } catch (error) {
+      endSent();
       tell(error);
     }
   }
@@ -142,12 +169,19 @@ export function mount(container, [given]) {
   }
 
   const stopTurn = () => doing(() => post(`chat/${part(conversation)}/stop`));
-  const retry = () => doing(async () => went(await post(`chat/${part(conversation)}/retry`)));
+  const regenerate = (turn) => (underWay || sent ? undefined : asking(turn.question, turn.id));
 
-  function differently(turn) {
+  function edit(turn) {
     insteadOf = turn.id;
     input.value = turn.question;
+    editing.hidden = false;
     input.focus();
+  }
+
+  function endEditing() {
+    if (insteadOf) draft = input.value = "";
+    insteadOf = null;
+    editing.hidden = true;
   }
 
   function onInputKey(event) {
@@ -156,30 +190,51 @@ export function mount(container, [given]) {
       ask();
     }
     if (event.key === "Escape" && insteadOf) {
-      insteadOf = null;
-      input.value = "";
+      event.stopPropagation();
+      endEditing();
     }
   }
 
   function onPageKey(event) {
-    if (event.key === "Escape" && underWay && !document.querySelector("dialog")) stopTurn();
+    if (event.key === "Escape" && underWay && !document.querySelector("dialog, :popover-open")) stopTurn();
   }
 
   function onEvent(name, data) {
     if (name === "again") return open().catch(tell);
-    if (name === "servers") return drawSide();
-    if (name === "answered") return cards.get(data.id)?.answered(data.answer);
+    if (name === "servers") return drawAround();
     if (name === "notice") return log.append(h("p", { className: "small soft break" }, visible(data.text)));
+    if (name === "answered") {
+      requests.get(data.id)?.answered(data.answer);
+      for (const view of views.values()) view.answered(data.id);
+      return undefined;
+    }
+    if (name === "waiting") {
+      waited.set(data.turn, { ...data, since: performance.now() - data.seconds * 1000 });
+      views.get(data.turn)?.waits(waited.get(data.turn));
+    }
     const isMine = data?.turn === "" || (conversation && String(data?.turn ?? "").startsWith(`${conversation}.`));
-    if ((name === "question" || name === "request") && isMine && !cards.has(data.id)) {
-      const card = name === "question" ? questionCard(data) : requestCard(data);
-      cards.set(data.id, card);
+    if (!isMine) return undefined;
+    if (name === "question") askAbout(data);
+    if (name === "request" && !requests.has(data.id)) {
+      const card = requestCard(data);
+      requests.set(data.id, card);
       log.append(card.element);
-      card.element.focus();
-      card.element.scrollIntoView({ block: "nearest" });
-      say(t("ask.title"));
+      toCard(card.element);
     }
     return undefined;
+  }
+
+  /** Show a question in the place of its call, also when it comes before the record of its turn. */
+  function askAbout(data) {
+    const view = views.get(data.turn) ?? addTurn({ id: data.turn, question: "", replies: [], outcome: "", error: "", source: "chat" });
+    const card = view.ask(data);
+    if (card) toCard(card);
+  }
+
+  function toCard(element) {
+    if (!input.value) element.focus({ preventScroll: true }); // who is writing must not answer with the next letter
+    element.scrollIntoView({ block: element.offsetHeight > log.clientHeight ? "start" : "nearest" });
+    say(t("ask.title"));
   }
 
   function drawStatus(record) {
@@ -188,27 +243,26 @@ export function mount(container, [given]) {
       ? t("chat.status", { tokens: count(last.prompt_tokens + (last.completion_tokens ?? 0)), cached: share(last.cached_tokens, last.prompt_tokens) }) : "";
   }
 
-  async function drawSide() {
-    const [{ conversations }, facts] = await Promise.all([get("recorded"), get("about")]);
-    fill(side, h("button", { onclick: () => go("chat") }, t("chat.new")), h("details", { open: window.innerWidth > 900 }, h("summary", null, h("strong", null, t("chat.list"))),
-      h("ul", { className: "list" }, conversations.slice(0, 30).map((each) => h("li", null,
-        h("a", { href: `#/chat/${part(each.id)}`, className: "clip", "aria-current": each.id === conversation ? "page" : null }, visible(each.title) || each.id))))),
-      h("details", { open: window.innerWidth > 900 }, h("summary", null, h("strong", null, t("chat.tools"))), serversOf(facts.servers)));
+  async function drawAround() {
+    const [{ conversations }, { servers }] = await Promise.all([get("recorded"), get("about")]);
+    const held = side.contains(document.activeElement) ? document.activeElement.dataset.path : null;
+    const toggle = (path, isOn) => ({ target }) => doing(async () => { target.disabled = true; await post(path, { is_on: !isOn }); await drawAround(); });
+    fill(side, h("button", { onclick: () => { side.hidePopover(); go("chat"); } }, t("chat.new")), historyOf(conversations, conversation), serversOf(servers, toggle));
+    if (held) side.querySelector(`[data-path="${CSS.escape(held)}"]`)?.focus();
+    if (!conversation && !sent) fill(log, hello(servers ?? []));
   }
 
-  function serversOf(servers) {
-    if (!servers?.length) return h("p", { className: "soft small" }, t("chat.no_tools"));
-    const toggle = (path, isOn) => ({ target }) => doing(async () => { target.disabled = true; await post(path, { is_on: !isOn }); await drawSide(); });
-    return servers.map((server) => h("div", { className: "column server" },
-      h("label", { className: "row" }, h("input", { type: "checkbox", checked: server.is_on, onchange: toggle(`servers/${part(server.name)}`, server.is_on) }), h("strong", null, visible(server.name)), h("span", { className: "soft small" }, visible(server.state ?? ""))),
-      server.is_on ? h("ul", { className: "tools" }, server.tools.map((tool) => h("li", null, h("label", { className: "row", title: visible(tool.description ?? "") },
-        h("input", { type: "checkbox", checked: tool.is_on, onchange: toggle(`tools/${part(tool.name)}`, tool.is_on) }), h("span", { className: "mono clip" }, visible(tool.name)), tool.destructive ? h("span", { className: "chip warn", title: t("ask.destructive") }, "!") : null)))) : null));
+  function hello(servers) {
+    const begin = (text) => { draft = input.value = text; input.focus(); };
+    return h("div", { className: "hello column" }, h("h2", null, t("chat.hello")), startersOf(servers, begin), h("p", { className: "soft" }, asksWhat(servers)));
   }
 
   function endFollowing() {
     for (const end of followed.values()) end();
+    for (const view of views.values()) view.remove();
     followed.clear();
-    cards.clear();
+    views.clear();
+    requests.clear();
     setUnderWay(null);
   }
 
@@ -216,7 +270,7 @@ export function mount(container, [given]) {
   const forget = listen(onEvent);
   open().catch(tell);
   input.focus();
-  return { unmount() { opening += 1; forget(); endFollowing(); removeEventListener("keydown", onPageKey); } };
+  return { unmount() { opening += 1; forget(); endFollowing(); endSent(); removeEventListener("keydown", onPageKey); } };
 }
 
 /** Add to the last reply of a record what has come to it. */
@@ -225,54 +279,4 @@ function withDelta(record, delta) {
     ...reply, ...delta.rest, raw: reply.raw + delta.raw, spans: [...reply.spans.filter((span) => span.start < delta.from_span), ...delta.spans],
   }));
   return { ...record, replies };
-}
-
-/** Draw a turn as a person reads it: question, calls in a line each, the answer; how it was read is folded below. */
-function turnView(box, turn, ties) {
-  const body = h("div", { className: "column answer" });
-  const details = h("details", { className: "fold small", ontoggle: () => details.open && drawDetails() }, h("summary", null, t("chat.details")));
-  const inside = h("div", { className: "column" });
-  const opened = new Set();
-  let shown = turn;
-  let full = null;
-  details.append(inside);
-  fill(box, h("div", { className: "question break" }, readable(turn.question)), body, h("div", { className: "row" }, details, h("span", { className: "push" }),
-    h("button", { className: "plain", onclick: () => ties.onDifferently(shown) }, t("chat.differently")), h("button", { className: "plain", onclick: ties.onRetry }, t("chat.retry"))));
-
-  function drawDetails() {
-    if (full) full.update(shown);
-    else full = renderTurn(inside, shown, { isCompact: true, canTry: true, canCopy: true });
-  }
-
-  function draw() {
-    const parts = shown.replies.filter((reply) => reply.is_kept).flatMap((reply) => [markdownOf(reply), ...reply.calls.map((call) => callLine(call, opened))]);
-    const isOver = Boolean(shown.outcome);
-    fill(body, parts, isOver || parts.length ? null : h("p", { className: "soft running" }, ` ${t("chat.thinking")}`), shown.error ? h("p", { className: "error" }, visible(shown.error)) : null,
-      isOver && shown.outcome !== "end" ? h("p", { className: "small soft" }, outcomeText(shown.outcome, shown.source)) : null);
-    if (details.open) drawDetails();
-  }
-
-  draw();
-  return { update(next) { shown = next; draw(); } };
-}
-
-/** Return the text of a reply that is for a person. */
-function markdownOf(reply) {
-  const letters = reply.spans.some((span) => span.kind !== "text") ? textOf(reply) : reply.raw;
-  return letters.trim() ? markdown(letters.trim()) : null;
-}
-
-function textOf(reply) {
-  const characters = Array.from(reply.raw);
-  return reply.spans.filter((span) => span.kind === "text").map((span) => characters.slice(span.start, span.end).join("")).join("");
-}
-
-function callLine(call, opened) {
-  const target = call.server ? `${call.server}.${call.tool}` : call.name;
-  const inside = h("div", null);
-  const details = h("details", { className: "call-line", open: opened.has(call.id), ontoggle: () => {
-    if (details.open) { opened.add(call.id); fill(inside, callCard(call, { opened, onPoint() {} })); } else opened.delete(call.id);
-  } }, h("summary", null, h("span", { className: "mono" }, visible(target)), " ", outcomeChip(call.outcome), call.seconds !== null ? h("span", { className: "soft small" }, ` ${seconds(call.seconds)}`) : null,
-    call.repairs.length ? h("span", { className: "chip warn" }, `◆ ${t("repairs.count", { count: call.repairs.length })}`) : null), inside);
-  return details;
 }

@@ -40,6 +40,29 @@ export function fill(element, ...children) {
   return element;
 }
 
+/** Put elements in the place of those that an element has; those that stay are not touched, so that they keep the focus. */
+export function keep(element, children) {
+  const wanted = children.filter(Boolean);
+  for (const child of [...element.children]) if (!wanted.includes(child)) child.remove();
+  wanted.forEach((child, place) => {
+    if (element.children[place] !== child) element.insertBefore(child, element.children[place] ?? null);
+  });
+  return element;
+}
+
+/** Make a menu: a button that shows others. `closeMenus` closes it. */
+export function menu(label, ...items) {
+  return h("details", { className: "menu" }, h("summary", { "aria-label": label, title: label }, "⋯"), h("div", { className: "menu-items" }, items));
+}
+
+/** Close the open menus, but the one in which something was clicked that stays, such as a copy. */
+export function closeMenus(clicked = null) {
+  for (const each of document.querySelectorAll("details.menu[open]")) {
+    const stays = clicked && each.contains(clicked) && !clicked.closest(".menu-items button:not(.copies)");
+    if (!stays) each.open = false;
+  }
+}
+
 /** Copy a text, and say so on the button that was pressed. */
 export async function copy(text, button, done) {
   await navigator.clipboard.writeText(text);

@@ -27,6 +27,9 @@ export function t(key, values = {}) {
 /** Say whether there is a text of this key. */
 export const has = (key) => key in WORDS[language()] || key in EN;
 
+/** Return in words how a model is asked. */
+export const wayText = (way) => (has(`way.${way}`) ? t(`way.${way}`) : way);
+
 /** Write a number of seconds. */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";

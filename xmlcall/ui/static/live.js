@@ -7,7 +7,7 @@ import { get } from "./api.js";
 import { about, listen } from "./app.js";
 import { outcomeText } from "./turn.js";
 import { fill, h, settled } from "./dom.js";
-import { count, seconds, share, t } from "./i18n.js";
+import { count, seconds, share, t, wayText } from "./i18n.js";
 import { beginning, visible } from "./visible.js";
 
 const PAGE = 100;
@@ -118,7 +118,7 @@ export function rowOf(data, href = `#/turn/${encodeURIComponent(data.id)}`) {
   const outcome = data.outcome || "running";
   const isGood = ["end", "tool_calls", "stop"].includes(outcome);
   const facts = [
-    data.began ? new Date(data.began).toLocaleTimeString() : null, visible(data.client), data.model, data.way,
+    data.began ? new Date(data.began).toLocaleTimeString() : null, visible(data.client), data.model, data.way ? wayText(data.way) : "",
     `${t("first_token")} ${seconds(data.first_token_seconds)}`, seconds(data.seconds),
     t("tokens", { count: `${count(data.prompt_tokens)}+${count(data.completion_tokens)}` }),
     data.cached_tokens !== null ? `${t("cached")} ${share(data.cached_tokens, data.prompt_tokens)}` : null,

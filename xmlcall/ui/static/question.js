@@ -6,71 +6,70 @@
 import { post } from "./api.js";
 import { callCard } from "./call_card.js";
 import { changes, difference } from "./diff.js";
-import { fill, h } from "./dom.js";
-import { t } from "./i18n.js";
+import { fill, h, menu } from "./dom.js";
+import { has, t } from "./i18n.js";
 import { escapedJson, visible } from "./visible.js";
 
 const KEYS = { y: "yes", n: "no", e: "edit", a: "always", w: "with", s: "stop" };
-const TIES = { opened: new Set(), onPoint() {} };
+const TIES = { opened: new Set(), onPoint() {}, isInside: true, isYours: true };
 
-/** Draw a question. @param {object} data of the event `question` @returns {{element, answered(answer)}} */
+/** Draw a question. @param {object} data of the event `question` @returns {{element, call}} call: its id */
 export function questionCard(data) {
-  const reason = h("input", { "aria-label": t("ask.reason"), placeholder: t("ask.reason") });
   const problem = h("p", { className: "error", role: "alert", hidden: true });
-  const buttons = h("div", { className: "row" });
-  const editor = h("div", { className: "column", hidden: true });
   const text = h("textarea", { className: "mono", rows: 6, spellcheck: "false", "aria-label": t("ask.edit"), value: escapedJson(JSON.stringify(data.call.arguments ?? {}, null, 2)) });
-  const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": t("ask.title"), onkeydown: onKey },
-    h("div", { className: "pad column" }, h("h2", null, t("ask.title"), " ", h("span", { className: "mono" }, visible(data.target))), warnings(data), callCard(data.call, TIES),
-      tellChanges(data), problem, editor, reason, buttons, h("p", { className: "soft small" }, t("ask.keys"))));
-  let isOver = false;
+  const reason = h("input", { className: "reason", "aria-label": t("ask.reason"), placeholder: t("ask.reason"), onkeydown: (event) => event.key === "Enter" && !event.isComposing && answer("no") });
+  const button = (name, kind, work = () => answer(name)) => h("button", { className: kind, onclick: work }, t(`ask.${name}`));
+  const back = () => h("button", { className: "large", onclick: () => show(first) }, t("ask.cancel"));
+  const first = h("div", { className: "row ask-buttons" }, button("yes", "main large"), button("no", "large", () => show(denying, reason)),
+    menu(t("ask.more"), button("edit", "", () => show(editing, text)), button("with", ""), button("always", ""), button("stop", "danger")),
+    h("span", { className: "soft small keys-hint" }, t("ask.keys")));
+  const denying = h("div", { className: "row ask-buttons", hidden: true }, reason, button("deny", "large", () => answer("no")), back());
+  const editing = h("div", { className: "column ask-buttons", hidden: true }, text, h("div", { className: "row" }, button("run_edited", "main large", runEdited), back()));
+  const steps = [first, denying, editing];
+  const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": `${t("ask.title")} ${visible(data.target)}`, onkeydown: onKey },
+    h("div", { className: "pad column" }, h("h2", null, t("ask.title"), " ", h("span", { className: "mono" }, visible(data.target))), warnings(data)),
+    callCard(data.call, TIES), h("div", { className: "pad column ask-end" }, tellChanges(data), problem), steps);
+
+  /** Show what a step of the answer needs: the buttons, the reason of a no, or the arguments. */
+  function show(step, focus = element) {
+    for (const each of steps) each.hidden = each !== step;
+    focus.focus();
+  }
 
   async function answer(name, more = {}) {
-    if (isOver) return;
     try {
       await post(`questions/${encodeURIComponent(data.id)}`, { answer: name, ...(name === "no" && reason.value ? { reason: reason.value } : {}), ...more });
     } catch (error) {
-      if (error.status === 409 || error.status === 404) return answered("");
-      problem.hidden = false;
-      problem.textContent = [error.message, ...(error.data?.problems ?? [])].join("\n");
+      if (error.status !== 409) tell([error.message, ...(error.data?.problems ?? [])].join("\n")); // 409: another page was first
     }
-    return undefined;
   }
 
-  function edit() {
-    editor.hidden = false;
-    text.focus();
+  function tell(message) {
+    problem.hidden = false;
+    problem.textContent = message;
   }
 
   function runEdited() {
     try {
       answer("edit", { arguments: JSON.parse(text.value) });
     } catch (error) {
-      problem.hidden = false;
-      problem.textContent = error.message;
+      tell(error.message);
     }
   }
 
   function onKey(event) {
-    if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS)) return;
+    if (event.key === "Escape" && first.hidden) {
+      event.stopPropagation();
+      show(first);
+    }
+    if (event.target !== element || event.ctrlKey || event.metaKey || event.altKey || !(event.key in KEYS) || first.hidden) return;
     event.preventDefault();
-    if (KEYS[event.key] === "edit") edit();
-    else answer(KEYS[event.key]);
+    const steps = { edit: () => show(editing, text), no: () => show(denying, reason) };
+    const name = KEYS[event.key];
+    (steps[name] ?? (() => answer(name)))();
   }
 
-  function answered(name) {
-    isOver = true;
-    element.classList.add("over");
-    fill(element, h("div", { className: "pad row" }, h("h2", null, t("ask.title"), " ", h("span", { className: "mono" }, visible(data.target))),
-      h("span", { className: "chip" }, t("ask.answered", { answer: name && has(name) ? t(`ask.${name}`) : name }))));
-  }
-
-  const has = (name) => Object.values(KEYS).includes(name);
-  const button = (name, kind, work = () => answer(name)) => h("button", { className: kind, onclick: work }, t(`ask.${name}`));
-  fill(buttons, button("yes", "main"), button("no", ""), button("edit", "", edit), button("with", ""), button("always", ""), h("span", { className: "push" }, button("stop", "danger")));
-  fill(editor, text, h("div", { className: "row" }, h("button", { className: "main", onclick: runEdited }, t("ask.run_edited")),
-    h("button", { onclick: () => { editor.hidden = true; element.focus(); } }, t("ask.cancel"))));
-  return { element, answered };
+  return { element, call: data.call.id };
 }
 
 function warnings(data) {
@@ -79,7 +78,7 @@ function warnings(data) {
     tool.annotations?.destructiveHint ? t("ask.destructive") : "",
     ...(data.unsaid?.length ? [t("ask.unsaid", { names: visible(data.unsaid.join(", ")) })] : []),
     ...Object.entries(data.foreign ?? {}).map(([path, server]) => t(server ? "ask.foreign" : "ask.unsaid_place", { path: visible(path), server: visible(server) })),
-    data.repairs?.length ? t("ask.repairs", { codes: data.repairs.join(", ") }) : "",
+    data.repairs?.length && !data.call.repairs?.length ? t("ask.repairs", { codes: data.repairs.join(", ") }) : "",
     data.times_in_a_row > 1 ? t("ask.times", { count: data.times_in_a_row }) : "",
     data.definition_before ? t("ask.changed") : "",
   ].filter(Boolean);
@@ -113,14 +112,15 @@ export function requestCard(data) {
     }
   }
 
-  fill(buttons, h("button", { className: "main", onclick: () => answer("yes") }, t("ask.accept")), h("button", { onclick: () => answer("no") }, t("ask.decline")),
-    h("button", { className: "danger", onclick: () => answer("stop") }, t("ask.stop")));
+  fill(buttons, h("button", { className: "main large", onclick: () => answer("yes") }, t("ask.accept")), h("button", { className: "large", onclick: () => answer("no") }, t("ask.decline")),
+    h("button", { className: "danger push", onclick: () => answer("stop") }, t("ask.stop")));
   const element = h("section", { className: "card ask", role: "group", tabIndex: -1, "aria-label": t(title, { server }) }, h("div", { className: "pad column" },
     h("h2", null, t(title, { server })), h("p", { className: "break" }, visible(data.message ?? data.text ?? "")),
     (data.messages ?? []).map((each) => h("pre", { className: "result" }, visible(`${each.role}: ${each.content}`))),
     data.url ? h("p", { className: "mono break" }, visible(data.url), data.host ? ` (${visible(data.host)})` : "") : null,
     fields.map((field) => field.element), problem, buttons));
-  return { element, answered(name) { element.classList.add("over"); fill(buttons, h("span", { className: "chip" }, t("ask.answered", { answer: name }))); } };
+  const answered = (name) => fill(element, h("p", { className: "small soft" }, `${t(title, { server })}: ${has(`ask.was_${name}`) ? t(`ask.was_${name}`) : name}`)).classList.add("over");
+  return { element, answered };
 }
 
 function fieldOf(field) {

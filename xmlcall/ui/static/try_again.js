@@ -4,11 +4,12 @@
 
 import { get, post, postStream } from "./api.js";
 import { about } from "./app.js";
-import { callCard } from "./call_card.js";
+import { callCard, whyOf } from "./call_card.js";
 import { fill, h, settled } from "./dom.js";
-import { t } from "./i18n.js";
+import { t, wayText } from "./i18n.js";
 import { legend, renderSpans } from "./spans.js";
 import { renderTurn } from "./turn.js";
+import { visible } from "./visible.js";
 
 const EXAMPLE = `I will look that up.
 
@@ -39,14 +40,17 @@ export function mount(container, [id, number]) {
   const calls = h("div", { className: "calls column", "aria-live": "polite" });
   const visibleText = h("div", null);
   const ways = h("div", null);
-  const ties = { opened: new Set(), onPoint };
+  const question = h("blockquote", { className: "question break", hidden: true });
+  const back = h("span", null);
+  const ties = { opened: new Set(), onPoint, isRead: true };
   let spans = null;
   let asked = 0;
   let under = null; // what ends the asking that is under way
 
   fill(container, h("div", { className: "column" },
-    h("div", { className: "row" }, h("h1", null, t("view.try")), h("span", { className: "push row" },
+    h("div", { className: "row" }, back, h("h1", null, t("view.try")), h("span", { className: "push row" },
       h("label", null, `${t("try.dialect")} `, dialect), h("label", null, `${t("try.ending")} `, ending), h("label", null, isOpen, ` ${t("try.reasoning_open")}`))),
+    question,
     h("div", { className: "reply-columns" },
       h("div", { className: "column" }, h("label", { className: "column" }, t("try.text"), text), h("details", { className: "fold" }, h("summary", null, t("try.tools")), tools)),
       h("div", { className: "column" }, problem, raw, legend(), visibleText, calls)),
@@ -59,7 +63,7 @@ export function mount(container, [id, number]) {
 
   async function read() {
     const mine = ++asked;
-    const body = { text: text.value, dialect: dialect.value, finish_reason: ending.value, reasoning_open: isOpen.checked };
+    const body = { text: text.value, dialect: dialect.value, finish_reason: ending.value, reasoning_open: isOpen.checked, turn: id, reply: Number(number ?? 1) };
     try {
       body.tools = JSON.parse(tools.value || "[]");
     } catch (error) {
@@ -85,7 +89,7 @@ export function mount(container, [id, number]) {
     else spans = renderSpans(raw, reply);
     const isNone = reply.calls.length === 0;
     fill(visibleText, isNone ? h("p", { className: "soft" }, t("try.no_call")) : null,
-      reply.repairs.length && isNone ? h("p", { className: "small" }, reply.repairs.map((each) => `${each.code}: ${each.why} `)) : null);
+      isNone ? reply.repairs.map((each) => h("p", { className: "small" }, `${each.code}: ${whyOf(each)}`)) : null);
     fill(calls, reply.calls.map((call) => callCard(call, ties)));
   }
 
@@ -94,8 +98,17 @@ export function mount(container, [id, number]) {
     const reply = turn?.replies.find((each) => String(each.number) === (number ?? "1"));
     text.value = reply ? reply.raw : EXAMPLE;
     tools.value = JSON.stringify(turn ? turn.tools : TOOLS, null, 2);
+    if (turn) drawTurn(turn);
     if (turn && about.can_ask) fill(ways, waysSection(turn));
     await read();
+  }
+
+  /** Keep in sight what the reply was to, and the way back. */
+  function drawTurn(turn) {
+    question.hidden = !turn.question;
+    question.textContent = visible(turn.question);
+    ties.isYours = turn.source === "chat" || turn.source === "conversation";
+    if (turn.source === "chat" && about.can_chat) fill(back, h("a", { href: `#/chat/${encodeURIComponent(id.slice(0, id.lastIndexOf(".")))}` }, `← ${t("view.chat")}`));
   }
 
   function waysSection(turn) {
@@ -145,6 +158,6 @@ export function mount(container, [id, number]) {
 }
 
 function wayName(row) {
-  const name = row.dialect ? `${row.mode} · ${row.dialect}` : row.mode;
+  const name = row.dialect ? `${wayText(row.mode)} · ${row.dialect}` : wayText(row.mode);
   return row.call_threshold ? `${name} · ${t("try.threshold")}` : name;
 }

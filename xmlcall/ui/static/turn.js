@@ -6,8 +6,8 @@
 import { get } from "./api.js";
 import { go } from "./app.js";
 import { callCard, whyOf } from "./call_card.js";
-import { copy, fill, h } from "./dom.js";
-import { count, has, seconds, share, t } from "./i18n.js";
+import { copy, fill, h, menu } from "./dom.js";
+import { count, has, seconds, share, t, wayText } from "./i18n.js";
 import { renderPrompt } from "./prompt_view.js";
 import { legend, renderSpans } from "./spans.js";
 import { visible } from "./visible.js";
@@ -15,7 +15,7 @@ import { visible } from "./visible.js";
 /** Draw a turn.
  *  @param {Element} container filled by this alone
  *  @param {object} record a TurnRecord
- *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, address?: string}} [options] address: of a recorded turn
+ *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, isYours?: boolean, address?: string}} [options] address: of a recorded turn
  *  @returns {{update(record), delta(delta)}} */
 export function renderTurn(container, record, options = {}) {
   const facts = h("div", { className: "turn-facts" });
@@ -24,7 +24,7 @@ export function renderTurn(container, record, options = {}) {
   const replies = h("div", { className: "column" });
   const views = [];
   let shown = record;
-  fill(container, options.isCompact ? null : [facts, question], error, replies);
+  fill(container, options.isCompact ? null : [facts, question, error], legend(), replies);
 
   function draw() {
     fill(facts, factsOf(shown));
@@ -67,7 +67,7 @@ export function factsOf(turn) {
   return [
     h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome, turn.source)),
     chip(turn.verdict ? `${t("verdict")}: ${turn.verdict}` : "", "bad"),
-    chip(turn.model), chip([turn.way, turn.dialect].filter(Boolean).join(" · ")), chip(visible(turn.client)),
+    chip(turn.model), chip([turn.way ? wayText(turn.way) : "", turn.dialect].filter(Boolean).join(" · ")), chip(visible(turn.client)),
     turn.began ? h("span", { className: "soft small" }, new Date(turn.began).toLocaleString()) : null,
     h("span", { className: "soft small" }, `${t("first_token")} ${seconds(turn.first_token_seconds)} · ${t("whole")} ${seconds(turn.seconds)}`),
   ];
@@ -85,13 +85,14 @@ function renderReply(section, reply, options) {
   const prompt = h("div", null);
   const raw = h("div", { className: "raw-box" });
   const calls = h("div", { className: "calls column" });
-  const columns = h("div", { className: "reply-columns" }, h("div", { className: "column" }, raw, legend()), calls);
+  const columns = h("div", { className: "reply-columns" }, raw, calls);
   fill(section, head, notes, prompt, columns);
   const promptView = renderPrompt(prompt, reply);
   const spans = renderSpans(raw, reply);
-  const ties = { opened: new Set(), onPoint };
+  const ties = { opened: new Set(), onPoint, isYours: options.isYours };
   let shown = reply;
   let drawnCalls = "";
+  let drawnHead = "";
   let pinned = null; // what was clicked stays marked: the page scrolls, and the mouse is elsewhere then
 
   function onPoint(pointed, scrolls) {
@@ -106,7 +107,9 @@ function renderReply(section, reply, options) {
   }
 
   function draw() {
-    fill(head, headOf(shown, options));
+    const facts = JSON.stringify({ ...shown, raw: "", spans: [], prompt: [], calls: [] });
+    if (facts !== drawnHead) fill(head, headOf(shown, options)); // an open menu stays open while the reply is written
+    drawnHead = facts;
     fill(notes, notesOf(shown));
     const now = JSON.stringify(shown.calls);
     if (now === drawnCalls) return;
@@ -136,12 +139,11 @@ function headOf(reply, options) {
 }
 
 function buttonsOf(reply, options) {
-  const copied = (name, text) => h("button", { className: "plain", onclick: ({ currentTarget }) => text().then((each) => copy(each, currentTarget, t("copied"))) }, t(`copy.${name}`));
+  const copied = (name, text) => h("button", { className: "copies", onclick: ({ currentTarget }) => text().then((each) => copy(each, currentTarget, t("copied"))) }, t(`copy.${name}`));
   const from = (kind) => () => get(`turns/${encodeURIComponent(options.address)}/copy`, { as: kind, reply: reply.number });
   return [
-    copied("raw", async () => reply.raw),
-    options.canCopy ? ["corpus", "curl", "bench"].map((kind) => copied(kind, from(kind))) : null,
     options.canTry ? h("button", { onclick: () => go(`try/${encodeURIComponent(options.address)}/${reply.number}`) }, t("try.this")) : null,
+    menu(t("copy.menu"), copied("raw", async () => reply.raw), options.canCopy ? ["corpus", "curl", "bench"].map((kind) => copied(kind, from(kind))) : null),
   ];
 }
 
