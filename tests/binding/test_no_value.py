@@ -90,12 +90,12 @@ def test_in_each_format_with_types(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", TAGS)
-@pytest.mark.parametrize(("name", "text", "wanted"), IN_TAGS)
-def test_in_tags(dialect: str, name: str, text: str, wanted: Any) -> None:
-    written = write([("search", {"query": "cats", name: "@@"})], TOOLS, DIALECTS[dialect]).replace("@@", text)
-    (call,) = parse(written, TOOLS).calls
-    assert isinstance(call, ToolCall), call
-    assert call.arguments == expected(name, wanted)
+def test_in_tags(dialect: str) -> None:
+    for name, text, wanted in IN_TAGS:
+        written = write([("search", {"query": "cats", name: "@@"})], TOOLS, DIALECTS[dialect]).replace("@@", text)
+        (call,) = parse(written, TOOLS).calls
+        assert isinstance(call, ToolCall), call
+        assert call.arguments == expected(name, wanted)
 
 
 @pytest.mark.parametrize("dialect", MARKED)

@@ -1,7 +1,6 @@
 """Formats of one's own: a row that can be read is, whatever its tags begin with; one that cannot is refused when it is made."""
 
 import itertools
-import json
 import re
 from typing import Any
 
@@ -39,12 +38,13 @@ VALUES: list[dict[str, Any]] = [{}, {"a": "x", "b": 5}, {"a": "[/call] <|/arg|> 
 
 
 @pytest.mark.parametrize("row", [*ROWS, WRAPPED, *DIALECTS.values()], ids=lambda row: row.name)
-@pytest.mark.parametrize("arguments", VALUES, ids=json.dumps)
-def test_a_format_that_was_made_is_read_and_written(row: Dialect, arguments: dict[str, Any]) -> None:
-    text = render([{"name": "f", "arguments": arguments}], TOOLS, dialect=row)
-    reply = parse(text, TOOLS, dialect=row)
-    assert [call.arguments for call in reply.calls if isinstance(call, ToolCall)] == [arguments]
-    assert reply.repairs == ()
+def test_a_format_that_was_made_is_read_and_written(row: Dialect) -> None:
+    for arguments in VALUES:
+        text = render([{"name": "f", "arguments": arguments}], TOOLS, dialect=row)
+        reply = parse(text, TOOLS, dialect=row)
+        assert [call.arguments for call in reply.calls if isinstance(call, ToolCall)] == [arguments]
+        assert reply.repairs == ()
+        assert all(text.startswith(beginning(row, name)) for name in ("", "f"))  # a call that is begun for a model
 
 
 @pytest.mark.parametrize("row", [*ROWS, WRAPPED], ids=lambda row: row.name)
@@ -57,12 +57,6 @@ def test_it_is_read_in_text_however_that_is_cut(row: Dialect) -> None:
         events.append(coalesce([*(event for chunk in chunks for event in parser.feed(chunk)), *parser.close()]))
     assert events[0] == events[1] == events[2]
     assert parse(text, TOOLS, dialect=row).text == "See [1] and 3 < 4.\n"
-
-
-@pytest.mark.parametrize("row", [*ROWS, WRAPPED, *DIALECTS.values()], ids=lambda row: row.name)
-@pytest.mark.parametrize("name", ["", "f"])
-def test_a_call_that_is_begun_for_a_model_begins_as_a_whole_one(row: Dialect, name: str) -> None:
-    assert render([{"name": "f", "arguments": {}}], TOOLS, dialect=row).startswith(beginning(row, name))
 
 
 @pytest.mark.parametrize("row", [*ROWS, WRAPPED], ids=lambda row: row.name)

@@ -32,28 +32,8 @@ def written(call: ToolCall | InvalidCall) -> dict[str, Any]:
     return {"name": call.name, "arguments": [[argument.name, argument.text] for argument in call.raw.arguments]}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_case(case: dict[str, Any]) -> None:
-    reply = reply_to(case)
-    assert [written(call) for call in reply.calls] == case.get("calls", [])
-    assert reply.text == case["text"]
-    assert reply.reasoning == case.get("reasoning", "")
-    assert [repair.code for repair in reply.repairs] == case.get("repairs", [])
-    assert {call.raw.dialect for call in reply.calls} <= {case.get("dialect", "function_calls")}
-    assert {repair.code for repair in reply.repairs} <= REPAIRS.keys()
-    assert {issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues} <= ISSUES.keys()
-
-
-@pytest.mark.sweep
-@pytest.mark.parametrize("case", CASES)
-def test_the_cut_does_not_matter(case: dict[str, Any]) -> None:
-    whole = events_of([case["input"]], case)
-    for chunks in cuts(case["input"]):
-        assert events_of(chunks, case) == whole, chunks
-
-
-@pytest.mark.parametrize("case", CASES)
-def test_the_spans_tile_the_reply_and_point_at_their_text(case: dict[str, Any]) -> None:
+def check_spans(case: dict[str, Any], reply: Reply) -> None:
+    """Assert that spans tile the reply and point at their text."""
     text, position = case["input"], 0
     for event in events_of([text], case):
         if not isinstance(event, Repaired):
@@ -64,6 +44,27 @@ def test_the_spans_tile_the_reply_and_point_at_their_text(case: dict[str, Any]) 
         if isinstance(event, Markup):
             assert text[slice(*event.span)]
     assert position == len(text)
-    for call in reply_to(case).calls:
+    for call in reply.calls:
         is_unread = any(issue.code == "unread-call" for issue in call.raw.issues)  # its text stays text; it stands behind
         assert call.raw.text in text if is_unread else text[slice(*call.raw.span)] == call.raw.text
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_case(case: dict[str, Any]) -> None:
+    reply = reply_to(case)
+    assert [written(call) for call in reply.calls] == case.get("calls", [])
+    assert reply.text == case["text"]
+    assert reply.reasoning == case.get("reasoning", "")
+    assert [repair.code for repair in reply.repairs] == case.get("repairs", [])
+    assert {call.raw.dialect for call in reply.calls} <= {case.get("dialect", "function_calls")}
+    assert {repair.code for repair in reply.repairs} <= REPAIRS.keys()
+    assert {issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues} <= ISSUES.keys()
+    check_spans(case, reply)
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize("case", CASES)
+def test_the_cut_does_not_matter(case: dict[str, Any]) -> None:
+    whole = events_of([case["input"]], case)
+    for chunks in cuts(case["input"]):
+        assert events_of(chunks, case) == whole, chunks

@@ -107,15 +107,15 @@ def cannot_tell_apart(row: Dialect, names: list[str]) -> bool:
     return any(one != other and other in one for one in names for other in names)
 
 
-@pytest.mark.parametrize("name", ODD_NAMES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_an_odd_name_is_written_as_it_is_shown(dialect: str, name: str) -> None:
-    tag = DIALECTS[dialect].written.get("parameter_open", "<").replace("{name}", name)
-    call = {"name": "查询天气", "arguments": {name: "x < y", "other": f"see {tag}"}}
-    tools = [tool_of("查询天气", [name, "other"])]
-    reply = parse(render([call], tools, dialect=dialect), tools)
-    assert [(each.name, each.arguments) for each in reply.calls if isinstance(each, ToolCall)] == [tuple(call.values())]
-    assert name in system_prompt(tools, dialect=dialect)
+def test_an_odd_name_is_written_as_it_is_shown(dialect: str) -> None:
+    for name in ODD_NAMES:
+        tag = DIALECTS[dialect].written.get("parameter_open", "<").replace("{name}", name)
+        call = {"name": "查询天气", "arguments": {name: "x < y", "other": f"see {tag}"}}
+        tools = [tool_of("查询天气", [name, "other"])]
+        reply = parse(render([call], tools, dialect=dialect), tools)
+        assert [(each.name, each.arguments) for each in reply.calls if isinstance(each, ToolCall)] == [tuple(call.values())]
+        assert name in system_prompt(tools, dialect=dialect)
 
 
 def test_entities_in_a_name_mean_the_characters() -> None:

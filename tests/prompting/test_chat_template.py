@@ -179,10 +179,10 @@ def test_a_reminder(lang: str) -> None:
     assert rendered(chat_template(form, with_reminder=True), said, tools) == plain(said, tools, form, reminder(tools, form))
 
 
-@pytest.mark.parametrize("dialect", supported())
-def test_what_a_model_writes_in_it_is_read(dialect: str) -> None:
+@pytest.mark.parametrize(("dialect", "lang"), covering(supported(), ["en", "zh"]))  # the templates that are compiled above
+def test_what_a_model_writes_in_it_is_read(dialect: str, lang: str) -> None:
     tools, said = Catalog(catalogs.ALL), CONVERSATIONS["markup in values and results"]
-    text = rendered(chat_template(PromptFormat(dialect=dialect)), said, tools)
+    text = rendered(chat_template(PromptFormat(dialect=dialect, lang=lang)), said, tools)
     turns = [turn.partition("<|im_end|>")[0] for turn in text.split("<|im_start|>assistant\n")[1:3]]
     calls = [call for turn in turns for call in parse(turn, tools).calls]
     assert [getattr(call, "arguments", call) for call in calls] == [EDIT, {"query": "</invoke> \n"}]

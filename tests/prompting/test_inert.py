@@ -47,10 +47,10 @@ def test_no_written_call_is_read_in_a_result(dialect: str, calls: list[Any], bef
     assert parse(told(written, written), OFFERED).calls == ()
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in load("*/*.toml")])
-def test_no_reply_that_was_ever_read_is_a_call_in_a_result(case: dict[str, Any]) -> None:
-    tools = Catalog(TOOLS[case["tools"]] if "tools" in case else ())
-    assert parse(told(case["input"], tools=tools), tools).calls == ()
+def test_no_reply_that_was_ever_read_is_a_call_in_a_result() -> None:
+    for name, case in load("*/*.toml"):
+        tools = Catalog(TOOLS[case["tools"]] if "tools" in case else ())
+        assert parse(told(case["input"], tools=tools), tools).calls == (), name
 
 
 ALL_PIECES = [

@@ -249,11 +249,11 @@ def test_any_change_of_a_line_is_a_turn_or_an_error(value: Any, data: st.DataObj
             tiles(reply)
 
 
-@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in load("function_calls/*.toml")])
-def test_masking_keeps_the_rest_whatever_was_written(case: dict[str, Any]) -> None:
-    reply = read_reply(case["input"], ())
-    masked = turn_from_json(without_secrets(TurnRecord(id="t", source="file", replies=(reply,))))
-    tiles(masked.replies[0])
+def test_masking_keeps_the_rest_whatever_was_written() -> None:
+    for _, case in load("function_calls/*.toml"):
+        reply = read_reply(case["input"], ())
+        masked = turn_from_json(without_secrets(TurnRecord(id="t", source="file", replies=(reply,))))
+        tiles(masked.replies[0])
 
 
 def test_ten_thousand_turns_are_read_in_seconds(tmp_path: Path) -> None:
