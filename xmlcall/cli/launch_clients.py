@@ -188,14 +188,33 @@ def _goose(proxy: Proxy) -> Settings:
         "OPENAI_HOST": proxy.url,
         "OPENAI_BASE_PATH": "v1/chat/completions",
         "OPENAI_API_KEY": proxy.key,
+        "OPENAI_TIMEOUT": f"{_SECONDS}",
     }
-    return Settings(env=env, usual=["session"])
+    return Settings(env=env, unset=["OPENAI_BASE_URL"], usual=["session"])
 
 
 def _kimi(proxy: Proxy) -> Settings:
+    size = {"max_context_size": f"{proxy.context}", "max_output_size": f"{proxy.output}"}
+    tables = {
+        "providers.xmlcall": {"type": '"openai"', "base_url": _string(proxy.api), "api_key": _string(proxy.key)},
+        "models.xmlcall": {"provider": '"xmlcall"', "model": _string(proxy.model), **size, "capabilities": '["tool_use"]'},
+        "loop_control": {"reserved_context_size": f"{proxy.output}"},  # its default is more than most local contexts
+    }
+    lines = ['default_model = "xmlcall"', "telemetry = false"]
+    for name, rows in tables.items():
+        lines += ["", f"[{name}]", *(f"{key} = {value}" for key, value in rows.items())]
+    return Settings(files={"config.toml": "\n".join(lines) + "\n"}, env=proxy.inside(KIMI_CODE_HOME=""))
+
+
+def _kimi_cli(proxy: Proxy) -> Settings:
     model = {"provider": "xmlcall", "model": proxy.model, "max_context_size": proxy.context}
     provider = {"type": "openai_legacy", "base_url": proxy.api, "api_key": proxy.key}
-    config = {"default_model": "xmlcall", "providers": {"xmlcall": provider}, "models": {"xmlcall": model}}
+    config = {
+        "default_model": "xmlcall",
+        "providers": {"xmlcall": provider},
+        "models": {"xmlcall": model},
+        "loop_control": {"reserved_context_size": max(proxy.output, 1000)},  # it takes no smaller one
+    }
     return Settings(arguments=["--config", json.dumps(config)])
 
 
@@ -368,7 +387,19 @@ CLIENTS: Final[Mapping[str, Client]] = {
         least_context=64_000,
         note="it starts with a context of 64,000 tokens or more",
     ),
-    "kimi": Client(title="Kimi CLI", programs=["kimi"], get="uv tool install kimi-cli", settings=_kimi),
+    "kimi": Client(
+        title="Kimi Code CLI",
+        programs=["kimi"],
+        get=f"{_NPM} @moonshot-ai/kimi-code",
+        settings=_kimi,
+        places={"config.toml": "~/.kimi-code/config.toml"},
+    ),
+    "kimi-cli": Client(
+        title="kimi-cli, the one before Kimi Code CLI",
+        programs=["kimi-cli"],
+        get="uv tool install kimi-cli",
+        settings=_kimi_cli,
+    ),
     "librechat": Client(
         title="LibreChat",
         get="https://www.librechat.ai/docs/local",
