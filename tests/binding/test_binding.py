@@ -63,7 +63,7 @@ def test_case(case: dict[str, Any]) -> None:
         assert sorted({repair.code for repair in call.repairs}) == case.get("repairs", [])
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if "text" in case.values[0]])
+@pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in load("binding.toml") if "text" in case])
 def test_one_argument_is_typed_as_in_the_whole_call(case: dict[str, Any]) -> None:
     catalog = Catalog([Tool(name="f", input_schema=case["tool"]) if "tool" in case else tool_for(case["schema"])])
     tool, name = catalog.get("f"), case.get("parameter", "x")

@@ -468,7 +468,7 @@ def test_a_session_that_says_yes_to_all_does_not_ask() -> None:
 
 
 async def test_pages_are_told_what_a_turn_waits_for() -> None:
-    pieces = [Chunk(progress=PromptProgress(read=677, total=749)), "Read."]
+    pieces: list[str | Chunk | Exception] = [Chunk(progress=PromptProgress(read=677, total=749)), "Read."]
     async with staged([], backend=ScriptedBackend([pieces])) as stage:
         _, turn = await stage.ask("Long")
         await stage.over(turn)
