@@ -31,7 +31,6 @@ from .plain import visible
 ROOMY: Final = 8192  # tokens: below, a few tools and their results fill the context
 ENOUGH: Final = 16384  # tokens: what is suggested
 _NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)
-_PROXY: Final = "http://127.0.0.1:8485"  # where `serve` listens by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class Parsers:
 
     vllm: str = ""
     sglang: str = ""
-    tabby: str = ""
+    tabbyapi: str = ""
 
 
 PARSERS: Final = {
@@ -90,7 +89,35 @@ PARSERS: Final = {
 
 def advice(found: Findings) -> list[Advice]:
     """Return what to do, the most important first."""
-    return [item for applies, make in _ROWS if applies(found) for item in make(found)]
+    words = _words(found)
+    rows = _ROWS if not found.barrier else _PAST[found.barrier]
+    near = [
+        Advice(f"Something listens on this machine where {product} usually does:", (f"xmlcall doctor {address}",))
+        for address, product in found.listening
+    ]
+    return near + [
+        Advice(row.why.format(**words), tuple(line.format(**words) for line in row.lines)) for row in rows if row.applies(found)
+    ]
+
+
+def _words(found: Findings) -> dict[str, Any]:
+    """Return what the rows may name."""
+    key = f" --api-key-from {found.key_variable}" if found.key_variable else ""
+    named = _quoted(found.named)
+    return {
+        "again": f"xmlcall doctor {named}{key}",
+        "serve": serve_line(found),
+        "client": "OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client",  # where `serve` listens by default
+        "named": named,
+        "model": _typed_name(found),
+        "variable": found.key_variable or "VARIABLE",
+        "family": found.known.family,
+        "parser": _parser(found),
+        "length": found.context_length,
+        "enough": ENOUGH,
+        "port": urlsplit(found.address).port or 8080,
+        "api": found.address if found.address.endswith("/v1") else f"{found.address}/v1",
+    }
 
 
 def kind_of(found: Findings) -> str:
@@ -126,38 +153,38 @@ def _ollama_host(found: Findings) -> str:
     return f"OLLAMA_HOST={shlex.quote(found.address.removesuffix('/v1'))} "
 
 
+def _typed_name(found: Findings) -> str:
+    """Return the server's name of the model, if a command can contain it: the server chose it."""
+    return found.model if _NAME.fullmatch(found.model) else "MODEL"
+
+
+def _parser(found: Findings) -> str:
+    """Return the name of the server's parser for the model's format; "" if it has none, or uses it already."""
+    name: str = getattr(PARSERS.get(found.known.family, Parsers()), kind_of(found), "")
+    return "" if kind_of(found) == "sglang" and name == found.facts.tool_parser else name
+
+
 # -- conditions --------------------------------------------------------------------------------------------------------
 
 Condition = Callable[[Findings], bool]
+_WRONG: Final = ("wrong", "invalid", "ignores", "empty", "thinking")
 
 
-def _is_reached(found: Findings) -> bool:
-    return not found.barrier
+def _of(kind: str, *outcomes: str, parser: bool = False) -> Condition:
+    """Make the condition that a server of this kind does this with tools, and has a parser for the model if that is asked."""
+    return lambda found: kind_of(found) == kind and found.native_outcome in outcomes and bool(not parser or _parser(found))
 
 
-def _native_is(*outcomes: str) -> Condition:
-    return lambda found: _is_reached(found) and found.native_outcome in outcomes
+def _fails_with(*outcomes: str) -> Condition:
+    return lambda found: found.works == "no" and found.prompt_outcome in outcomes
 
 
-def _of(kind: str, *outcomes: str) -> Condition:
-    return lambda found: kind_of(found) == kind and _native_is(*outcomes)(found)
+def _is_ours(found: Findings) -> bool:
+    return kind_of(found) == "xmlcall"
 
 
-def _only_by_prompt(found: Findings) -> bool:
-    return _is_reached(found) and found.works == "prompt" and kind_of(found) != "xmlcall"
-
-
-def _nothing_works(found: Findings) -> bool:
-    outcomes = ("wrong", "invalid", "ignores", "empty", "thinking")
-    return _is_reached(found) and found.works == "no" and found.prompt_outcome in outcomes
-
-
-def _fails(found: Findings) -> bool:
-    return _is_reached(found) and found.works == "no" and found.prompt_outcome in ("fails", "refuses")
-
-
-def _is_base_model(found: Findings) -> bool:
-    return _is_reached(found) and found.known.chat_template is False
+def _is_by_ollama(found: Findings) -> bool:
+    return found.named.startswith("ollama:")
 
 
 def _needs_jinja(found: Findings) -> bool:
@@ -165,20 +192,18 @@ def _needs_jinja(found: Findings) -> bool:
 
 
 def _lacks_template(found: Findings) -> bool:
-    is_plain = kind_of(found) == "llama.cpp" and not found.is_local and found.known.chat_template is not False
-    return is_plain and _native_is("drops")(found)
+    return _of("llama.cpp", "drops")(found) and not found.is_local and found.known.chat_template is not False
 
 
-def _is_small(found: Findings) -> bool:
-    return _is_reached(found) and found.context_length is not None and found.context_length < ROOMY
+def _small(kind: str) -> Condition:
+    """Make the condition that the context is small, and that a server of this kind is told so; "" for any other one."""
 
+    def applies(found: Findings) -> bool:
+        is_opened_here = found.is_local or _is_by_ollama(found)
+        told = "here" if is_opened_here else kind_of(found) if kind_of(found) in _LARGER else ""
+        return found.context_length is not None and found.context_length < ROOMY and told == kind
 
-def _hides_context(found: Findings) -> bool:
-    return _is_reached(found) and _is_ollama_by_url(found) and found.context_length is None
-
-
-def _streams_badly(found: Findings) -> bool:
-    return _is_reached(found) and found.plain.streaming == "at once"
+    return applies
 
 
 def _is_slow(found: Findings) -> bool:
@@ -187,224 +212,158 @@ def _is_slow(found: Findings) -> bool:
 
 # -- what to do --------------------------------------------------------------------------------------------------------
 
-Maker = Callable[[Findings], Iterator[Advice]]
+
+class _Row:
+    """What to do where a condition holds; `why` and `lines` name facts of `_words` in braces."""
+
+    def __init__(self, applies: Condition, why: str, *lines: str) -> None:
+        self.applies, self.why, self.lines = applies, why, lines
 
 
-def _put_in_front(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "xmlcall offers the tools in the prompt and reads the calls, as in the second test. Point your client at it:",
-        (serve_line(found), f"OPENAI_BASE_URL={_PROXY}/v1 your-client"),
-    )
+def _always(found: Findings) -> bool:
+    return True
 
 
-def _as_it_is(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "Calls work as they are. If your client gets none nevertheless, look at what it sends and what the model answers:",
-        (f"{serve_line(found)} --ui", f"OPENAI_BASE_URL={_PROXY}/v1 your-client"),
-    )
+def _unless(condition: Condition) -> Condition:
+    return lambda found: not condition(found)
 
 
-def _of_proxy(found: Findings) -> Iterator[Advice]:
-    if found.native_outcome != "works":
-        yield Advice("This is `xmlcall serve` itself. Test the model server behind it:", ("xmlcall doctor MODEL",))
-
-
-def _instruct_model(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "The model has no chat template, so it is a base model, which does not answer. Take an instruct model:",
-        ("xmlcall models list",),
-    )
-
-
-def _better_format(found: Findings) -> Iterator[Advice]:
-    if not found.key_variable:  # `probe` takes no key
-        yield Advice(
-            "The model does not call rightly in our usual format either. Measure which one suits it (10 to 20 minutes):",
-            (f"xmlcall probe {_quoted(found.named)}",),
-        )
-    yield Advice("Or take a larger instruct model; these are known to work:", ("xmlcall models list",))
-
-
-def _look_into_log(found: Findings) -> Iterator[Advice]:
-    yield Advice("The server fails at a request without `tools`, too. Its log says why; once that is settled:", (_again(found),))
-
-
-def _again(found: Findings) -> str:
-    key = f" --api-key-from {found.key_variable}" if found.key_variable else ""
-    return f"xmlcall doctor {_quoted(found.named)}{key}"
-
-
-def _jinja(found: Findings) -> Iterator[Advice]:
-    yield Advice("llama-server shows tools to the model only with `--jinja`:", ("llama-server -m MODEL.gguf --jinja",))
-
-
-def _other_template(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "Or give llama-server a chat template that knows `tools`, if there is one for this model (llama.cpp: models/templates):",
-        ("llama-server -m MODEL.gguf --jinja --chat-template-file TEMPLATE.jinja",),
-    )
-
-
-def _vllm_parser(found: Findings) -> Iterator[Advice]:
-    name = PARSERS.get(found.known.family, Parsers()).vllm
-    if name:
-        yield Advice(
-            f"Or let vLLM read the calls. The model was most likely trained on the format {found.known.family}:",
-            (f"vllm serve {_typed_name(found)} --enable-auto-tool-choice --tool-call-parser {name}",),
-        )
-    yield Advice(
-        "Or let vLLM use xmlcall's prompt and parser, installed into its environment (docs/reference/engines.md):",
-        (
-            "xmlcall template > tools.jinja",
-            f"vllm serve {_typed_name(found)} --chat-template tools.jinja --enable-auto-tool-choice --tool-call-parser xmlcall",
-        ),
-    )
-
-
-def _sglang_parser(found: Findings) -> Iterator[Advice]:
-    name = PARSERS.get(found.known.family, Parsers()).sglang
-    if name and name != found.facts.tool_parser:
-        yield Advice(
-            f"Or let SGLang read the calls. The model was most likely trained on the format {found.known.family}:",
-            (f"sglang serve --model-path {_typed_name(found)} --tool-call-parser {name}",),
-        )
-    yield Advice(
-        "Or let SGLang use xmlcall's prompt and parser, installed into its environment (docs/reference/engines.md):",
-        (
-            "xmlcall template > tools.jinja",
-            f"sglang serve --model-path {_typed_name(found)} --chat-template tools.jinja --tool-call-parser xmlcall",
-        ),
-    )
-
-
-def _tabby_format(found: Findings) -> Iterator[Advice]:
-    if name := PARSERS.get(found.known.family, Parsers()).tabby:
-        yield Advice("Or let tabbyAPI read the calls, in its config.yml:", ("model:", f"  tool_format: {name}"))
-
-
-def _kobold_jinja(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "Or let KoboldCpp use the model's own chat template for tools:", ("koboldcpp --model MODEL.gguf --jinja --jinja_tools",)
-    )
-
-
-def _typed_name(found: Findings) -> str:
-    """Return the server's name of the model, if a command can contain it: the server chose it."""
-    return found.model if _NAME.fullmatch(found.model) else "MODEL"
-
-
-_MORE: Final = "If the model was trained for more:"
-_LARGER: Final[dict[str, Callable[[Findings], tuple[str, ...]]]] = {
-    "llama.cpp": lambda found: (f"llama-server -m MODEL.gguf -c {ENOUGH}",),
-    "ollama": lambda found: (f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve",),
-    "vllm": lambda found: (f"vllm serve {_typed_name(found)} --max-model-len {ENOUGH}",),
-    "sglang": lambda found: (f"sglang serve --model-path {_typed_name(found)} --context-length {ENOUGH}",),
-    "lmstudio": lambda found: (f"lms load {_typed_name(found)} --context-length {ENOUGH}",),
-    "koboldcpp": lambda found: (f"koboldcpp --model MODEL.gguf --contextsize {ENOUGH}",),
-    "tabbyapi": lambda found: ("model:", f"  max_seq_len: {ENOUGH}", f"  cache_size: {ENOUGH}"),
+_PATIENCE: Final = (
+    "The server did not answer everything in time: it may be loading the model, or be slow. Allow more time:",
+    "{again} --timeout 600",
+)
+_KEY_LINES: Final = ("export {variable}=...", "xmlcall doctor {named} --api-key-from {variable}")
+_TRAINED: Final = "The model was most likely trained on the format {family}:"
+_ENVIRONMENT: Final = "installed into its environment (docs/reference/engines.md):"
+_LARGER: Final = {
+    "here": ("xmlcall serve --model {named} --context {enough}",),
+    "llama.cpp": ("llama-server -m MODEL.gguf -c {enough}",),
+    "ollama": ("OLLAMA_CONTEXT_LENGTH={enough} ollama serve",),
+    "vllm": ("vllm serve {model} --max-model-len {enough}",),
+    "sglang": ("sglang serve --model-path {model} --context-length {enough}",),
+    "lmstudio": ("lms load {model} --context-length {enough}",),
+    "koboldcpp": ("koboldcpp --model MODEL.gguf --contextsize {enough}",),
+    "tabbyapi": ("model:", "  max_seq_len: {enough}", "  cache_size: {enough}"),
 }
+_FULL: Final = "The context has only {length} tokens. A few tools and their results fill it."
 
-
-def _larger_context(found: Findings) -> Iterator[Advice]:
-    why = f"The context has only {found.context_length} tokens. A few tools and their results fill it."
-    if found.is_local or found.named.startswith("ollama:"):
-        yield Advice(f"{why} {_MORE}", (f"xmlcall serve --model {_quoted(found.named)} --context {ENOUGH}",))
-    elif lines := _LARGER.get(kind_of(found)):
-        yield Advice(f"{why} {_MORE}", lines(found))
-    else:
-        yield Advice(f"{why} Start the server with a larger one.")
-
-
-def _ollama_context(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:",
-        (f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve",),
-    )
-
-
-def _unbuffered(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "The whole reply arrived at once: something in front of the server buffers it. For nginx:", ("proxy_buffering off;",)
-    )
-
-
-def _patience(found: Findings) -> Iterator[Advice]:
-    yield Advice(
-        "The server did not answer everything in time: it may be loading the model, or be slow. Allow more time:",
-        (f"{_again(found)} --timeout 600",),
-    )
-
-
-def _unreached(found: Findings) -> Iterator[Advice]:
-    for address, product in found.listening:
-        yield Advice(f"Something listens on this machine where {product} usually does:", (f"xmlcall doctor {address}",))
-    yield from _PAST[found.barrier](found)
-
-
-def _start(found: Findings) -> Iterator[Advice]:
-    if found.named.startswith("ollama:"):
-        yield Advice("Start Ollama; if it runs elsewhere, say where:", ("ollama serve", f"OLLAMA_HOST=HOST:PORT {_again(found)}"))
-        return
-    port = urlsplit(found.address).port or 8080
-    yield Advice("Start the server, or check its address and port:", (f"llama-server -m MODEL.gguf --jinja --port {port}",))
-    yield Advice("Or test a small model that xmlcall fetches and runs itself:", ("xmlcall doctor local",))
-
-
-def _give_key(found: Findings) -> Iterator[Advice]:
-    name = found.key_variable or "VARIABLE"
-    said = "refuses the key in this variable" if found.key_variable else "asks for a key. Put it into an environment variable"
-    yield Advice(f"The server {said}:", (f"export {name}=...", f"xmlcall doctor {_quoted(found.named)} --api-key-from {name}"))
-
-
-def _wait(found: Findings) -> Iterator[Advice]:
-    yield Advice("The server is still loading its model, or too busy. Try again in a moment:", (_again(found),))
-
-
-def _fetch(found: Findings) -> Iterator[Advice]:
-    if found.named.startswith("ollama:"):
-        yield Advice("Fetch the model:", (f"ollama pull {_typed_name(found)}",))
-    else:
-        yield Advice("Check the address: OpenAI's API is usually under /v1.", (f"xmlcall doctor {_with_path(found.address)}",))
-
-
-def _with_path(address: str) -> str:
-    return address if address.endswith("/v1") else f"{address}/v1"
-
-
-def _nothing(found: Findings) -> Iterator[Advice]:
-    yield from ()
-
-
-_PAST: Final[dict[Barrier, Maker]] = {
-    "no connection": _start,
-    "no answer": _patience,
-    "key": _give_key,
-    "loading": _wait,
-    "no model": _fetch,
-    "other": _nothing,
+_PAST: Final[dict[Barrier, tuple[_Row, ...]]] = {
+    "no connection": (
+        _Row(_is_by_ollama, "Start Ollama; if it runs elsewhere, say where:", "ollama serve", "OLLAMA_HOST=HOST:PORT {again}"),
+        _Row(
+            _unless(_is_by_ollama),
+            "Start the server, or check its address and port:",
+            "llama-server -m MODEL.gguf --jinja --port {port}",
+        ),
+        _Row(_unless(_is_by_ollama), "Or test a small model that xmlcall fetches and runs itself:", "xmlcall doctor local"),
+    ),
+    "no answer": (_Row(_always, *_PATIENCE),),
+    "key": (
+        _Row(lambda found: bool(found.key_variable), "The server refuses the key in this variable:", *_KEY_LINES),
+        _Row(
+            lambda found: not found.key_variable,
+            "The server asks for a key. Put it into an environment variable:",
+            *_KEY_LINES,
+        ),
+    ),
+    "loading": (_Row(_always, "The server is still loading its model, or too busy. Try again in a moment:", "{again}"),),
+    "no model": (
+        _Row(_is_by_ollama, "Fetch the model:", "ollama pull {model}"),
+        _Row(_unless(_is_by_ollama), "Check the address: OpenAI's API is usually under /v1.", "xmlcall doctor {api}"),
+    ),
+    "other": (),
 }
 """What helps past each barrier."""
 
 
-_ROWS: Final[tuple[tuple[Condition, Maker], ...]] = (
-    (lambda found: bool(found.barrier), _unreached),
-    (lambda found: kind_of(found) == "xmlcall", _of_proxy),
-    (lambda found: _native_is("works")(found) and kind_of(found) != "xmlcall", _as_it_is),
-    (_is_base_model, _instruct_model),
-    (_only_by_prompt, _put_in_front),
-    (_nothing_works, _better_format),
-    (_fails, _look_into_log),
-    (_needs_jinja, _jinja),
-    (_lacks_template, _other_template),
-    (_of("vllm", "refuses", "leaks", "drops", "ignores"), _vllm_parser),
-    (_of("sglang", "refuses", "leaks", "drops", "ignores"), _sglang_parser),
-    (_of("tabbyapi", "leaks", "drops", "ignores"), _tabby_format),
-    (_of("koboldcpp", "leaks", "drops", "ignores", "wrong", "invalid"), _kobold_jinja),
-    (_is_small, _larger_context),
-    (_hides_context, _ollama_context),
-    (_streams_badly, _unbuffered),
-    (_is_slow, _patience),
+_ROWS: Final = (
+    _Row(
+        lambda found: _is_ours(found) and found.native_outcome != "works",
+        "This is `xmlcall serve` itself. Test the model server behind it:",
+        "xmlcall doctor MODEL",
+    ),
+    _Row(
+        lambda found: not _is_ours(found) and found.native_outcome == "works",
+        "Calls work as they are. If your client gets none nevertheless, look at what it sends and what the model answers:",
+        "{serve} --ui",
+        "{client}",
+    ),
+    _Row(
+        lambda found: found.known.chat_template is False,
+        "The model has no chat template, so it is a base model, which does not answer. Take an instruct model:",
+        "xmlcall models list",
+    ),
+    _Row(
+        lambda found: not _is_ours(found) and found.works == "prompt",
+        "xmlcall offers the tools in the prompt and reads the calls, as in the second test. Point your client at it:",
+        "{serve}",
+        "{client}",
+    ),
+    _Row(
+        lambda found: _fails_with(*_WRONG)(found) and not found.key_variable,  # `probe` takes no key
+        "The model does not call rightly in our usual format either. Measure which one suits it (10 to 20 minutes):",
+        "xmlcall probe {named}",
+    ),
+    _Row(_fails_with(*_WRONG), "Or take a larger instruct model; these are known to work:", "xmlcall models list"),
+    _Row(
+        _fails_with("fails", "refuses"),
+        "The server fails at a request without `tools`, too. Its log says why; once that is settled:",
+        "{again}",
+    ),
+    _Row(_needs_jinja, "llama-server shows tools to the model only with `--jinja`:", "llama-server -m MODEL.gguf --jinja"),
+    _Row(
+        _lacks_template,
+        "Or give llama-server a chat template that knows `tools`, if there is one for this model (llama.cpp: models/templates):",
+        "llama-server -m MODEL.gguf --jinja --chat-template-file TEMPLATE.jinja",
+    ),
+    _Row(
+        _of("vllm", "refuses", "leaks", "drops", "ignores", parser=True),
+        f"Or let vLLM read the calls. {_TRAINED}",
+        "vllm serve {model} --enable-auto-tool-choice --tool-call-parser {parser}",
+    ),
+    _Row(
+        _of("vllm", "refuses", "leaks", "drops", "ignores"),
+        f"Or let vLLM use xmlcall's prompt and parser, {_ENVIRONMENT}",
+        "xmlcall template > tools.jinja",
+        "vllm serve {model} --chat-template tools.jinja --enable-auto-tool-choice --tool-call-parser xmlcall",
+    ),
+    _Row(
+        _of("sglang", "refuses", "leaks", "drops", "ignores", parser=True),
+        f"Or let SGLang read the calls. {_TRAINED}",
+        "sglang serve --model-path {model} --tool-call-parser {parser}",
+    ),
+    _Row(
+        _of("sglang", "refuses", "leaks", "drops", "ignores"),
+        f"Or let SGLang use xmlcall's prompt and parser, {_ENVIRONMENT}",
+        "xmlcall template > tools.jinja",
+        "sglang serve --model-path {model} --chat-template tools.jinja --tool-call-parser xmlcall",
+    ),
+    _Row(
+        _of("tabbyapi", "leaks", "drops", "ignores", parser=True),
+        "Or let tabbyAPI read the calls, in its config.yml:",
+        "model:",
+        "  tool_format: {parser}",
+    ),
+    _Row(
+        _of("koboldcpp", "leaks", "drops", "ignores", "wrong", "invalid"),
+        "Or let KoboldCpp use the model's own chat template for tools:",
+        "koboldcpp --model MODEL.gguf --jinja --jinja_tools",
+    ),
+    *(_Row(_small(kind), f"{_FULL} If the model was trained for more:", *lines) for kind, lines in _LARGER.items()),
+    _Row(_small(""), f"{_FULL} Start the server with a larger one."),
+    _Row(
+        lambda found: _is_ollama_by_url(found) and found.context_length is None,
+        "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:",
+        "OLLAMA_CONTEXT_LENGTH={enough} ollama serve",
+    ),
+    _Row(
+        lambda found: found.plain.streaming == "at once",
+        "The whole reply arrived at once: something in front of the server buffers it. For nginx:",
+        "proxy_buffering off;",
+    ),
+    _Row(_is_slow, *_PATIENCE),
 )
+
 
 # -- the report --------------------------------------------------------------------------------------------------------
 
