@@ -6,10 +6,11 @@ that have the same. A packed run is read, judged, shown and gone on with as befo
 """
 
 import argparse
+import gzip
 import shutil
 from pathlib import Path
 
-from xmlcall.bench.store import pack
+from xmlcall.bench.store import read_run, shared_cases, write_whole
 
 RUNS = Path(__file__).parent / "results" / "runs"
 
@@ -25,6 +26,25 @@ def main() -> None:
         pack(kept)
         (kept / "scores.json").unlink(missing_ok=True)
         print(f"{run.name}: {sum(file.stat().st_size for file in kept.iterdir()):,} bytes beside its cases")
+
+
+def pack(folder: Path) -> None:
+    """Compress a finished run, and keep its cases once for all runs that have the same."""
+    run = read_run(folder)
+    with run.locked():
+        cases, replies = folder / "cases.jsonl", folder / "replies.jsonl"
+        if cases.is_file():
+            shared = shared_cases(folder)
+            shared.parent.mkdir(exist_ok=True)
+            _compress(cases, shared)
+        if replies.is_file():
+            _compress(replies, folder / "replies.jsonl.gz")
+    (folder / "lock").unlink(missing_ok=True)
+
+
+def _compress(file: Path, packed: Path) -> None:
+    write_whole(packed, gzip.compress(file.read_bytes(), mtime=0))  # the same bytes whenever it is packed
+    file.unlink()
 
 
 if __name__ == "__main__":

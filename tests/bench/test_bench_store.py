@@ -15,6 +15,7 @@ from typing import Any
 
 import filelock
 import pytest
+from pack_runs import pack
 from profiles import is_deep
 
 from xmlcall import Tool, ToolCall, UsageError, parse
@@ -22,7 +23,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import store
 from xmlcall.bench.case import Case
 from xmlcall.bench.report import changed_scores, judged, keep_scores, scores_of
-from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, pack, read_run
+from xmlcall.bench.store import RecordedRun, RunError, create_or_resume, read_run
 from xmlcall.bench.suites import fingerprint
 from xmlcall.bench.ways import Settings
 

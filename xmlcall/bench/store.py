@@ -147,32 +147,14 @@ def open_file(folder: Path, name: str) -> BinaryIO:
     """Open `cases.jsonl` or `replies.jsonl` of a run, packed or not."""
     if (folder / name).is_file():
         return open(folder / name, "rb")
-    packed = _shared_cases(folder) if name == "cases.jsonl" else folder / f"{name}.gz"
+    packed = shared_cases(folder) if name == "cases.jsonl" else folder / f"{name}.gz"
     return cast(BinaryIO, gzip.open(packed, "rb"))
 
 
-def pack(folder: Path) -> None:
-    """Compress a finished run, and keep its cases once for all runs that have the same."""
-    run = read_run(folder)
-    with run.locked():
-        cases, replies = folder / "cases.jsonl", folder / "replies.jsonl"
-        if cases.is_file():
-            shared = _shared_cases(folder)
-            shared.parent.mkdir(exist_ok=True)
-            _compress(cases, shared)
-        if replies.is_file():
-            _compress(replies, folder / "replies.jsonl.gz")
-    (folder / "lock").unlink(missing_ok=True)
-
-
-def _shared_cases(folder: Path) -> Path:
+def shared_cases(folder: Path) -> Path:
+    """Return the file that packed runs of the same cases share."""
     fingerprint = str(read_about(folder).get("cases", "none"))
     return folder.resolve().parents[1] / "cases" / f"{fingerprint}.jsonl.gz"
-
-
-def _compress(file: Path, packed: Path) -> None:
-    write_whole(packed, gzip.compress(file.read_bytes(), mtime=0))  # the same bytes whenever it is packed
-    file.unlink()
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -71,7 +71,6 @@ class Completion:
     """Suggestions for an argument that a person has begun to type."""
 
     values: tuple[str, ...] = ()  # the best first, 100 at most
-    has_more: bool = False  # whether there are others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -209,7 +209,7 @@ def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
     if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
         return Completion()
     values = [value for value in completion["values"] if isinstance(value, str)]
-    return Completion(values=tuple(values[:MAX_VALUES]), has_more=completion.get("hasMore") is True or len(values) > MAX_VALUES)
+    return Completion(values=tuple(values[:MAX_VALUES]))
 
 
 # -- a host's resources and prompts --------------------------------------------------------------------------------------
