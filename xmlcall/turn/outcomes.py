@@ -7,12 +7,14 @@ also has to learn what it cannot find out otherwise: that a call had started, an
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..binding.bind import as_written
 from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.results import not_run, stopped
-from ..tools.catalog import Tools
-from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolResult
+from ..tools.catalog import Catalog, Tools
+from ..types.calls import InvalidCall, Issue, Message, Speaker, ToolCall, ToolResult, Written, WrittenCall
 from .events import CallDenied, CallFinished, CallRejected
+from .generate import Generated
 
 
 def outcome(
@@ -73,3 +75,33 @@ def closed(
     if conversation and conversation[-1].role in ("user", "tool"):
         conversation.append(Message(role="assistant", content=stopped("answer", format)))
     return conversation
+
+
+# -- the calls of a reply as the conversation keeps them ---------------------------------------------------------------
+
+
+def written_calls(generated: Generated, calls: Sequence[ToolCall | InvalidCall]) -> Written | None:
+    """Return the calls that a reply's text contains; None if there are none."""
+    written = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
+    return Written(text=generated.text, calls=tuple(written)) if calls and generated.calls_in_text else None
+
+
+def not_offered(call: ToolCall) -> InvalidCall:
+    message = f"There is no tool {call.name!r}: no tools are offered."
+    issue = Issue(code="unknown-tool", got=call.name, message=message)
+    return InvalidCall(id=call.id, name=call.name, issues=(issue,), raw=call.raw)
+
+
+def as_separate_call(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:
+    """Return a call for the separate field of a message; also an invalid one, because its feedback has to refer to a call."""
+    if isinstance(call, ToolCall):
+        return call
+    return as_written(call, catalog) or ToolCall(id=call.id, name=call.name, arguments={}, raw=call.raw)
+
+
+def is_echo(call: ToolCall | InvalidCall) -> bool:
+    return has_issue(call, "echo")
+
+
+def has_issue(call: ToolCall | InvalidCall, code: str) -> bool:
+    return isinstance(call, InvalidCall) and any(issue.code == code for issue in call.issues)

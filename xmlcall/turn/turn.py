@@ -44,10 +44,9 @@ from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.results import denial, pictures, result_text
 from ..prompting.writer import in_text, with_note, with_reminder
-from ..tools.catalog import Catalog
 from ..tools.names import may_write
 from ..tools.parameters import is_required
-from ..types.calls import InvalidCall, Issue, Message, TextContent, Tool, ToolCall, ToolResult, Written, WrittenCall
+from ..types.calls import InvalidCall, Message, TextContent, Tool, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
 from .attempts import Attempts, RepairPolicy
@@ -70,7 +69,7 @@ from .events import (
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Done, Machine, OfferedAnew, Run, Script
 from .native import NativeOptions, generate_call, generate_native
-from .outcomes import outcome, when_stopped
+from .outcomes import as_separate_call, has_issue, is_echo, not_offered, outcome, when_stopped, written_calls
 from .said_so_far import SaidSoFar
 from .turn_setup import Denied, FirstRequest, Generation, InText, Offer, Words
 
@@ -412,7 +411,7 @@ class Turn(Machine[None]):
         if self._generation.is_native or not self._generation.server.constrains:
             return None
         catalog, stuck = self.offer.catalog, self._attempts.stuck
-        if stuck is not None and not _is_echo(stuck):
+        if stuck is not None and not is_echo(stuck):
             return catalog.get(catalog.meant_by(stuck.name) or "")
         names = catalog.names()
         return catalog.get(names[0]) if self._is_demanded and not self._attempts.retries and len(names) == 1 else None
@@ -479,7 +478,7 @@ class Turn(Machine[None]):
         A model that has no other values for the call shows that no tool is needed, whatever its first token suggested, or that
         the user has to be asked. A call that was cut off after such calls is ignored.
         """
-        calls = [call for call in generated.reply.calls if not _has_issue(call, "truncated-call")]
+        calls = [call for call in generated.reply.calls if not has_issue(call, "truncated-call")]
         bare = self.first.bare
         if bare is None or self.added or not calls or not all(map(self._is_baseless, calls)):
             return False
@@ -508,7 +507,7 @@ class Turn(Machine[None]):
     def _unsaid_of(self, call: InvalidCall) -> list[str]:
         """Return the parameters of a call whose values appear nowhere in the conversation."""
         reported = [issue.path.removeprefix("$.") for issue in call.issues if issue.code == "not-said"]
-        if reported or not _is_echo(call):
+        if reported or not is_echo(call):
             return reported or self._said.stand_ins(call, self.offer)
         tool = self._tool_of(call)
         if tool is None or not speaks_of(self._words.request, tool):
@@ -535,7 +534,7 @@ class Turn(Machine[None]):
         return replace(request, messages=with_reminder(reminder, request.messages))
 
     def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
-        if isinstance(call, InvalidCall) and (_is_echo(call) or self._unsaid_of(call)):
+        if isinstance(call, InvalidCall) and (is_echo(call) or self._unsaid_of(call)):
             return True
         if not self._is_in_doubt:
             return False
@@ -624,7 +623,7 @@ class Turn(Machine[None]):
             role="assistant",
             content=generated.text,
             tool_calls=self._separate_calls(generated),
-            written=_written(generated, calls),
+            written=written_calls(generated, calls),
         )
         self.added.append(self._kept_reply)
         self._attempts.forget(self.added, calls)
@@ -637,7 +636,7 @@ class Turn(Machine[None]):
         calls = () if generated.calls_in_text else generated.reply.calls
         withheld = self.offer.of_caller if any(isinstance(call, InvalidCall) for call in calls) else ()
         kept = (call for call in calls if isinstance(call, InvalidCall) or call.name not in withheld)
-        return tuple(_as_separate_call(call, self.offer.catalog) for call in kept)
+        return tuple(as_separate_call(call, self.offer.catalog) for call in kept)
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
 
@@ -669,7 +668,7 @@ class Turn(Machine[None]):
         reply = generated.reply
         if not self._generation.is_for_caller or reply.finish_reason in UNCUT or reply.finish_reason == REPETITION:
             return reply.calls
-        return [call for call in reply.calls if not _has_issue(call, "truncated-call")]
+        return [call for call in reply.calls if not has_issue(call, "truncated-call")]
 
     def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
         """Have one call run, unless it is invalid or was repeated too often."""
@@ -678,7 +677,7 @@ class Turn(Machine[None]):
         happened: CallFinished | CallDenied | CallRejected | CallStarted
         tool, call = self.offer.catalog.get(call.name), self._rebound(call)
         if isinstance(call, InvalidCall) or tool is None:
-            happened = CallRejected(call=_not_offered(call) if isinstance(call, ToolCall) else call)
+            happened = CallRejected(call=not_offered(call) if isinstance(call, ToolCall) else call)
         elif (times := self._attempts.count(call)) > self._limits.max_repeats and not self._asks_policy(call):
             self._attempts.stop("repeated_call")
             reason = denial("repeated", self._generation.format, count=times)
@@ -768,30 +767,3 @@ class Turn(Machine[None]):
         said = results(answered, catalog, format, again=again, repeated=self._repeated, request=request, waiting=waiting)
         sees = self._generation.server.sees
         return [replace(said, images=pictures(result for _, result in answered if result is not None) if sees else ())]
-
-
-def _written(generated: Generated, calls: Sequence[ToolCall | InvalidCall]) -> Written | None:
-    """Return the calls that a reply's text contains; None if there are none."""
-    written = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
-    return Written(text=generated.text, calls=tuple(written)) if calls and generated.calls_in_text else None
-
-
-def _not_offered(call: ToolCall) -> InvalidCall:
-    message = f"There is no tool {call.name!r}: no tools are offered."
-    issue = Issue(code="unknown-tool", got=call.name, message=message)
-    return InvalidCall(id=call.id, name=call.name, issues=(issue,), raw=call.raw)
-
-
-def _as_separate_call(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:
-    """Return a call for the separate field of a message; also an invalid one, because its feedback has to refer to a call."""
-    if isinstance(call, ToolCall):
-        return call
-    return as_written(call, catalog) or ToolCall(id=call.id, name=call.name, arguments={}, raw=call.raw)
-
-
-def _is_echo(call: ToolCall | InvalidCall) -> bool:
-    return _has_issue(call, "echo")
-
-
-def _has_issue(call: ToolCall | InvalidCall, code: str) -> bool:
-    return isinstance(call, InvalidCall) and any(issue.code == code for issue in call.issues)
