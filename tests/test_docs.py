@@ -1,19 +1,24 @@
 """What the documents claim, checked against the code."""
 
+import html
 import json
 import re
 import sys
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from terminal_session import screen
 from test_layers import LAYERS, PACKAGE
 
 import xmlcall
+from xmlcall.agent import loop
 from xmlcall.dialects import DIALECTS
 from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.models.known import KNOWN
+from xmlcall.private_folders import user_path
+from xmlcall.proxy import create_app
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
@@ -125,7 +130,7 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys:
 
     call = '<invoke name="add"><parameter name="a">17</parameter><parameter name="b">25</parameter></invoke>'
     replies = [f"<function_calls>{call}</function_calls>", "17 + 25 is 42."]
-    monkeypatch.setattr(xmlcall, "connect", lambda model: ScriptedBackend(replies))
+    monkeypatch.setattr(loop, "connect", lambda model: ScriptedBackend(replies))
     example, snippet = re.findall(r"```python\n(.*?)```", read("README.md"), flags=re.DOTALL)
     exec(compile(example, "README.md", "exec"), {"__name__": "readme"})
     assert capsys.readouterr().out == "17 + 25 is 42.\n"
@@ -133,6 +138,36 @@ def test_the_example_of_the_readme_runs(monkeypatch: pytest.MonkeyPatch, capsys:
     exec(compile(snippet, "README.md", "exec"), names)
     assert names["reply"].text == "Hm. "
     assert names["reply"].calls[0].arguments == {"a": "1"}
+
+
+async def test_the_curl_command_of_the_readme_gets_a_tool_call() -> None:
+    import httpx
+
+    from xmlcall.backends.scripted import ScriptedBackend
+
+    [data] = re.findall(r"chat/completions .*? -d '(.*?)'\n", read("README.md"), flags=re.DOTALL)
+    call = '<invoke name="weather"><parameter name="city">Rome</parameter></invoke>'
+    app = create_app(ScriptedBackend([f"<function_calls>{call}</function_calls>"]), mode="xml")
+    async with app.router.lifespan_context(app):
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://127.0.0.1") as client:
+            answer = (await client.post("/v1/chat/completions", json=json.loads(data))).json()
+    [made] = answer["choices"][0]["message"]["tool_calls"]
+    assert (made["function"]["name"], json.loads(made["function"]["arguments"])) == ("weather", {"city": "Rome"})
+
+
+def test_the_picture_of_the_session_is_that_of_its_recording() -> None:
+    drawn = html.unescape(re.sub(r"<[^>]*>|\s", "", read("docs/images/session.svg").partition("</defs>")[2]))
+    lines = [re.sub(r"\s", "", line.plain) for line in screen()]
+    assert "".join(lines) in drawn.replace("\xa0", "")
+    assert sum("convert_time" in line for line in lines) > 1
+    assert "@font-face" not in read("docs/images/session.svg"), "a picture fetches nothing"
+
+
+def test_the_readme_names_each_folder_of_a_person() -> None:
+    """`user_path` knows the kinds; where a variable names another place, the person knows it."""
+    kinds = {"cache": ".cache", "config": ".config", "data": ".local/share", "state": ".local/state"}
+    assert kinds.keys() == {*get_args(get_type_hints(user_path)["kind"])}
+    assert [folder for folder in kinds.values() if f"~/{folder}/xmlcall" not in read("README.md")] == []
 
 
 def test_the_example_of_the_python_page_runs(

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+import yaml
+from fresh_installs import PYTHON, WAYS
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -133,3 +135,28 @@ def test_the_default_install_has_few_packages() -> None:
 def test_tests_have_what_the_extras_bring() -> None:
     extras = PROJECT["optional-dependencies"]
     assert f"xmlcall[{','.join(sorted(extras.keys() - {'dev', 'fuzz', 'local'}))}]" in extras["dev"]
+
+
+def test_the_ways_to_install_are_those_of_the_readme() -> None:
+    """Each is tried from the wheel and from a checkout by `make installs`, which the release runs before it publishes."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for way in WAYS.values():
+        shown = [*way.install, way.use] if way.use != "xmlcall" else way.install
+        commands = [
+            each.replace(f"{PYTHON} ", "python3 ").replace("{home}/venv", ".venv").replace(" --quiet", "") for each in shown
+        ]
+        assert [each for each in commands if each.format(it=".") not in readme] == []
+
+
+def test_a_release_is_checked_before_it_is_published() -> None:
+    workflow = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    build, publish = workflow["jobs"]["build"], workflow["jobs"]["publish"]
+    assert "make installs" in [step.get("run") for step in build["steps"]]
+    assert (publish["needs"], publish["if"], publish["permissions"]) == (
+        "build",
+        "github.ref_type == 'tag'",
+        {"id-token": "write"},
+    )
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    assert "twine check --strict dist/*" in makefile.partition("\ndist:")[2].partition("\n\n")[0]
+    assert "\ninstalls: dist " in makefile
