@@ -43,3 +43,13 @@ def test_what_is_asked_for_is_there() -> None:
 
 def test_a_text_takes_values_as_they_are() -> None:
     assert speaker("zh")("running", target="{x} %s") == "正在运行 {x} %s"
+
+
+ODD = ("结局", "说话人", "没有人说过", "允许者", "拒绝者", "得到的是", "服务器自己的", "没有可说的")
+"""Words that a translator would write, and no Chinese program does."""
+
+
+@pytest.mark.parametrize("file", ["cli/words.py", "ui/static/i18n_zh.js", "ui/static/i18n_codes_zh.js"])
+def test_the_chinese_has_no_words_of_a_translation(file: str) -> None:
+    text = (CLI.parent / file).read_text(encoding="utf-8")
+    assert [word for word in ODD if word in text] == []

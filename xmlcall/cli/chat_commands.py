@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from rich.cells import set_cell_size
+
 from ..dialects.replies import replies_of
 from ..errors import UsageError
 from ..turn_records.keeping import Conversation
@@ -93,7 +95,7 @@ async def _open(chat: "Chat", number: str) -> None:
     entry = calls[int(number) - first] if number else calls[-1]
     rows = []
     for label, text in call_lines(entry, chat.say, await chat.session.loop.catalog()):
-        rows.append(f"{label:{_LABEL_WIDTH}}" + text.replace("\n", "\n" + " " * _LABEL_WIDTH))
+        rows.append(set_cell_size(label, _LABEL_WIDTH) + text.replace("\n", "\n" + " " * _LABEL_WIDTH))
     await page("\n".join(rows))
 
 

@@ -4,7 +4,7 @@ const ISSUES = {
   "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必需的参数。", "unexpected-argument": "该工具没有这个参数。",
   "wrong-type": "值的类型与模式要求的不同。", "invalid-value": "类型正确，但值违反了模式的其他规则。", "duplicate-argument": "同一参数给了两次，值不同。",
   "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字写得像一个调用，但其形式无法确定地读取。",
-  echo: "调用重复了别人写的文本，或者提示示例中没有人说过的值。", "not-said": "调用需要的一个值没有人说过，结果里也没有。",
+  echo: "调用重复了别人写的文本，或者用了提示词示例中的值，而对话中没有提到它。", "not-said": "调用需要的一个值在对话和结果中都没有出现。",
 };
 
 const MARKUP = {
@@ -12,11 +12,11 @@ const MARKUP = {
   "missing-block": "<invoke> 在 <function_calls> 之外，读作一个调用。", "unclosed-block": "回复结束时缺少 </function_calls>，其中的调用是完整的。",
   "unclosed-call": "参数都已结束的调用缺少 </invoke>。", "unclosed-parameter": "参数在下一个参数或调用结束之前缺少结束标签。",
   "wrong-closer": "参数用自己的名称或拼错的标签结束。", "stray-tag": "丢弃了没有配对的标签。", "repeated-block": "丢弃了第一个块内再次打开的 <function_calls>。",
-  "text-in-block": "块中调用之间的文本读作给用户的文本。", "code-fence": "丢弃了调用外面的 Markdown 围栏。", "leaked-call": "服务器自己的函数调用把一个调用留在文本中，在那里读取。",
+  "text-in-block": "块中调用之间的文本读作给用户的文本。", "code-fence": "丢弃了调用外面的 Markdown 围栏。", "leaked-call": "服务器自带的函数调用把一个调用留在文本中，在那里读取。",
   "attribute-style": "标签的名称没有引号、用了其他引号，或夹在其他属性之间。", "tag-style": "标签用了大写、缩写，或含零宽字符。",
   "parameter-element": "参数写成了以自己名称命名的元素。", "tool-element": "块中的调用写成了以工具名称命名的元素。", "json-body": "调用的参数写成了一个 JSON 对象。",
   "positional-argument": "没有名称的值按声明顺序归给唯一可能的参数。", "bare-string": "字符串没有格式要求的标记。", "arguments-wrapper": "所有参数写成了工具没有的一个参数。",
-  "xml-elements": "数组或对象写成了 XML 元素：嵌套，或每项一个参数。", "repeated-call": "省略了同一回复中已有的调用。", "own-words": "省略了模型重复的提示语句。",
+  "xml-elements": "数组或对象写成了 XML 元素：嵌套，或每项一个参数。", "repeated-call": "省略了同一回复中已有的调用。", "own-words": "省略了模型重复的提示词语句。",
   "results-frame": "丢弃了重复的结果框架。", "byte-order-mark": "丢弃了回复前的字节顺序标记。",
 };
 
