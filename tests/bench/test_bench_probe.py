@@ -4,6 +4,7 @@ import asyncio
 import functools
 import hashlib
 import math
+import re
 import tempfile
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
@@ -29,6 +30,7 @@ from xmlcall.bench.probe import (
     candidates,
     found_json,
     in_lanes,
+    in_words,
     incumbent,
     kept,
     looks,
@@ -176,7 +178,9 @@ def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(rates: tuple[tup
     text = sentences(finding)[0]
     assert ("no other way is better" in text) == (not finding.won)
     header, rows = table_of_probe(finding)
-    assert "chosen" in rows[0][0]
+    assert "(chosen)" in rows[0][0]
+    assert all(re.fullmatch(r"(\d+ of \d+ right|-)", cell) for row in rows for cell in row[1:3])
+    assert all(re.fullmatch(r"(\+\d+, -\d+ of \d+|-|)", cell) for row in rows for cell in row[3:])
     assert all(len(row) == len(header) for row in rows)
     told = found_json(finding, finding.profile("m", ["model:1"], CASES))
     assert told["chosen"] == chosen
@@ -195,6 +199,21 @@ def test_the_settings_of_a_model_without_a_profile_are_those_of_the_package() ->
     assert incumbent(None) == incumbent(Profile(model="m", way="native")) == default
     assert shipped(("model:1",)) is None
     assert shipped(("gguf:e5ae5e24d06e6bda",)) == named("qwen2.5-coder-0.5b").profile
+
+
+def test_ways_are_named_by_what_they_change() -> None:
+    default, *others = candidates(None)
+    words = {in_words(each, default) for each in others} | {in_words(replace(default, call_threshold=-2.5), default)}
+    assert in_words(default, default) == "the default"
+    assert words == {
+        "asking for all parameters",
+        "parameters as JSON Schema",
+        "calls in the format hermes",
+        "no threshold",
+        "a threshold of -2.5",
+        "the server's own function calling, calls in its text read",
+    }
+    assert in_words(default, SHIPPED) == "parameters in words"
 
 
 @pytest.mark.sweep
@@ -278,7 +297,7 @@ async def test_a_server_that_refuses_tools_is_asked_once(tmp_path: Path) -> None
     finding = await found(Planted({"": 50}, fails=refuse), tmp_path, CASES[:4])
     assert len(refused) == 1
     assert native_words(finding.native) == "the server refuses tools: tools need --jinja"
-    assert "native was left out" in sentences(finding)[-1]
+    assert "calls in its text read: left out, " in sentences(finding)[-1]
     assert all(each.verdicts for each in finding.outcomes if each.profile.way == "xml")
 
 

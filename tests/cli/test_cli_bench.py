@@ -56,10 +56,10 @@ def test_a_report_for_people(runs: Path) -> None:
     assert "unknown_tool 8" in table
     assert re.search(r"wrong_tool +│ 8 \(8\)", table)
     markdown = bench("report", runs / "oracle", runs / "mutator", "--markdown").stdout
-    assert markdown.count("| call_correct |") == 2
+    assert markdown.count("| right calls (call_correct) |") == 2
     assert markdown.count("| main cause (any) |") == 1  # the oracle's replies are right
     assert "| wrong_tool | 8 (8) |" in markdown
-    assert "| call_correct | 100.0 % [91-100]  40/40 | 100.0 % [91-100]  40/40 |" in markdown
+    assert "| right calls (call_correct) | 40 of 40, 100.0 % [91-100] | 40 of 40, 100.0 % [91-100] |" in markdown
 
 
 def test_gates(runs: Path) -> None:

@@ -205,6 +205,7 @@ def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
     done = run_here("probe", "http://me:secret@127.0.0.1:9/v1", "--dry-run")
     assert done.returncode == 0
     assert "At most" in done.stdout
+    assert "\n  asking for all parameters\n" in done.stdout
     assert "secret" not in done.stdout
     plan = json.loads(run_here("probe", "--dry-run", "--json").stdout)
     assert plan["ways"][0] == "xml, list, threshold auto"
@@ -240,7 +241,7 @@ def test_a_probe_to_its_end(tmp_path: Path, folder: Path) -> None:
         assert "the profile is in" in done.stderr
         again = run_here("probe", url, "--out", tmp_path / "out")
     assert "chosen: the default, since no other way is better by more than chance" in again.stdout
-    assert "chosen, default" in again.stdout
+    assert "the default (chosen)" in again.stdout
     shown = run_here("profiles", "show", "tiny").stdout
     assert "questions of xmlcall probe" in shown
     assert "right calls" in shown

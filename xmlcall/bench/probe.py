@@ -320,7 +320,8 @@ class Probe:
             names = {each.profile.words: each.answers for each in challengers if each.verdicts}
             left = kept(default.answers, names)
             challengers = [each for name in left for each in challengers if each.profile.words == name]
-            self._note(f"after {min(asked + RUNG, len(self._cases))} cases: {', '.join(left)} beside the default")
+            names = "; ".join(in_words(each.profile, self._default) for each in challengers)
+            self._note(f"after {min(asked + RUNG, len(self._cases))} questions, beside the default: {names}")
             if asked == 0:
                 challengers += self._joining()
             asked += RUNG
@@ -495,17 +496,36 @@ def _measured(verdict: Verdict) -> Iterator[Measured]:
 # -- what was found, as a table, as sentences and as JSON -----------------------------------------------------------------
 
 
+_NATIVE_READ: Final = "the server's own function calling, calls in its text read"
+_FAMILY_WORDS: Final = {
+    "list": "parameters in words",
+    "every": "asking for all parameters",
+    "schema": "parameters as JSON Schema",
+}
 LEAKING: Final = 0.2  # share of the replies from which on calls in the text are what is wrong
 
 
 def table_of_probe(finding: Finding) -> tuple[list[str], list[list[str]]]:
     """Return the table of a probe: a row a way, the chosen one first."""
-    header = ["way", "right calls", "rightly none", "gain over the default", "gain over the server's own"]
+    header = ["way", "where a call is needed", "where none is", "against the default", "against the server's own"]
     yardstick = finding.yardstick if finding.yardstick and finding.yardstick.verdicts else None
-    rows = [_row(each.figure().way, each, finding, yardstick) for each in _ranked(finding) if each.verdicts]
+    default = finding.outcomes[0].profile
+    rows = [_row(in_words(each.profile, default), each, finding, yardstick) for each in _ranked(finding) if each.verdicts]
     if yardstick is not None:
         rows.append(_row("the server's own function calling", yardstick, finding, None))
     return header, rows
+
+
+def in_words(profile: Profile, default: Profile) -> str:
+    """Say in a reader's words how a way differs from the default."""
+    if profile.way == "native":
+        return _NATIVE_READ
+    parts = [_FAMILY_WORDS[profile.family]] if profile.family != default.family else []
+    parts += [f"calls in the format {profile.dialect}"] if profile.dialect != default.dialect else []
+    if (threshold := profile.call_threshold) != default.call_threshold:
+        usual = {"off": "no threshold", "auto": "the usual threshold"}
+        parts.append(usual[threshold] if isinstance(threshold, str) else f"a threshold of {threshold:g}")
+    return ", ".join(parts) or "the default"
 
 
 def _ranked(finding: Finding) -> list[Outcome]:
@@ -515,10 +535,9 @@ def _ranked(finding: Finding) -> list[Outcome]:
 
 def _row(name: str, outcome: Outcome, finding: Finding, yardstick: Outcome | None) -> list[str]:
     figure, default = outcome.figure(), finding.outcomes[0]
-    marks = [mark for mark, holds in (("chosen", outcome is finding.chosen), ("default", outcome is default)) if holds]
     gain = "" if outcome is default else _gain(_against(default, outcome))
     over = "" if yardstick is None else _gain(_against(yardstick, outcome))
-    return [f"{name} ({', '.join(marks)})" if marks else name, _rate(figure.calls), _rate(figure.none), gain, over]
+    return [f"{name} (chosen)" if outcome is finding.chosen else name, _rate(figure.calls), _rate(figure.none), gain, over]
 
 
 def _against(first: Outcome, second: Outcome) -> Pairs:
@@ -526,27 +545,21 @@ def _against(first: Outcome, second: Outcome) -> Pairs:
 
 
 def _rate(rate: Rate) -> str:
-    if not rate.total:
-        return "-"
-    return f"{100 * rate.right / rate.total:.0f} % [{100 * rate.low:.0f}-{100 * rate.high:.0f}]  {rate.right}/{rate.total}"
+    return f"{rate.right} of {rate.total} right" if rate.total else "-"
 
 
 def _gain(found: Pairs) -> str:
-    if not found.total:
-        return "-"
-    return f"{100 * found.gain:+.0f} points of {found.total}, +{found.only_second} -{found.only_first}, p {found.p:.2g}"
+    return f"+{found.only_second}, -{found.only_first} of {found.total}" if found.total else "-"
 
 
 def sentences(finding: Finding) -> list[str]:
     """Say what was chosen and why, and how the server's own function calling went."""
-    best, test = finding.best.profile.words, finding.test
-    proof = (
-        f"on {test.total} cases that no choice was made by, {best} has {test.only_second} right that the default has wrong, "
-        f"and {test.only_first} the other way round (p {test.p:.2g})"
-    )
+    default, test = finding.outcomes[0].profile, finding.test
+    best = in_words(finding.best.profile, default)
+    proof = f"against the default, on questions that no choice was made by, {best}: {_gain(test)}"
     verdict = f"chosen: {best}" if finding.won else "chosen: the default, since no other way is better by more than chance"
-    failed = [f"{each.profile.words} was left out: {each.problem}" for each in finding.outcomes if each.problem]
-    return [f"{verdict}: {proof}", f"the server's own function calling: {native_words(finding.native)}", *failed]
+    failed = [f"{in_words(each.profile, default)}: left out, {each.problem}" for each in finding.outcomes if each.problem]
+    return [f"{verdict}; {proof}", f"the server's own function calling: {native_words(finding.native)}", *failed]
 
 
 def native_words(native: Native) -> str:

@@ -153,11 +153,29 @@ _GROUPED = "the {cases} cases are {groups} groups of like ones, so true interval
 SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if name not in ("call_correct", "parsed_as_written")])
 
 
+_IN_WORDS = {
+    "call_correct": "right calls",
+    "task_correct": "right, calls or none",
+    "refused_rightly": "rightly no call",
+    "false_call": "needless calls",
+    "malformed_attempt": "unreadable attempts",
+    "parsed_as_written": "read without repair",
+    "parsed_with_repairs": "read",
+    "with_tool": "right where a tool is needed",
+    "without_tool": "right where none is",
+}
+
+
+def named(metric: str) -> str:
+    """Return a metric in words, with the name that options and JSON use."""
+    return f"{_IN_WORDS[metric]} ({metric})" if metric in _IN_WORDS else metric
+
+
 def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
     """Return the table of a report: a row a metric, a column a way."""
     ways = report["ways"]
     rows = [
-        [metric, *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
+        [named(metric), *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
         for metric in SHOWN
         if any(metric in of_way["metrics"] for of_way in ways.values())
     ]
@@ -168,7 +186,7 @@ def _cell(rate: Mapping[str, float] | None) -> str:
     if rate is None:
         return "-"
     share = 100 * rate["count"] / rate["total"]
-    return f"{share:.1f} % [{100 * rate['low']:.0f}-{100 * rate['high']:.0f}]  {rate['count']}/{rate['total']}"
+    return f"{rate['count']} of {rate['total']}, {share:.1f} % [{100 * rate['low']:.0f}-{100 * rate['high']:.0f}]"
 
 
 def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:

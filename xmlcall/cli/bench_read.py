@@ -110,11 +110,11 @@ def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from ..bench.report import causes_table_of, table_of
+    from ..bench.report import causes_table_of, named, table_of
 
     console = Console(file=sys.stdout, highlight=False)
     console.print(Text(_title(folder, found), style="bold"))
-    console.print(table(*table_of(found), bold=("call_correct", "parsed_as_written")))
+    console.print(table(*table_of(found), bold=(named("call_correct"), named("parsed_as_written"))))
     header, rows = causes_table_of(found)
     if rows:
         console.print(table(header, rows))

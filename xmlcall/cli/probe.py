@@ -117,9 +117,10 @@ def _print_table(finding: "Finding") -> None:
 
 def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
     """Show the plan; no model is opened for it."""
-    from ..bench.probe import RUNG, candidates, most_replies
+    from ..bench.probe import RUNG, candidates, in_words, most_replies
 
-    ways = [each.words for each in candidates(None)]
+    asked = candidates(None)
+    ways = [each.words for each in asked]
     most = most_replies(len(ways), len(cases))
     minutes = [most * seconds / 60 for seconds in _SECONDS_A_REPLY]
     if options.json:
@@ -127,8 +128,8 @@ def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
         return OK
     shown = visible(options.model.rpartition("@")[2])  # the part before may be a password
     print(f"{len(ways)} ways of asking {shown}, and up to two made of what is measured:")
-    for way in ways:
-        print(f"  {way}")
+    for way in asked:
+        print(f"  {in_words(way, asked[0])}")
     print(
         f"All answer the first {RUNG} of {len(cases)} cases, the worse half is dropped, and so on; the last one is held against"
     )
