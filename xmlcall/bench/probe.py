@@ -320,8 +320,8 @@ class Probe:
             names = {each.profile.words: each.answers for each in challengers if each.verdicts}
             left = kept(default.answers, names)
             challengers = [each for name in left for each in challengers if each.profile.words == name]
-            names = "; ".join(in_words(each.profile, self._default) for each in challengers)
-            self._note(f"after {min(asked + RUNG, len(self._cases))} questions, beside the default: {names}")
+            shown = "; ".join(in_words(each.profile, self._default) for each in challengers)
+            self._note(f"after {min(asked + RUNG, len(self._cases))} questions, beside the default: {shown}")
             if asked == 0:
                 challengers += self._joining()
             asked += RUNG
