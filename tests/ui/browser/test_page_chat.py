@@ -37,35 +37,46 @@ def asked(window: Window, question: str = QUESTION) -> Any:
     return card
 
 
+def more(card: Any, answer: str) -> None:
+    """Give an answer of the menu."""
+    card.get_by_label("More answers").click()
+    card.get_by_role("button", name=answer).click()
+
+
 @pytest.mark.parametrize("key", ["y", "button"])
 def test_a_call_is_allowed(opened: Open, chatting: Program, model: ScriptedModel, key: str) -> None:
     model.says(f"I will look.\n{ASKS}", "It is **mild** there.")
     window = opened(chatting, "#/chat")
     card = asked(window)
     text = card.inner_text()
-    for told in ("demo.get_weather", "Paris", "the person"):
+    for told in ("demo.get_weather", "Paris", "you"):
         assert told in text
+    assert text.count("get_weather") == 1
     if key == "button":
         card.get_by_role("button", name="Yes").click()
     else:
         window.page.keyboard.press(key)  # the card has the focus
     window.page.locator(".answer strong", has_text="mild").wait_for()
     assert "Paris" in model.asked()
-    line = window.page.locator(".call-line summary")
-    assert "ran" in line.inner_text()
-    line.click()
-    window.page.locator(".call-line").get_by_text("Allowed by: person").wait_for()
+    line = window.page.locator(".call-line summary").inner_text()
+    for told in ('demo.get_weather("Paris")', "temperature: ", "ran", "allowed by you"):
+        assert line.count(told) == 1
+    assert window.page.locator(".ask").count() == 0  # the question has shrunk to these words
 
 
 def test_a_call_is_denied_with_a_reason(opened: Open, chatting: Program, model: ScriptedModel) -> None:
     model.says(ASKS, "Then I will not.")
     window = opened(chatting, "#/chat")
     card = asked(window)
-    card.get_by_placeholder("Reason for the model").fill("ask about Rome")
     card.get_by_role("button", name="No", exact=True).click()
+    assert window.page.evaluate("document.activeElement.placeholder").startswith("Reason for the model")
+    window.page.keyboard.press("Escape")  # back, and nothing is stopped
+    card.get_by_role("button", name="No", exact=True).click()
+    card.get_by_placeholder("Reason for the model").fill("ask about Rome")
+    card.get_by_role("button", name="Do not run it").click()
     said(window, "Then I will not.").wait_for()
     assert "ask about Rome" in model.asked()
-    assert "denied" in window.page.locator(".call-line summary").inner_text()
+    assert "denied by you" in window.page.locator(".call-line summary").inner_text()
 
 
 def test_arguments_are_edited_and_have_to_fit(opened: Open, chatting: Program, model: ScriptedModel) -> None:
@@ -92,7 +103,7 @@ def test_a_letter_that_is_typed_elsewhere_allows_nothing(opened: Open, chatting:
     window.page.keyboard.type("yes yes")
     window.page.wait_for_timeout(300)
     assert card.get_by_role("button", name="Yes").is_visible()
-    card.get_by_role("button", name="Stop").click()
+    more(card, "Stop")
     window.page.get_by_text("stopped").first.wait_for()
     model.forget()
 
@@ -146,12 +157,12 @@ def test_always_holds_for_the_next_question_and_a_branch_leaves_the_first_as_it_
     )
     window = opened(chatting, "#/chat")
     card = asked(window, "Analyze abc")
-    card.get_by_role("button", name="Always this tool").click()
+    more(card, "Always this tool")
     said(window, "First answer.").wait_for()
     send(window, "And abcd?")
     said(window, "Second answer.").wait_for()
     address = window.page.url
-    window.page.get_by_role("button", name="Ask differently").last.click()
+    window.page.get_by_role("button", name="Edit").last.click()
     send(window, "Something else?")
     said(window, "Branched answer.").wait_for()
     assert window.page.url != address
@@ -199,7 +210,7 @@ def test_the_terminal_the_page_and_json_say_the_same(opened: Open, chatting: Pro
     (call_kept,), (call_served,) = kept["replies"][0]["calls"], served["replies"][0]["calls"]
     for name in ("name", "arguments", "outcome", "server", "tool", "by", "repairs", "result"):
         assert call_kept[name] == call_served[name], name
-    window.page.get_by_text("How it was read").click()
+    window.page.get_by_role("button", name="Inspect").click()
     window.page.locator(".chat-turn .reply").nth(1).wait_for()
     page = window.page.locator(".chat-turn").inner_text()
     for text in (page, shown):

@@ -36,7 +36,7 @@ def test_everybody_in_a_chat_is_hostile(opened: Open, chatting: Program, model: 
     card.get_by_role("button", name="Yes").click()
     page.locator(".answer strong", has_text="The end.").wait_for()
     assert KEPT in page.locator(".answer").last.inner_text()
-    page.get_by_text("How it was read").click()
+    page.get_by_role("button", name="Inspect").click()
     page.locator(".chat-turn .reply").nth(1).wait_for()
     assert "\u202e" not in page.locator("main").inner_text()
     assert "\x1b" not in page.locator("main").inner_text()
@@ -98,7 +98,7 @@ def test_a_turn_of_ones_own_is_asked_in_another_way(opened: Open, chatting: Prog
     send(window, "Hello?")
     said(window, "A plain answer.").wait_for()
     page = window.page
-    page.get_by_text("How it was read").click()
+    page.get_by_role("button", name="Inspect").click()
     page.get_by_role("button", name="Try").first.click()
     page.get_by_label("A reply, as a model wrote it").wait_for()
     boxes = page.locator("main section input[type=checkbox]")

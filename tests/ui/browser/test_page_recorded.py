@@ -62,6 +62,7 @@ def test_a_turn_of_a_run_is_read_copied_and_tried(opened: Open, recorded: Progra
     page.locator(ROWS).first.click()
     page.locator(".reply .raw").first.wait_for()
     raw = page.locator(".reply .raw").first.inner_text()
+    page.get_by_label("Copy").first.click()
     with page.expect_response(re.compile("/copy")) as answered:
         page.get_by_role("button", name="Copy as curl").first.click()
     assert (answered.value.status, "curl" in answered.value.text()) == (200, True)

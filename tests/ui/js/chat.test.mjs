@@ -14,11 +14,11 @@ const call = (facts) => ({
 });
 
 for (const [given, line] of [
-  [{ arguments: { location: "Paris" } }, '"Paris"'],
-  [{ arguments: { a: 13.5, b: "x" } }, 'a: 13.5, b: "x"'],
+  [{ arguments: { location: "Paris" } }, '("Paris")'],
+  [{ arguments: { a: 13.5, b: "x" } }, '(a: 13.5, b: "x")'],
   [{ arguments: null }, ""],
-  [{ arguments: { a: 1 }, ran_with: { a: 2 } }, "2"],
-  [{ arguments: { text: "a\u202eb" } }, '"a⟨U+202E⟩b"'],
+  [{ arguments: { a: 1 }, ran_with: { a: 2 } }, "(2)"],
+  [{ arguments: { text: "a\u202eb" } }, '("a⟨U+202E⟩b")'],
 ]) test(`arguments in a line: ${line}`, () => assert.equal(shortArguments(call(given)), line));
 
 test("arguments without end are cut", () => assert.ok(shortArguments(call({ arguments: { a: "x".repeat(9000), b: "y".repeat(9000) } })).length < 200));

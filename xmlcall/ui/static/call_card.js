@@ -5,7 +5,7 @@ import { count, has, seconds, t } from "./i18n.js";
 import { beginning, readable, visible } from "./visible.js";
 
 const SHOWN = 1200; // UTF-16 units of a result that are shown at once
-const LINE = 160; // of what stands in a line
+const LINE = 120; // of what stands in a line
 const UNBROKEN = 28; // of a word that may be broken
 const GOOD = new Set(["ok", "handed over"]);
 const BAD = new Set(["rejected", "failed", "error", "unknown"]);
@@ -45,9 +45,10 @@ export function whoAllowed(call, ties) {
   return h("span", { className: "small break who" }, t(key, { who: visible(call.by) }));
 }
 
-/** Return the arguments of a call in a line; of a single one the value alone. */
+/** Return the arguments of a call in a line; of a single one the value alone. Nothing for a call that could not be read. */
 export function shortArguments(call) {
-  return inLine(call.ran_with ?? call.arguments ?? {});
+  const given = call.ran_with ?? call.arguments;
+  return given ? `(${inLine(given)})` : "";
 }
 
 /** Return the beginning of a result in a line, without the punctuation of JSON where it is a plain object. */
@@ -58,14 +59,15 @@ export function shortResult(call) {
   } catch {
     data = null; // a text
   }
-  return typeof data === "object" && data && !Array.isArray(data) ? inLine(data) : visible(beginning(call.result.trim().replace(/\s+/g, " "), LINE));
+  return typeof data === "object" && data && !Array.isArray(data) ? inLine(data) : visible(cut(call.result.trim().replace(/\s+/g, " ")));
 }
+
+const cut = (text) => (text.length > LINE ? `${beginning(text, LINE)} …` : text);
 
 function inLine(values) {
   const names = Object.keys(values);
-  const text = (name) => beginning(typeof values[name] === "string" ? JSON.stringify(values[name]) : JSON.stringify(values[name]) ?? "", LINE);
-  const line = names.length === 1 ? text(names[0]) : names.map((name) => `${name}: ${text(name)}`).join(", ");
-  return visible(line.length > LINE ? `${beginning(line, LINE)} …` : line);
+  const text = (name) => cut(JSON.stringify(values[name]) ?? "");
+  return visible(cut(names.length === 1 ? text(names[0]) : names.map((name) => `${name}: ${text(name)}`).join(", ")));
 }
 
 function approval(call, ties) {

@@ -44,7 +44,7 @@ export function mount(container, [given]) {
   async function open() {
     const mine = ++opening;
     endFollowing();
-    fill(log);
+    fill(log, sent?.element);
     atChat(conversation ? `chat/${part(conversation)}` : "chat");
     if (!conversation) return drawAround();
     const found = await get(`chat/${part(conversation)}`);
@@ -57,15 +57,20 @@ export function mount(container, [given]) {
     if (found.branches.length) {
       add(h("p", { className: "small row" }, t("chat.branches"), found.branches.map((each) => h("a", { href: `#/chat/${part(each.id)}`, className: "chip info" }, t("chat.branch", each)))));
     }
+    endSent();
     if (found.conversation.turn) follow(found.conversation.turn);
     for (const each of found.questions ?? []) onEvent(each.kind === "call" ? "question" : "request", each);
     toEnd();
     return drawAround();
   }
 
+  /** Draw a turn; one that is there already, since a question about it came first, stays where it is. */
   function addTurn(turn, before = null) {
-    views.get(turn.id)?.remove();
-    const view = turnView(turn, { onRegenerate: regenerate, onEdit: edit, onAnswered: () => log.focus({ preventScroll: true }), mayTakeFocus: () => !input.value });
+    if (views.has(turn.id)) {
+      views.get(turn.id).update(turn);
+      return views.get(turn.id);
+    }
+    const view = turnView(turn, { onRegenerate: regenerate, onEdit: edit, onAnswered: () => log.focus({ preventScroll: true }) });
     views.set(turn.id, view);
     if (waited.has(turn.id)) view.waits(waited.get(turn.id));
     log.insertBefore(view.element, before);
@@ -79,8 +84,7 @@ export function mount(container, [given]) {
     const update = (next) => {
       record = next;
       const isNear = nearEnd();
-      if (views.has(id)) views.get(id).update(record);
-      else addTurn(record);
+      addTurn(record);
       endSent();
       if (isNear) toEnd();
     };
@@ -118,22 +122,28 @@ export function mount(container, [given]) {
   async function ask() {
     const question = input.value.trim();
     if (!question || underWay || sent) return;
-    await asking(question, insteadOf, () => {
-      draft = input.value = "";
-      endEditing();
-    });
+    const edited = insteadOf;
+    endEditing();
+    write(""); // at once: what is typed from now on is the next question
+    if (await asking(question, edited)) return;
+    insteadOf = edited;
+    editing.hidden = !edited;
+    write([question, input.value].filter(Boolean).join("\n"));
+  }
+
+  function write(text) {
+    draft = input.value = text;
   }
 
   /** Ask, and show at once that it is asked: the program's first word about the turn may be seconds away. */
-  async function asking(question, insteadOfTurn, done = () => {}) {
-    await doing(async () => {
+  async function asking(question, insteadOfTurn) {
+    return doing(async () => {
       if (!conversation) fill(log);
       sent = turnView({ id: "", question, replies: [], outcome: "", error: "", source: "chat" }, {});
       log.append(sent.element);
       toEnd();
       say(t("life.waiting"));
       const begun = await post("chat", { conversation, question, ...(insteadOfTurn ? { instead_of: insteadOfTurn } : {}) });
-      done();
       went(begun);
     });
   }
@@ -148,7 +158,6 @@ export function mount(container, [given]) {
     conversation = begun.conversation;
     if (isNew) {
       history.replaceState(null, "", `#/chat/${part(conversation)}`);
-      for (const child of [...log.children]) if (child !== sent?.element) child.remove();
       open().catch(tell);
     } else follow(begun.turn);
   }
@@ -157,9 +166,11 @@ export function mount(container, [given]) {
     problem.hidden = true;
     try {
       await work();
+      return true;
     } catch (error) {
       endSent();
       tell(error);
+      return false;
     }
   }
 
@@ -173,13 +184,13 @@ export function mount(container, [given]) {
 
   function edit(turn) {
     insteadOf = turn.id;
-    input.value = turn.question;
+    write(turn.question);
     editing.hidden = false;
     input.focus();
   }
 
   function endEditing() {
-    if (insteadOf) draft = input.value = "";
+    if (insteadOf) write("");
     insteadOf = null;
     editing.hidden = true;
   }
@@ -253,7 +264,7 @@ export function mount(container, [given]) {
   }
 
   function hello(servers) {
-    const begin = (text) => { draft = input.value = text; input.focus(); };
+    const begin = (text) => { write(text); input.focus(); };
     return h("div", { className: "hello column" }, h("h2", null, t("chat.hello")), startersOf(servers, begin), h("p", { className: "soft" }, asksWhat(servers)));
   }
 

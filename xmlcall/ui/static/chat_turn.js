@@ -3,7 +3,7 @@
 
    What has not changed stays in the document, so that a question keeps the focus while the turn goes on around it. */
 
-import { callCard, outcomeChip, shortArguments, shortResult, whoAllowed } from "./call_card.js";
+import { callCard, outcomeChip, shortArguments, shortResult, whoAllowed, whyOf } from "./call_card.js";
 import { h, keep } from "./dom.js";
 import { count, seconds, t } from "./i18n.js";
 import { markdown } from "./markdown.js";
@@ -171,8 +171,9 @@ function callLine(call, opened) {
     keep(inside, details.open ? [callCard(call, { ...TIES, opened })] : []);
   };
   const details = h("details", { className: "call-line card", open: opened.has(key), ontoggle: draw }, h("summary", null,
-    h("span", { className: "call-head mono" }, h("strong", null, visible(target)), `(${shortArguments(call)})`),
+    h("span", { className: "call-head mono" }, h("strong", null, visible(target)), shortArguments(call)),
     call.result === null ? null : h("span", { className: "call-result mono" }, `→ ${shortResult(call)}`),
+    call.issues.length ? h("span", { className: "call-result" }, call.issues.map(whyOf).join(" ")) : null,
     h("span", { className: "row call-facts" }, outcomeChip(call.outcome), whoAllowed(call, TIES), call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
       call.repairs.length ? h("span", { className: "chip warn" }, `◆ ${t("repairs.count", { count: call.repairs.length })}`) : null)), inside);
   return details;
