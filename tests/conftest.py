@@ -1,5 +1,6 @@
 """What holds for all tests."""
 
+import asyncio
 import atexit
 import gc
 import importlib
@@ -9,6 +10,7 @@ import shutil
 import signal
 import tempfile
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -72,6 +74,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def forget_checks() -> None:
     """Let no test know what another one found of a model server: their fakes are the same model."""
     (Path(records) / "no-profiles" / "checked.json").unlink(missing_ok=True)
+
+
+@pytest.fixture
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ask a model server again at once."""
+    from xmlcall.backends import retrying  # few modules need it
+
+    async def sleep(seconds: float) -> None:
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(retrying, "sleep", sleep)
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[tuple[Any, str]]:
+    """A model server whose part a fake plays, and its address."""
+    from servers.run_server import Stage, run_server  # few modules need it
+
+    played = Stage()
+    with run_server(played) as url:
+        yield played, url
 
 
 seconds: defaultdict[str, float] = defaultdict(float)

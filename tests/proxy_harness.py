@@ -1,15 +1,17 @@
 """Questions to the proxy's engine without a network: chat completion bodies in, events or a whole answer out."""
 
-from collections.abc import Iterable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
+
+import httpx
 
 from xmlcall.backends.base import Backend
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ResponseEvent, WholeResponse, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 
-__all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "double", "events_of", "function", "texts"]
+__all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "client_of", "double", "events_of", "function", "texts"]
 
 
 def function(name: str, description: str = "", required: Iterable[str] | None = None, **properties: Any) -> dict[str, Any]:
@@ -60,6 +62,17 @@ async def ask(backend: Backend, data: Mapping[str, Any], **options: Any) -> Whol
     """Ask once, in mode `xml` unless told otherwise."""
     async with Engine(backend, **{"mode": "xml", **options}) as engine:
         return await ask_engine(engine, data)
+
+
+@asynccontextmanager
+async def client_of(backend: Any, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
+    """Give an HTTP client of a proxy in this process, in mode `xml` unless told otherwise."""
+    from xmlcall.proxy import create_app  # loads all of a server, which most tests need not
+
+    app = create_app(backend, **{"mode": "xml", **options})
+    transport = httpx.ASGITransport(app=app)
+    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        yield client
 
 
 def texts(backend: Any, number: int = -1) -> list[tuple[str, str]]:

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from xmlcall import Catalog, Parser, Repaired, ToolCall, coalesce, parse
+from xmlcall import Catalog, Parser, Repaired, Reply, ToolCall, coalesce, parse
 from xmlcall.dialects import Body, Dialect
 from xmlcall.types.events import Event, ToolCallEnd, ToolCallStart
 
@@ -169,25 +169,36 @@ def cut(text: str, places: Sequence[int]) -> list[str]:
     return [text[start:end] for start, end in itertools.pairwise([0, *sorted(places), len(text)])]
 
 
-def check_invariants(text: str, places: Sequence[int], tools: Any, reason: str, reasoning_open: bool = False) -> None:
-    """Assert what must hold for any text, however it is cut."""
-    whole = read([text], tools, reason, reasoning_open)
-    assert read(cut(text, places), tools, reason, reasoning_open) == whole
-    assert read(list(text), tools, reason, reasoning_open) == whole
+def check_tiles(events: Sequence[Event], text: str) -> None:
+    """Assert that the spans of events follow each other through a text and point at what they say."""
     position = 0
-    for event in whole:
+    for event in events:
         if not isinstance(event, Repaired):
             assert event.span[0] == position
             position = event.span[1]
         if hasattr(event, "text"):
             assert text[slice(*event.span)] == event.text
     assert position == len(text)
+
+
+def check_places(reply: Reply, text: str) -> None:
+    """Assert that each call stands in the text where it says."""
+    for call in reply.calls:
+        is_unread = any(issue.code == "unread-call" for issue in call.raw.issues)  # its text stays text; it stands behind
+        assert call.raw.text in text if is_unread else text[slice(*call.raw.span)] == call.raw.text
+
+
+def check_invariants(text: str, places: Sequence[int], tools: Any, reason: str, reasoning_open: bool = False) -> None:
+    """Assert what must hold for any text, however it is cut."""
+    whole = read([text], tools, reason, reasoning_open)
+    assert read(cut(text, places), tools, reason, reasoning_open) == whole
+    assert read(list(text), tools, reason, reasoning_open) == whole
+    check_tiles(whole, text)
     starts = [(event.index, event.name) for event in whole if isinstance(event, ToolCallStart)]
     raws = [event.raw for event in whole if isinstance(event, ToolCallEnd)]
     assert starts == [(raw.index, raw.name) for raw in raws]
     assert [raw.index for raw in raws] == list(range(len(raws)))
     reply = parse(text, tools, finish_reason=reason, reasoning_open=reasoning_open)
+    check_places(reply, text)
     for call in reply.calls:
-        is_unread = any(issue.code == "unread-call" for issue in call.raw.issues)  # its text stays text; it stands behind
-        assert call.raw.text in text if is_unread else text[slice(*call.raw.span)] == call.raw.text
         assert not isinstance(call, ToolCall) or (call.raw.complete and not call.raw.issues)

@@ -1,35 +1,22 @@
 """The Ollama backend against a real server on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import Sequence
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from servers.fake_ollama import CUT, FakeOllama, Step, done, line, part, reply
-from servers.run_server import Stage, free_port, run_server
+from servers.raw_http import raw_answer
+from servers.run_server import Stage, free_port
 
 from xmlcall.backends.ollama import OllamaBackend
-from xmlcall.errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendStatusError,
-    BackendUnavailable,
-    ContextOverflow,
-    UsageError,
-)
+from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from xmlcall.types.calls import Message, RawArgument, RawCall, Tool, ToolCall
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="Hi"),))
-STAGE = Stage()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with run_server(STAGE) as address:
-        yield address
 
 
 @pytest.fixture
@@ -38,10 +25,10 @@ def fake() -> FakeOllama:
 
 
 @pytest.fixture
-def host(server: str, fake: FakeOllama, monkeypatch: pytest.MonkeyPatch) -> str:
+def host(stage: tuple[Stage, str], fake: FakeOllama, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.delenv("OLLAMA_HOST", raising=False)
-    STAGE.app = fake.app
-    return server
+    stage[0].app = fake.app
+    return stage[1]
 
 
 async def generate(backend: OllamaBackend, request: CompletionRequest = REQUEST) -> list[Chunk]:
@@ -325,18 +312,6 @@ async def test_nobody_there() -> None:
     assert "secret" not in str(caught.value)
 
 
-@asynccontextmanager
-async def raw_server(answer: bytes) -> AsyncIterator[str]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1000)
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [
@@ -348,7 +323,7 @@ async def raw_server(answer: bytes) -> AsyncIterator[str]:
     ],
 )
 async def test_what_is_no_ollama(answer: bytes, kind: type[BackendError]) -> None:
-    async with raw_server(answer) as host:
+    async with raw_answer(answer) as host:
         with pytest.raises(kind) as caught:
             await generate(OllamaBackend("tiny", host=host))
     assert type(caught.value) is kind

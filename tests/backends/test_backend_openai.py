@@ -2,40 +2,24 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from typing import Any
 
 import httpx2
 import pytest
 from servers.fake_openai import CUT, DONE, FakeOpenAI, Step, chunk, event, final, llama_props, reply
-from servers.run_server import Stage, free_port, run_server
+from servers.raw_http import raw_answer
+from servers.run_server import Stage, free_port
 
 from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
 from xmlcall.backends.server_facts import of_name, of_template
-from xmlcall.errors import (
-    BackendError,
-    BackendProtocolError,
-    BackendStatusError,
-    BackendUnavailable,
-    ContextOverflow,
-    UsageError,
-)
+from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, UsageError
 from xmlcall.types.calls import Message, RawArgument, Tool
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
 REQUEST = CompletionRequest(messages=(Message(role="user", content="Hi"),))
 NATIVE = CompletionRequest(messages=REQUEST.messages, tools=(Tool(name="f"),))
-
-
-STAGE = Stage()
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[str]:
-    with run_server(STAGE) as address:
-        yield address
 
 
 @pytest.fixture
@@ -44,9 +28,9 @@ def fake() -> FakeOpenAI:
 
 
 @pytest.fixture
-def url(server: str, fake: FakeOpenAI) -> str:
-    STAGE.app = fake.app
-    return server
+def url(stage: tuple[Stage, str], fake: FakeOpenAI) -> str:
+    stage[0].app = fake.app
+    return stage[1]
 
 
 async def generate(backend: OpenAIBackend, request: CompletionRequest = REQUEST) -> list[Chunk]:
@@ -357,18 +341,6 @@ async def test_nobody_there() -> None:
         await generate(OpenAIBackend(f"{url}/v1"))
 
 
-@asynccontextmanager
-async def raw_server(answer: bytes) -> AsyncIterator[str]:
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read(1000)
-        writer.write(answer)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-
-
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
@@ -379,7 +351,7 @@ async def raw_server(answer: bytes) -> AsyncIterator[str]:
     ],
 )
 async def test_what_is_no_such_server(answer: bytes, kind: type[BackendError], words: str) -> None:
-    async with raw_server(answer) as url:
+    async with raw_answer(answer) as url:
         with pytest.raises(kind, match=words) as caught:
             await generate(OpenAIBackend(url))
     assert type(caught.value) is kind

@@ -1,6 +1,5 @@
 """What a reply has used, also where it was closed before the server told: most replies with calls are."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scored import generated
 from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, final, llama_props
-from servers.run_server import Stage, run_server
+from servers.run_server import Stage
 
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.tools.catalog import Catalog
@@ -47,13 +46,6 @@ REPLIES = {
     "another, closed": (CALL + INVENTED, False, WHOLE, Usage(completion_tokens=6, is_estimated=True)),
     "another, which tells nothing": (CALL, False, UNTOLD, Usage(completion_tokens=4, is_estimated=True)),
 }
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[tuple[Stage, str]]:
-    played = Stage()
-    with run_server(played) as url:
-        yield played, url
 
 
 @pytest.mark.parametrize(("texts", "is_llama", "end", "usage"), REPLIES.values(), ids=REPLIES)

@@ -14,8 +14,7 @@ from typing import Any, Final
 import httpx
 from clients.answers import summary
 from clients.scripted import PRODUCT
-
-from xmlcall.proxy import create_app
+from proxy_harness import client_of
 
 __all__ = ["RECORDED", "Exchange", "Recorder", "again", "file_of", "read", "write"]
 
@@ -160,9 +159,7 @@ async def again(exchange: Exchange, model: Any) -> httpx.Response:
         exchange: that was recorded.
         model: the backend of the proxy.
     """
-    app, body = create_app(model, mode="xml"), exchange["body"]
+    body = exchange["body"]
     sent = {"json": body} if isinstance(body, dict | list) else {"content": body}
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            return await client.request(exchange["method"], exchange["path"], headers=exchange["headers"], **sent)
+    async with client_of(model) as client:
+        return await client.request(exchange["method"], exchange["path"], headers=exchange["headers"], **sent)

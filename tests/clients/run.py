@@ -99,10 +99,7 @@ def served(model: str) -> Iterator[str]:
     command = [sys.executable, "-m", "xmlcall", "serve", "--model", model, "--ask", "mode=xml", "--port", "0"]
     BUILD.mkdir(parents=True, exist_ok=True)
     log = BUILD / "serve.log"
-    with (
-        log.open("w") as errors,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child,
-    ):
+    with log.open("w") as errors, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True) as child:
         try:
             assert child.stdout is not None
             ready, _, _ = select.select([child.stdout], [], [], LOAD_SECONDS)

@@ -23,21 +23,12 @@ import pytest
 from profiles import covering
 from pydantic import BaseModel
 from servers.fake_ollama import FakeOllama, Step, done, line, part
-from servers.run_server import Stage, free_port, run_server
+from servers.run_server import Stage, free_port
 
 from xmlcall.backends import retrying
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.clients import (
-    AsyncTransport,
-    Transport,
-    async_httpx2_client,
-    async_httpx_client,
-    httpx2_client,
-    httpx_client,
-)
-from xmlcall.clients import (
-    ollama as drop_in,
-)
+from xmlcall.clients import AsyncTransport, Transport, async_httpx2_client, async_httpx_client, httpx2_client, httpx_client
+from xmlcall.clients import ollama as drop_in
 from xmlcall.clients.asgi import AHEAD, AppError, AppResponse
 from xmlcall.errors import BackendProtocolError, BackendStatusError, UsageError
 from xmlcall.types.calls import Tool
@@ -52,7 +43,7 @@ SCHEMA = {
             "properties": {"city": {"type": "string", "minLength": 2}, "country": {"type": ["string", "null"]}},
             "required": ["city"],
             "additionalProperties": False,
-        },
+        }
     },
     "required": ["place"],
     "additionalProperties": False,
@@ -710,13 +701,6 @@ async def test_an_app_is_told_that_its_caller_left_also_while_it_sends() -> None
 # -- Ollama -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def stage() -> Iterator[tuple[Stage, str]]:
-    played = Stage()
-    with run_server(played) as url:
-        yield played, url
-
-
 @pytest.fixture
 def fake(stage: tuple[Stage, str]) -> FakeOllama:
     played = FakeOllama()
@@ -879,17 +863,9 @@ async def test_the_other_arguments_reach_ollama(fake: FakeOllama, host: str) -> 
     fields: dict[str, Any] = {"think": "low", "logprobs": True, "top_logprobs": 2, "format": "json", "keep_alive": 1.5}
     with drop_in.Client(host) as client:
         await chat(client, [HI], stream=True, options=ollama.Options(temperature=0.5, stop=["x"]), **fields)
-        assert fake.bodies[-1] == {
-            **written,
-            **fields,
-            "options": {"temperature": 0.5, "stop": ["x"]},
-        }
+        assert fake.bodies[-1] == {**written, **fields, "options": {"temperature": 0.5, "stop": ["x"]}}
         await chat(client, [HI], stream=True, think=False, format=None, options={"top_k": 3})
-        assert fake.bodies[-1] == {
-            **written,
-            "think": False,
-            "options": {"top_k": 3},
-        }
+        assert fake.bodies[-1] == {**written, "think": False, "options": {"top_k": 3}}
         with pytest.raises(TypeError, match="unexpected keyword argument 'tool'"):
             client.chat("tiny", [HI], tool=[])
 

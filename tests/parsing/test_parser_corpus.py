@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from cases import TOOLS, cuts, load
+from soup import check_places, check_tiles
 
-from xmlcall import InvalidCall, Markup, Parser, Repaired, Reply, ToolCall, coalesce, parse
+from xmlcall import InvalidCall, Markup, Parser, Reply, ToolCall, coalesce, parse
 from xmlcall.errors import ISSUES, REPAIRS
 from xmlcall.types.events import Event
 
@@ -32,23 +33,6 @@ def written(call: ToolCall | InvalidCall) -> dict[str, Any]:
     return {"name": call.name, "arguments": [[argument.name, argument.text] for argument in call.raw.arguments]}
 
 
-def check_spans(case: dict[str, Any], reply: Reply) -> None:
-    """Assert that spans tile the reply and point at their text."""
-    text, position = case["input"], 0
-    for event in events_of([text], case):
-        if not isinstance(event, Repaired):
-            assert event.span[0] == position
-            position = event.span[1]
-        if hasattr(event, "text"):
-            assert text[slice(*event.span)] == event.text
-        if isinstance(event, Markup):
-            assert text[slice(*event.span)]
-    assert position == len(text)
-    for call in reply.calls:
-        is_unread = any(issue.code == "unread-call" for issue in call.raw.issues)  # its text stays text; it stands behind
-        assert call.raw.text in text if is_unread else text[slice(*call.raw.span)] == call.raw.text
-
-
 @pytest.mark.parametrize("case", CASES)
 def test_case(case: dict[str, Any]) -> None:
     reply = reply_to(case)
@@ -59,7 +43,10 @@ def test_case(case: dict[str, Any]) -> None:
     assert {call.raw.dialect for call in reply.calls} <= {case.get("dialect", "function_calls")}
     assert {repair.code for repair in reply.repairs} <= REPAIRS.keys()
     assert {issue.code for call in reply.calls if isinstance(call, InvalidCall) for issue in call.issues} <= ISSUES.keys()
-    check_spans(case, reply)
+    events = events_of([case["input"]], case)
+    check_tiles(events, case["input"])
+    check_places(reply, case["input"])
+    assert all(case["input"][slice(*event.span)] for event in events if isinstance(event, Markup))
 
 
 @pytest.mark.sweep

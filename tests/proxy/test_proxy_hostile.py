@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 import tomllib
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from proxy_harness import ask_engine, block, body, function
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
-from servers.run_server import run_server
+from servers.run_server import run_server, wait_until
 
 from xmlcall.agent.drive import _next
 from xmlcall.backends.http import READ_SECONDS
@@ -440,14 +440,6 @@ def test_what_the_description_allows_and_what_not(operation: Any, mode: Any, url
 # -- the wire ----------------------------------------------------------------------------------------------------------
 
 WIRE = cases("wire")
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what the server does after its answer."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

@@ -19,22 +19,25 @@ import ollama
 import openai
 import pytest
 import schemathesis
+from profiles import covering
 from proxy_harness import ADD, block, double
 from servers import fake_ollama, fake_openai
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, llama_props
-from servers.run_server import Stage, run_server
+from servers.raw_http import raw_answer
+from servers.run_server import Stage, run_server, wait_until
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from xmlcall import LocalHost
-from xmlcall.backends import retrying
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy import Guard, create_app
 from xmlcall.proxy.http import exchange
 from xmlcall.proxy.http.routes import ENDPOINTS
 from xmlcall.types.completion import Chunk, Usage
+
+pytestmark = pytest.mark.usefixtures("no_pauses")
 
 CHAT, RESPONSES, MESSAGES, OLLAMA_CHAT = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/api/chat"
 SECONDS = 10.0
@@ -103,14 +106,6 @@ def proxies() -> Iterator[dict[str, str]]:
             "greedy": proxy(create_app(f"{openai}/v1", mode="xml", sampling="greedy")),
             "greedy ollama": proxy(create_app(OllamaBackend("tiny", host=ollama), mode="xml", sampling="greedy")),
         }
-
-
-@pytest.fixture(autouse=True)
-def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sleep(seconds: float) -> None:
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(retrying, "sleep", sleep)
 
 
 def play(stage: Stage, fake: Any, **answers: tuple[int, str, list[bytes]]) -> Upstream:
@@ -465,28 +460,11 @@ def test_a_relayed_stream_of_lines_that_breaks_off_ends_with_an_error(proxies: d
 
 
 @pytest.mark.parametrize(("told", "status"), [(999, 502), (599, 599), (204, 204)])
-def test_a_status_that_is_none_is_a_bad_gateway(told: int, status: int, proxies: dict[str, str]) -> None:
-    answer = f"HTTP/1.1 {told} X\r\ncontent-length: 0\r\n\r\n".encode()
-    with raw_server(answer) as upstream, run_server(create_app(ScriptedRelay(upstream), mode="xml"), lifespan="on") as url:
-        assert HTTP.post(f"{url}/v1/embeddings", json={"input": "x"}).status_code == status
-
-
-@contextlib.contextmanager
-def raw_server(answer: bytes) -> Iterator[str]:
-    """Answer every request with the same bytes."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            with contextlib.suppress(OSError):
-                while True:
-                    connection, _ = listener.accept()
-                    with connection:
-                        connection.recv(65536)
-                        connection.sendall(answer)
-
-        threading.Thread(target=serve, daemon=True).start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        listener.shutdown(socket.SHUT_RDWR)
+async def test_a_status_that_is_none_is_a_bad_gateway(told: int, status: int) -> None:
+    async with raw_answer(f"HTTP/1.1 {told} X\r\ncontent-length: 0\r\n\r\n".encode()) as upstream:
+        with run_server(create_app(ScriptedRelay(upstream), mode="xml"), lifespan="on") as url:
+            response = await asyncio.to_thread(HTTP.post, f"{url}/v1/embeddings", json={"input": "x"})
+    assert response.status_code == status
 
 
 class ScriptedRelay(ScriptedBackend):
@@ -750,14 +728,6 @@ def asked(url: str, body: Mapping[str, Any]) -> Iterator[socket.socket]:
         yield connection
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait for what happens in another thread."""
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 MOMENTS: dict[str, tuple[bool, list[Any]]] = {
     # whether it streams; what the model says before it is silent
     "before the first word": (True, []),
@@ -947,9 +917,10 @@ UNCLEAR = {
 }
 
 
-@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
-@pytest.mark.parametrize("path", [CHAT, "/health", "/nowhere"])
-@pytest.mark.parametrize("headers", UNCLEAR.values(), ids=UNCLEAR.keys())
+@pytest.mark.sweep
+@pytest.mark.parametrize(
+    ("headers", "path", "version"), covering(UNCLEAR.values(), [CHAT, "/health", "/nowhere"], [b"1.1", b"1.0"])
+)
 def test_a_request_without_one_end_is_refused_and_nothing_behind_it_is_read(
     headers: bytes, path: str, version: bytes, proxies: dict[str, str]
 ) -> None:
@@ -984,9 +955,11 @@ HTML = "text/html; charset=utf-8"
 ABOUT = ["/api/version", "/api/tags", "/api/ps", "/api/show"]
 
 
-@pytest.mark.parametrize("path", ABOUT)
-@pytest.mark.parametrize("media_type", [HTML, JSON, "image/svg+xml", ""])
-@pytest.mark.parametrize("said", [SCRIPT, b"[]", b'"9"', b'{"version": 9, "models": {}, "x": NaN}', b"\xff", b"[" * 5000, b""])
+NO_ANSWERS = [SCRIPT, b"[]", b'"9"', b'{"version": 9, "models": {}, "x": NaN}', b"\xff", b"[" * 5000, b""]
+
+
+@pytest.mark.sweep
+@pytest.mark.parametrize(("path", "media_type", "said"), covering(ABOUT, [HTML, JSON, "image/svg+xml", ""], NO_ANSWERS))
 def test_what_ollama_says_of_itself_and_is_no_json_is_no_answer(
     path: str, media_type: str, said: bytes, proxies: dict[str, str]
 ) -> None:

@@ -1,18 +1,14 @@
 """Tools whose names a model cannot write: what it is offered, and what the caller hears, in every wire format."""
 
-import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy_harness import ask, block, body, function
+from proxy_harness import ask, block, body, client_of, function
 
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.filters import offered_names
 from xmlcall.types.calls import Tool
 
@@ -87,15 +83,6 @@ CHOICES: list[Any] = [
 
 def named(value: Any, name: str) -> Any:
     return json.loads(json.dumps(value).replace('"@"', json.dumps(name)))
-
-
-@contextlib.asynccontextmanager
-async def client_of(backend: ScriptedBackend, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(backend, mode="xml", **options)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            yield client
 
 
 def names_in(data: Any) -> set[str]:

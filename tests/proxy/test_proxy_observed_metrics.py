@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -11,7 +10,7 @@ from observed_harness import CHAT, ask, counts, observed, samples, series
 from proxy_harness import ADD, add, block, body
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, chunk, final, reply
-from servers.run_server import Stage, run_server
+from servers.run_server import Stage
 
 from xmlcall import LocalHost
 from xmlcall.backends.connect import connect
@@ -104,12 +103,8 @@ FAILURES: dict[str, tuple[list[Any], dict[str, Any], str, str, str]] = {
 
 
 @pytest.mark.parametrize("name", FAILURES)
-async def test_refusals_by_code(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from xmlcall.backends import retrying
-
-    async def sleep(seconds: float) -> None: ...
-
-    monkeypatch.setattr(retrying, "sleep", sleep)
+@pytest.mark.usefixtures("no_pauses")
+async def test_refusals_by_code(name: str) -> None:
     script, fields, status, code, result = FAILURES[name]
     observer = Observer()
     async with observed(script, observer=observer, strict=True) as client:
@@ -175,14 +170,6 @@ async def test_a_caller_that_leaves() -> None:
 
 
 # -- answers that are passed on ----------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[tuple[Stage, str]]:
-    """A model server whose part a fake plays, and its address."""
-    played = Stage()
-    with run_server(played) as url:
-        yield played, url
 
 
 COUNTS = final(prompt_tokens=32, completion_tokens=4, total_tokens=36, prompt_tokens_details={"cached_tokens": 30})

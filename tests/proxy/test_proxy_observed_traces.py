@@ -1,6 +1,6 @@
 """Spans of a request, of the model requests in it, and of the proxy's own tools; and what is in none of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -8,10 +8,9 @@ from observed_harness import CHAT, ask, observed
 from proxy_harness import add, block
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, reply
-from servers.run_server import Stage, run_server
+from servers.run_server import Stage
 
 from xmlcall import LocalHost
-from xmlcall.backends import retrying
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.backends.ollama import OllamaBackend
@@ -98,10 +97,8 @@ async def test_a_tool_that_the_proxy_runs(number: int, failure: str | None) -> N
     assert tool.parent.span_id == traced.spans[f"POST {CHAT}"].context.span_id
 
 
-async def test_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def sleep(seconds: float) -> None: ...
-
-    monkeypatch.setattr(retrying, "sleep", sleep)
+@pytest.mark.usefixtures("no_pauses")
+async def test_what_fails() -> None:
     traced = Traced()
     error = BackendProtocolError("no stream")
     async with observed([error] * 4, observer=traced.observer) as client:
@@ -114,14 +111,6 @@ async def test_what_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert attributes(model)["error.type"] == "protocol_error"
     assert (attributes(failed)["error.type"], failed.status.status_code) == ("model_server_error", StatusCode.ERROR)
     assert (attributes(refused)["error.type"], refused.status.status_code) == ("invalid_request_error", StatusCode.UNSET)
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[tuple[Stage, str]]:
-    """A model server whose part a fake plays, and its address."""
-    played = Stage()
-    with run_server(played) as url:
-        yield played, url
 
 
 @pytest.mark.parametrize("kind", ["relayed", "answered", "ollama", "ollama relayed"])

@@ -4,12 +4,10 @@ import asyncio
 import gc
 import time
 
-import httpx
 import pytest
-from proxy_harness import body
+from proxy_harness import body, client_of
 
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy.app import create_app
 from xmlcall.proxy.http import exchange
 from xmlcall.proxy.http.exchange import Exchange, Pings
 
@@ -59,9 +57,7 @@ def exchanges() -> int:
 
 async def asked(times: int) -> int:
     """Stream answers without the garbage collector; return how many of the requests are still in memory."""
-    app = create_app(ScriptedBackend(["Hello there."] * times), mode="xml")
-    transport = httpx.ASGITransport(app=app)
-    async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+    async with client_of(ScriptedBackend(["Hello there."] * times)) as client:
         gc.collect()
         before = exchanges()
         gc.disable()

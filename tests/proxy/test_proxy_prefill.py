@@ -1,18 +1,14 @@
 """Replies that the caller has begun: the answer goes on with them and does not repeat them, whatever the model server can."""
 
-import contextlib
-from collections.abc import AsyncIterator
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proxy_harness import ADD, add
+from proxy_harness import ADD, add, client_of
 
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendStatusError
-from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.filters import without_beginning
 from xmlcall.proxy.formats.contract import ResponseEnded, ResponseEvent, TextPiece
 from xmlcall.types.completion import Capabilities, Usage
@@ -28,15 +24,6 @@ def asked(path: str, begun: str = BEGUN, *, tools: bool) -> dict[str, Any]:
     said = [{"role": "user", "content": "1 + 2?"}, {"role": "assistant", "content": begun}]
     tool = WEATHER if path == MESSAGES else ADD
     return {"model": "m", "max_tokens": 100, "messages": said, **({"tools": [tool]} if tools else {})}
-
-
-@contextlib.asynccontextmanager
-async def client_of(backend: ScriptedBackend) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(backend, mode="xml")
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            yield client
 
 
 async def answered(backend: ScriptedBackend, path: str, body: dict[str, Any]) -> tuple[str, list[Any]]:

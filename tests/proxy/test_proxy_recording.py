@@ -3,8 +3,7 @@
 import asyncio
 import contextlib
 import json
-import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -13,14 +12,13 @@ from profiles import examples
 from proxy_harness import ADD, add, body, double, function
 from servers.fake_ollama import FakeOllama
 from servers.fake_openai import CUT, FakeOpenAI, Step, chunk, reply
-from servers.run_server import Stage, run_server
+from servers.run_server import Stage, run_server, wait_until
 from starlette.requests import Request
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.types import ASGIApp
 from turn_harness import turn_from_json
 
 from xmlcall import LocalHost
-from xmlcall.backends import retrying
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.backends.ollama import OllamaBackend
@@ -79,13 +77,6 @@ class Proxies:
         return turns
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    limit = time.monotonic() + SECONDS
-    while not holds():
-        assert time.monotonic() < limit, "it did not come about in time"
-        time.sleep(0.01)
-
-
 @contextlib.contextmanager
 def serving(engine: Engine) -> Iterator[str]:
     @contextlib.asynccontextmanager
@@ -117,11 +108,7 @@ def all_proxies() -> Iterator[Proxies]:
 
 
 @pytest.fixture
-def proxies(all_proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> Proxies:
-    async def sleep(seconds: float) -> None:
-        await asyncio.sleep(0.01)
-
-    monkeypatch.setattr(retrying, "sleep", sleep)
+def proxies(all_proxies: Proxies, no_pauses: None) -> Proxies:
     all_proxies.record(Recorder(hidden=[KEY]))
     return all_proxies
 

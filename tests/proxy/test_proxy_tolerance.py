@@ -1,6 +1,5 @@
 """Requests as real clients send them, beside their wire formats: what is mended, and that `--strict` refuses it."""
 
-import contextlib
 import copy
 import gzip
 import io
@@ -8,7 +7,6 @@ import json
 import logging
 import sys
 import zlib
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,10 +16,9 @@ import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from proxy_harness import ADD, ECHO, add, block
+from proxy_harness import ADD, ECHO, add, block, client_of
 
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.proxy import create_app
 from xmlcall.proxy.formats.tolerance import mended
 from xmlcall.proxy.http.incoming import tidy
 from xmlcall.schema.references import deeper_than
@@ -100,15 +97,6 @@ def test_no_body_is_too_strange_to_be_mended(body: dict[str, Any], wire: str) ->
 )
 def test_paths(path: str, meant: str) -> None:
     assert tidy(path) == meant
-
-
-@contextlib.asynccontextmanager
-async def client_of(backend: ScriptedBackend, **options: Any) -> AsyncIterator[httpx.AsyncClient]:
-    app = create_app(backend, mode="xml", **options)
-    async with app.router.lifespan_context(app):
-        transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
-            yield client
 
 
 async def asked(path: str, body: dict[str, Any], *replies: Any, **options: Any) -> httpx.Response:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from catalogs import ALL
 from hypothesis import given, settings
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from mcp.types import ElicitRequestFormParams
 from profiles import examples
-from proxy_harness import body, events_of
+from proxy_harness import body, client_of, events_of
 
 from xmlcall import (
     Catalog,
@@ -39,7 +38,6 @@ from xmlcall.hosts.mcp.callbacks import elicitation_of
 from xmlcall.hosts.mcp.server_requests import FormRequest, fields, problems, with_defaults
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.format import ENGLISH
-from xmlcall.proxy import create_app
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.filters import value_in
 from xmlcall.schema.mending import mended
@@ -390,15 +388,13 @@ async def test_the_loop_calls_the_tool(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize("strict", [False, True])
 async def test_the_proxy_gives_the_call(strict: bool, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "xmlcall.proxy")
-    app = create_app(ScriptedBackend([written(case) for case in CASES]), mode="xml", strict=strict)
-    async with app.router.lifespan_context(app):
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app=app), base_url="http://127.0.0.1") as client:
-            for case in CASES:
-                function = {"type": "function", "function": {"name": "f", "parameters": whole(case, "x", "tool")}}
-                answer = await client.post("/v1/chat/completions", json=body("Call f.", tools=[function]))
-                (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
-                given = json.loads(call["function"]["arguments"])
-                assert json.dumps(given["x"]) == json.dumps(case["value"]), case["name"]
+    async with client_of(ScriptedBackend([written(case) for case in CASES]), strict=strict) as client:
+        for case in CASES:
+            function = {"type": "function", "function": {"name": "f", "parameters": whole(case, "x", "tool")}}
+            answer = await client.post("/v1/chat/completions", json=body("Call f.", tools=[function]))
+            (call,) = answer.json()["choices"][0]["message"]["tool_calls"]
+            given = json.loads(call["function"]["arguments"])
+            assert json.dumps(given["x"]) == json.dumps(case["value"]), case["name"]
     said = 'The tool \'f\' is offered with a changed schema: $.properties.x.type "INTEGER" read as "integer".'
     assert said in caplog.messages
 

@@ -253,10 +253,7 @@ PRODUCTS: Final[Mapping[str, Mapping[str, Any]]] = {
         },
         "/api/tags": {"models": []},
     },
-    "lmstudio": {
-        "/v1/models": models(owned_by="organization_owner"),
-        "/api/v1/models": _studio(tools=False, context=4096),
-    },
+    "lmstudio": {"/v1/models": models(owned_by="organization_owner"), "/api/v1/models": _studio(tools=False, context=4096)},
     "lmstudio, old": {
         "/v1/models": models(owned_by="organization_owner"),
         "/api/v0/models": {

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Answer", "Request", "initialized", "raw_http", "reply"]
+__all__ = ["Answer", "Request", "initialized", "raw_answer", "raw_http", "reply"]
 
 
 @dataclass
@@ -76,6 +76,20 @@ async def raw_http(handler: Callable[[Request], Awaitable[Answer]]) -> AsyncIter
         server.close()
         ended.set()
         await asyncio.gather(*running)
+
+
+@asynccontextmanager
+async def raw_answer(answer: bytes) -> AsyncIterator[str]:
+    """Answer every connection with the same bytes."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1000)
+        writer.write(answer)
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
 
 async def _read(reader: asyncio.StreamReader) -> Request:

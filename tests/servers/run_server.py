@@ -4,12 +4,12 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import uvicorn
 
-__all__ = ["Stage", "free_port", "run_server"]
+__all__ = ["Stage", "free_port", "run_server", "wait_until"]
 
 START_SECONDS = 10.0
 
@@ -44,6 +44,14 @@ def run_server(app: Any, lifespan: Literal["on", "off"] = "off", http: Any = "h1
             thread.join(START_SECONDS)
 
 
+def wait_until(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:
+    """Wait for what happens in another thread."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.005)
+
+
 def free_port() -> int:
     """Find a port that nobody listens on, for what must not be reached."""
     with socket.socket() as probe:
@@ -52,8 +60,5 @@ def free_port() -> int:
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
-    deadline = time.monotonic() + START_SECONDS
-    while not server.started:
-        if time.monotonic() > deadline or not thread.is_alive():
-            raise RuntimeError("the test server did not start")
-        time.sleep(0.005)
+    wait_until(lambda: server.started or not thread.is_alive())
+    assert server.started, "the test server did not start"

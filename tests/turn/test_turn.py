@@ -72,6 +72,16 @@ def scripted(*replies: str | Exception, size: int = 7) -> Callable[[CompletionRe
     return stream
 
 
+def running(reply: str, turn: Turn | None = None) -> tuple[Turn, Run]:
+    """Give a turn a reply; return it and the call that is to run."""
+    turn = turn or begin_turn(ASKED, [PLUS])
+    turn.receive(Chunk(text=reply))
+    turn.end("stop")
+    run = turn.next()
+    assert isinstance(run, Run)
+    return turn, run
+
+
 def test_a_turn_is_driven_without_an_event_loop() -> None:
     heard: list[Any] = []
     done = run_turn(begin_turn(ASKED, [PLUS]), scripted(add(1, 2), "It is 3."), lambda call: "3", heard.append)
@@ -155,11 +165,7 @@ def test_an_input_that_nobody_asked_for_is_an_error_of_use(wrong: Callable[[Turn
 
 
 def test_another_calls_result_is_an_error_of_use() -> None:
-    turn = begin_turn(ASKED, [PLUS])
-    turn.receive(Chunk(text=add(1, 2)))
-    turn.end("stop")
-    run = turn.next()
-    assert isinstance(run, Run)
+    turn, run = running(add(1, 2))
     with pytest.raises(UsageError, match=f"expected the id of the call to run, '{run.call.id}', got 'other'"):
         turn.give("other", "3")
     turn.give(run.call.id, "3")
@@ -168,11 +174,7 @@ def test_another_calls_result_is_an_error_of_use() -> None:
 
 @pytest.mark.parametrize("happened", ["garbage", None, Run, ToolResult.error("x"), CallFinished], ids=str)
 def test_what_happened_to_no_call_or_another_one_is_an_error_of_use(happened: Any) -> None:
-    turn = begin_turn(ASKED, [PLUS])
-    turn.receive(Chunk(text=add(1, 2)))
-    turn.end("stop")
-    run = turn.next()
-    assert isinstance(run, Run)
+    turn, run = running(add(1, 2))
     if happened is CallFinished:
         happened = CallFinished(call=replace(run.call, id="other"), result=ToolResult.error("x"))
     with pytest.raises(UsageError, match=f"expected an event of the call {run.call.id!r}"):
@@ -197,11 +199,7 @@ def test_no_reply_is_none_that_can_be_asked_for(most: int) -> None:
     ],
 )
 def test_a_call_fits_the_tool_as_it_is_when_its_turn_comes(now: dict[str, Any], outcome: dict[str, Any] | None) -> None:
-    turn = begin_turn(ASKED, [PLUS])
-    turn.receive(Chunk(text=block(("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 3}))))
-    turn.end("stop")
-    run = turn.next()
-    assert isinstance(run, Run)
+    turn, run = running(block(("add", {"a": 1, "b": 2}), ("add", {"a": 2, "b": 3})))
     changed = replace(PLUS, input_schema={"type": "object", "properties": now, "required": [*now], "additionalProperties": False})
     turn.renew(Offer(catalog=Catalog([changed])), lambda request: request)
     turn.give(run.call.id, "3")
@@ -223,8 +221,7 @@ def test_a_call_that_is_not_allowed_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
-    [(BackendUnavailable("gone"), "gone"), (BackendStatusError("no", status_code=500), "no")],
+    ("error", "told"), [(BackendUnavailable("gone"), "gone"), (BackendStatusError("no", status_code=500), "no")]
 )
 def test_a_model_server_that_fails_ends_the_turn(error: BackendError, told: str) -> None:
     done = run_turn(begin_turn(ASKED, [PLUS]), scripted(error), lambda call: "3")
@@ -232,11 +229,7 @@ def test_a_model_server_that_fails_ends_the_turn(error: BackendError, told: str)
 
 
 def test_a_turn_that_is_stopped_leaves_no_call_without_a_result() -> None:
-    turn = begin_turn(ASKED, [PLUS])
-    turn.receive(Chunk(text=block(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4}))))
-    turn.end("stop")
-    run = turn.next()
-    assert isinstance(run, Run)
+    turn, run = running(block(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})))
     list(turn.start(run.call.id))
     turn.stop()
     done = turn.next()
@@ -350,11 +343,7 @@ def test_the_tool_that_describes_tools_is_answered_by_the_turn() -> None:
 
 @pytest.mark.parametrize("is_taken", [True, False], ids=["after the events", "among them"])
 def test_other_tools_are_offered_from_the_next_reply_on(is_taken: bool) -> None:
-    turn, other = begin_turn(ASKED, [PLUS]), Tool(name="subtract", input_schema=PLUS.input_schema)
-    turn.receive(Chunk(text=add(1, 2)))
-    turn.end("stop")
-    run = turn.next()
-    assert isinstance(run, Run)
+    (turn, run), other = running(add(1, 2)), Tool(name="subtract", input_schema=PLUS.input_schema)
     heard = []
     for event in turn.give(run.call.id, "3"):
         heard.append(type(event).__name__)
@@ -363,11 +352,7 @@ def test_other_tools_are_offered_from_the_next_reply_on(is_taken: bool) -> None:
     if is_taken:
         turn.renew(Offer(catalog=Catalog([other])), lambda request: request)
     assert heard == ["CallFinished", "StepEnded", "ReplyStarted"]
-    turn.receive(Chunk(text=block(("subtract", {"a": 1, "b": 2}))))
-    turn.end("stop")
-    run = turn.next()
-    assert isinstance(run, Run)
-    assert run.tool == other
+    assert running(block(("subtract", {"a": 1, "b": 2})), turn)[1].tool == other
 
 
 # -- properties --------------------------------------------------------------------------------------------------------
