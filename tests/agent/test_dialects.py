@@ -17,9 +17,6 @@ from xmlcall.turn.events import CallFinished, LoopEvent
 TOOLS = Catalog([ADD])
 
 
-IN_BLOCKS = [name for name, row in DIALECTS.items() if "parameter_open" in row.tags and "block_close" in row.written]
-
-
 def adding(a: int, b: int) -> int:
     """Add two numbers."""
     return a + b
@@ -44,8 +41,8 @@ async def run(dialect: str, replies: list[str], chunk_size: int | None) -> tuple
 @pytest.mark.parametrize(("dialect", "chunk_size"), covering(DIALECTS, [None, 1]))
 async def test_the_loop_speaks_every_format(dialect: str, chunk_size: int | None) -> None:
     tools, row, format = Catalog([{**ADD["function"], "name": "adding"}]), DIALECTS[dialect], PromptFormat(dialect=dialect)
-    replies = [f"So.\n{write([('adding', {'a': a, 'b': 2})], tools, row)}" for a in ("many", 1)]
-    events, asked = await run(dialect, [*replies, "It is 3."], chunk_size)
+    wrong, right = (f"So.\n{write([('adding', {'a': a, 'b': 2})], tools, row)}" for a in ("many", 1))
+    events, asked = await run(dialect, [wrong, f"{right}\nThe result is 99.", "It is 3."], chunk_size)
     assert [event.result.content[0].text for event in events if isinstance(event, CallFinished)] == ["3"]  # type: ignore[union-attr]
     assert f"reply with a {format.block} block" in asked[0][-1].content
     example = parse(asked[0][0].content, tools, dialect=dialect).calls
@@ -55,8 +52,8 @@ async def test_the_loop_speaks_every_format(dialect: str, chunk_size: int | None
     assert [call.name for call in feedback] == ["adding"] * (dialect != "tool_name")
     assert asked[2][-1].content.startswith(row.results.write([("adding", "3", False)]).text)
     assert parse(asked[2][-1].content, tools).calls == ()
-    said = asked[2][-2].content
-    assert [call.arguments for call in parse(said, tools).calls if isinstance(call, ToolCall)] == [{"a": 1, "b": 2}]
+    assert asked[2][-2].content == right
+    assert [call.arguments for call in parse(right, tools).calls if isinstance(call, ToolCall)] == [{"a": 1, "b": 2}]
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
@@ -82,16 +79,6 @@ async def test_a_call_that_does_not_run_is_told_in_the_language_of_the_prompt() 
     async with ToolLoop(backend, [LocalHost([adding])], dialect="qwen", lang="zh") as loop:
         await loop.ask("1 + 2?")
     assert "没有执行：用户没有允许使用这个工具。" in backend.requests[-1].messages[-1].content
-
-
-@pytest.mark.parametrize("dialect", IN_BLOCKS)
-async def test_a_reply_that_is_ended_inside_its_block_is_kept_whole(dialect: str) -> None:
-    """Where one call in a reply is wanted, the model is stopped before the second."""
-    two = write([("adding", {"a": 1, "b": 2}), ("adding", {"a": 3, "b": 4})], Catalog(), DIALECTS[dialect])
-    backend = ScriptedBackend([two, "It is 3."])
-    async with ToolLoop(backend, [LocalHost([adding])], policy=["*"], dialect=dialect, parallel=False) as loop:
-        await loop.ask("1 + 2?")
-    assert backend.requests[1].messages[-2].content == write([("adding", {"a": 1, "b": 2})], Catalog(), DIALECTS[dialect])
 
 
 async def test_an_unknown_format_is_refused() -> None:

@@ -300,10 +300,7 @@ async def test_what_goes_out_and_what_comes_is_told_in_each_try() -> None:
     overflow = ContextOverflow("too long", backend="x", status_code=400, prompt_tokens=4000, context_length=3000)
     inner = ScriptedBackend([overflow, "Hello."], chunk_size=2)
     backend = FittedBackend(
-        inner,
-        Scale(),
-        on_sent=lambda messages: told.append([message.content for message in messages]),
-        on_text=heard.append,
+        inner, Scale(), on_sent=lambda messages: told.append([message.content for message in messages]), on_text=heard.append
     )
     async with inner, aclosing(backend.stream(CompletionRequest(messages=tuple(history(200))))) as chunks:
         texts = [chunk.text async for chunk in chunks if chunk.text]

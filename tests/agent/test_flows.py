@@ -500,7 +500,7 @@ def test_work_grows_with_the_size_of_a_result(unit: str) -> None:
         entries_of(unit * (size // len(unit)))
         return time.process_time() - start
 
-    assert seconds(400_000) < 12 * seconds(100_000) + 0.5
+    assert seconds(200_000) < 12 * seconds(50_000) + 0.25
 
 
 def test_a_result_that_hides_characters_makes_unknown_places_a_question() -> None:
@@ -547,7 +547,8 @@ def test_work_grows_with_the_value_and_not_faster(piece: str) -> None:
         flows(call)
         return time.process_time() - began
 
-    assert min(seconds(4000) for _ in range(2)) < 0.05 + 12 * min(seconds(1000) for _ in range(2))
+    most = 0.05 + 12 * seconds(500)
+    assert any(seconds(2000) < most for _ in range(2))
 
 
 # -- long conversations ------------------------------------------------------------------------------------------------------

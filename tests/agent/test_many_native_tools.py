@@ -223,12 +223,6 @@ async def test_nothing_is_found() -> None:
     assert events[-1].text == "I cannot."
 
 
-async def test_one_who_only_asks_for_descriptions_is_stopped() -> None:
-    events, _ = await run([FIND] * 9)
-    assert isinstance(events[-1], Answer)
-    assert events[-1].stop_reason == "repeated_call"
-
-
 @pytest.mark.parametrize(("length", "is_whole"), [(None, False), (8192, False), (262_144, True)])
 async def test_the_budget_follows_from_the_context(length: int | None, is_whole: bool) -> None:
     capabilities = Capabilities(server="scripted", context_length=length)
@@ -265,11 +259,7 @@ ANSWERED: list[tuple[list[Any], str, list[tuple[str, dict[str, Any]]]]] = [
     ([WEATHER], "", [("weather", {"city": "Oslo"})]),
     ([FIND, CONVERT], "Let me look.", [("convert_currency", {"amount": 5})]),
     ([FIND, native(text="I cannot.", finish="stop")], "Let me look.I cannot.", []),
-    (
-        [native((DESCRIBE, {"names": ["filler_9"]}), ("weather", {"city": "Oslo"}))],
-        "",
-        [("weather", {"city": "Oslo"})],
-    ),
+    ([native((DESCRIBE, {"names": ["filler_9"]}), ("weather", {"city": "Oslo"}))], "", [("weather", {"city": "Oslo"})]),
 ]
 
 

@@ -13,20 +13,7 @@ from hypothesis import strategies as st
 from xmlcall import RawCall, Repair, Tool, ToolCall, UsageError
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.policy_file import load_rules, own_file, read_rules
-from xmlcall.agent.rules import (
-    ONLY_MARKS,
-    Effect,
-    Rule,
-    Rules,
-    below,
-    glob_of,
-    holds,
-    host,
-    like,
-    made_out,
-    one_of,
-    ruled,
-)
+from xmlcall.agent.rules import ONLY_MARKS, Effect, Rule, Rules, below, glob_of, holds, host, like, made_out, one_of, ruled
 from xmlcall.errors import REPAIRS
 
 

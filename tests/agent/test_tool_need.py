@@ -443,12 +443,7 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     assert [request.max_tokens for request in backend.requests] == [1, None]
     assert answer.usage == Usage(prompt_tokens=10, completion_tokens=2, is_estimated=True)  # one for the question, one counted
     assert answer.messages[0].content == "1 + 2?"
-    assert recorded(events)["tool_need"] == {
-        "log_odds": need.log_odds,
-        "number": None,
-        "threshold": -1.0,
-        "tool": "",
-    }
+    assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "number": None, "threshold": -1.0, "tool": ""}
 
 
 async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
@@ -663,17 +658,18 @@ def test_both_reminders_are_in_all_languages(lang: str) -> None:
 
 # -- the proxy ---------------------------------------------------------------------------------------------------------
 
-REMINDER = prompt.reminder([Tool(name="add"), Tool(name="echo")])
+FUNCTION = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
+ADDED: list[dict[str, Any]] = [
+    {"role": "assistant", "tool_calls": [{"id": "1", "type": "function", "function": FUNCTION}]},
+    {"role": "tool", "tool_call_id": "1", "content": "3"},
+]
 
 
 async def test_the_proxy_asks_before_it_answers() -> None:
     backend = ScriptedBackend([UNLIKELY, "Good morning."])
     turn = await ask(backend, body("Good morning!"), call_threshold=0.0)
     assert turn.text == "Good morning."
-    assert [messages[-1][1] for messages in (texts(backend, 0), texts(backend, 1))] == [
-        "Good morning!",
-        "Good morning!",
-    ]
+    assert [texts(backend, number)[-1][1] for number in (0, 1)] == ["Good morning!"] * 2
     assert turn.usage.completion_tokens == 2
 
 
@@ -690,15 +686,6 @@ async def test_the_proxy_begins_a_call_that_is_needed() -> None:
     assert texts(backend, 3)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", begun)]
 
 
-async def test_the_proxy_takes_back_a_begun_call_of_nothing_but_the_example() -> None:
-    copied = add(3, 3).removeprefix(beginning(DIALECT, "add"))
-    choosing = [first_token(("echo", 0.3), ("add", 0.7)), first_token(("echo", 0.5), ("add", 0.5))]
-    backend = ScriptedBackend([LIKELY, *choosing, copied, "Why did the chicken ..."], capabilities=CONTINUES)
-    turn = await ask(backend, body(*TALK, "Tell me a joke."), call_threshold=0.0)
-    assert (turn.text, turn.calls, turn.finish_reason) == ("Why did the chicken ...", (), "stop")
-    assert texts(backend) == [("user", "Hi"), ("assistant", "Hello."), ("user", "Tell me a joke.")], "as without tools"
-
-
 async def test_a_call_that_is_cut_off_after_one_of_the_example_shows_nothing() -> None:
     copied = add(3, 3).removeprefix(beginning(DIALECT, "add")).removesuffix("</function_calls>")
     cut = [Chunk(text=copied + '<invoke name="add">\n<parameter name="a">5'), Chunk(finish_reason="length")]
@@ -708,62 +695,13 @@ async def test_a_call_that_is_cut_off_after_one_of_the_example_shows_nothing() -
     assert (turn.text, texts(backend)) == ("Why did the chicken ...", [("user", "Tell me a joke.")]), "as without tools"
 
 
-async def test_the_proxy_reminds_where_the_server_refuses_the_beginning() -> None:
-    backend = ScriptedBackend([LIKELY, REFUSED, REFUSED, add(1, 2)], capabilities=CONTINUES)
-    turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
-    assert [call.name for call in turn.calls] == ["add"]
-    assert texts(backend)[-1] == ("user", f"1 + 2?\n\n{REMINDER}")
-
-
-async def test_the_proxy_asks_for_plain_words_in_their_own_turn_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(turn_setup, "READ_AGAIN", 0)
-    backend = ScriptedBackend([UNLIKELY, "Welcome."])
-    assert (await ask(backend, body(*TALK, "Thanks"), call_threshold=0.0)).text == "Welcome."
-    assert texts(backend)[1:-1] == [("user", "Hi"), ("assistant", "Hello.")]
-    assert PLAIN in texts(backend)[-1][1]
-
-
-async def test_the_proxy_decides_nothing_where_auto_cannot_tell() -> None:
-    backend = ScriptedBackend(["I", "3."])
-    turn = await ask(backend, body("1 + 2?"), call_threshold="auto")
-    assert (turn.text, texts(backend)[-1]) == ("3.", ("user", f"1 + 2?\n\n{REMINDER}"))
-
-
-async def test_the_proxy_offers_tools_above_the_threshold() -> None:
-    backend = ScriptedBackend([LIKELY, add(1, 2)])
-    turn = await ask(backend, body("1 + 2?"), call_threshold=0.0)
-    assert [call.name for call in turn.calls] == ["add"]
-    assert CALL in texts(backend, 1)[-1][1]
-
-
 @pytest.mark.parametrize(
     ("data", "options"),
     [
         (body("1 + 2?", tool_choice="required"), {"call_threshold": 0.0}),
         (body("1 + 2?", tool_choice={"type": "function", "function": {"name": "add"}}), {"call_threshold": 0.0}),
-        (
-            body(
-                "1 + 2?",
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
-                },
-                {"role": "tool", "tool_call_id": "1", "content": "3"},
-            ),
-            {"call_threshold": 0.0},
-        ),
-        (
-            body(
-                "1 + 2?",
-                {
-                    "role": "assistant",
-                    "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}],
-                },
-                {"role": "tool", "tool_call_id": "1", "content": "3"},
-                "Go on.",
-            ),
-            {"call_threshold": 0.0},
-        ),
+        (body("1 + 2?", *ADDED), {"call_threshold": 0.0}),
+        (body("1 + 2?", *ADDED, "Go on."), {"call_threshold": 0.0}),
         (body("1 + 2?"), {"call_threshold": 0.0, "reminder": False}),
         (body("1 + 2?"), {}),
     ],

@@ -236,22 +236,6 @@ async def test_what_runs_at_once(said: str, options: dict[str, Any]) -> None:
 WEATHER = function("weather", "Get the weather.", city={"type": "string"})
 
 
-@pytest.mark.parametrize("chunk_size", [1, None])
-@pytest.mark.parametrize(
-    ("said", "expected"), [("How is the weather?", None), ("How is the weather in Paris?", {"city": "Paris"})]
-)
-async def test_the_caller_of_the_proxy_gets_nothing_of_a_made_up_value(
-    said: str, expected: dict[str, Any] | None, chunk_size: int | None
-) -> None:
-    backend = ScriptedBackend([PARIS, "Which city?"], chunk_size=chunk_size)
-    request = CHAT.read(body(said, tools=[WEATHER], stream=True)).request
-    async with Engine(backend, mode="xml", repair=ASKS, stream_arguments=True) as engine:
-        events = [event async for event in engine.respond(request, is_streamed=True)]
-    arguments = "".join(event.text for event in events if isinstance(event, ArgumentsPiece))
-    answer = whole_response(events)
-    assert (answer.text, arguments) == (("Which city?", "") if expected is None else ("", json.dumps(expected)))
-
-
 NOTE = function("note", "Keep a note.", text={"type": "string"})
 PAY = function("pay", "Pay.", account={"type": "integer"}, amount={"type": "integer"})
 
@@ -264,8 +248,10 @@ PAY = function("pay", "Pay.", account={"type": "integer"}, amount={"type": "inte
         ("Note the time in Tokyo", NOTE, {"text": "The time in Tokyo"}, True),
         ("Pay 45 dollars", PAY, {"account": 99887, "amount": 45}, False),  # 45 is no number that 99887 comes from
         ("Pay 45 dollars in 3 parts to 7", PAY, {"account": 7, "amount": 15}, True),
+        ("How is the weather?", WEATHER, {"city": "Paris"}, False),
+        ("How is the weather in Paris?", WEATHER, {"city": "Paris"}, True),
     ],
-    ids=["a placeholder", "words", "a number", "a number that was worked out"],
+    ids=["a placeholder", "words", "a number", "a number that was worked out", "a city", "a city that was said"],
 )
 async def test_nothing_goes_out_that_may_still_be_made_up(
     said: str, tool: dict[str, Any], written: dict[str, Any], sent: bool, chunk_size: int | None

@@ -42,10 +42,7 @@ FLIGHT = Tool(
         "required": ["city", "people"],
     },
 )
-HOTEL = Tool(
-    name="book_hotel",
-    input_schema={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
-)
+HOTEL = Tool(name="book_hotel", input_schema={"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})
 QUESTION = "Book a flight to Oslo for two people, at a window. And one to Rome for 3."
 OSLO = {"book_flight": {"city": ["Oslo"], "people": [2], "seat": ["window"], "currency": ["", "EUR"]}}
 ROME = {"book_flight": {"city": ["Rome", "Roma"], "people": [3], "seat": ["", "aisle"]}}

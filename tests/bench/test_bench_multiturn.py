@@ -252,17 +252,6 @@ def test_an_oracle_that_leaves_out_a_call_is_wrong(cases: list[MultiTurnCase]) -
     assert errors.keys() <= {"no_call", "state", "response"}
 
 
-@pytest.mark.sweep
-def test_an_oracle_that_changes_an_argument_is_wrong(cases: list[MultiTurnCase]) -> None:
-    for case in sample(cases, 3 if is_deep() else 1):
-        turns = expected(case)
-        texts = ((calls, index, key) for calls in turns for index, (_, given) in enumerate(calls) for key in given)
-        calls, index, key = next((calls, index, key) for calls, index, key in texts if isinstance(calls[index][1][key], str))
-        name, arguments = calls[index]
-        calls[index] = name, {**arguments, key: f"{arguments[key]}x"}
-        assert not play_turns(case, turns)["valid"], (case.id, calls)
-
-
 def by_id(cases: list[MultiTurnCase], wanted: str) -> MultiTurnCase:
     return next(case for case in cases if case.id == wanted)
 

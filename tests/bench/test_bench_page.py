@@ -36,10 +36,7 @@ WEATHER = Tool(
         "required": ["city"],
     },
 )
-NOTE = Tool(
-    name="keep_note",
-    input_schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
-)
+NOTE = Tool(name="keep_note", input_schema={"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]})
 
 
 def case(name: str, question: str, **details: Any) -> Case:
@@ -139,10 +136,7 @@ def without_values(text: str) -> str:
 
 
 def test_pictures_share_no_ids(tmp_path: Path) -> None:
-    runs = [
-        shown(tmp_path / "one", ways=("xml", "origin")),
-        shown(tmp_path / "two", "oracle", ways=("xml", "native")),
-    ]
+    runs = [shown(tmp_path / "one", ways=("xml", "origin")), shown(tmp_path / "two", "oracle", ways=("xml", "native"))]
     text = page(runs)
     ids = Counter(re.findall(r'\sid="([^"]*)"', text))
     assert [name for name, count in ids.items() if count > 1] == []

@@ -20,11 +20,7 @@ def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     [
         ("oracle", ["--suite", "ordinary", "--limit", "4"], "| ordinary | 4/4 [51-100] | 4.0/4 (4 to 4) | +0.0 [+0.0 to +0.0] |"),
         ("oracle", ["--suite", "talk", "--limit", "1"], " to 4) | +0.0 [+0.0 to +0.0] |"),
-        (
-            "mutator",
-            ["--suite", "smoke", "--limit", "10"],
-            "| smoke | 6/10 [31-83] | 6.0/10 (6 to 6) | +0.0 [+0.0 to +0.0] |",
-        ),
+        ("mutator", ["--suite", "smoke", "--limit", "10"], "| smoke | 6/10 [31-83] | 6.0/10 (6 to 6) | +0.0 [+0.0 to +0.0] |"),
     ],
 )
 def test_stand_ins_score_the_same_with_both(

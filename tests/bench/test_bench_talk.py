@@ -460,20 +460,13 @@ def test_a_turn_is_shown(wrong: Path) -> None:
         assert unknown in refused.stderr
 
 
-@pytest.mark.parametrize("key", ["answer", "calls", "files", "usage", "seconds"])
+@pytest.mark.parametrize("key", ["answer", "calls", "files", "usage", "seconds", ""])
 def test_a_conversation_that_lacks_something_is_told(wrong: Path, tmp_path: Path, key: str) -> None:
+    """A field of a turn, or a whole turn."""
     shutil.copytree(wrong, folder := tmp_path / "run")
     row = json.loads((folder / "replies.jsonl").read_text().splitlines()[0])
-    del row["outcome"]["turns"][1][key]
+    turns = row["outcome"]["turns"]
+    turns[1].pop(key) if key else turns.pop()
     (folder / "replies.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(RunError, match=f"'{key}' is a required property"):
-        read_run(folder)
-
-
-def test_a_conversation_that_lacks_a_turn_is_told(wrong: Path, tmp_path: Path) -> None:
-    shutil.copytree(wrong, folder := tmp_path / "run")
-    row = json.loads((folder / "replies.jsonl").read_text().splitlines()[0])
-    row["outcome"]["turns"].pop()
-    (folder / "replies.jsonl").write_text(json.dumps(row) + "\n")
-    with pytest.raises(RunError, match=f"conversation {row['case']} is damaged"):
+    with pytest.raises(RunError, match=f"'{key}' is a required property" if key else f"conversation {row['case']} is damaged"):
         read_run(folder)

@@ -5,18 +5,7 @@ from statistics import fmean
 
 import pytest
 from profiles import is_deep
-from queue_simulation import (
-    BEST,
-    HOUR,
-    ROUTES,
-    Assumed,
-    Capacity,
-    erlang_c,
-    erlang_slots,
-    servers_needed,
-    simulate,
-    waits_longer,
-)
+from queue_simulation import BEST, HOUR, ROUTES, Assumed, Capacity, erlang_c, erlang_slots, servers_needed, simulate, waits_longer
 
 POOLED, HOME = "any server, one queue", "the server with the prompt"
 # M/M/c: one reply to a question, no prompt, so that a slot is taken for an exponential time, of 5 s in the mean.
@@ -42,8 +31,7 @@ def test_the_fewest_slots_are_the_fewest() -> None:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(  # loads of 6, 8 and 20
-    ("users", "slots"),
-    [(360, 8), pytest.param(480, 10, marks=pytest.mark.full), pytest.param(1200, 24, marks=pytest.mark.full)],
+    ("users", "slots"), [(360, 8), pytest.param(480, 10, marks=pytest.mark.full), pytest.param(1200, 24, marks=pytest.mark.full)]
 )
 def test_the_simulation_gives_what_the_formula_gives(users: int, slots: int) -> None:
     """Chance to wait, mean wait, share of long waits, and use; each replication is eight hours, or four."""

@@ -3,19 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-__all__ = [
-    "ALIVE",
-    "DEPLOY",
-    "HOME",
-    "METRIC",
-    "METRICS",
-    "PORT",
-    "READY",
-    "ROOT",
-    "TELL_SECONDS",
-    "USER",
-    "VENV",
-]
+__all__ = ["ALIVE", "DEPLOY", "HOME", "METRIC", "METRICS", "PORT", "READY", "ROOT", "TELL_SECONDS", "USER", "VENV"]
 
 ROOT: Final = Path(__file__).parents[2]
 DEPLOY: Final = ROOT / "deploy"

@@ -16,10 +16,7 @@ from deploy.contract import DEPLOY, HOME, PORT, ROOT, TELL_SECONDS
 
 FILE = DEPLOY / "compose.yaml"
 KEY = "a-key-of-tests"
-SERVICES = {
-    "llama": {"xmlcall", "llama"},
-    "ollama": {"xmlcall-ollama", "ollama", "ollama-pull"},
-}
+SERVICES = {"llama": {"xmlcall", "llama"}, "ollama": {"xmlcall-ollama", "ollama", "ollama-pull"}}
 ALL = sorted(name for names in SERVICES.values() for name in names)
 PROXIES = ("xmlcall", "xmlcall-ollama")
 RUN_ONCE = "ollama-pull"

@@ -97,11 +97,7 @@ ARGS = ("-y", "files")
                 HttpServer(name="web", url="https://h/mcp", transport="http", headers={"Authorization": "Bearer s3cret"}),
             ],
         ),
-        (
-            "settings.json",
-            json.dumps({"mcp": {"servers": {"a": {"command": "x"}}}}),
-            [StdioServer(name="a", command="x")],
-        ),
+        ("settings.json", json.dumps({"mcp": {"servers": {"a": {"command": "x"}}}}), [StdioServer(name="a", command="x")]),
         (
             "settings.json",
             json.dumps({"context_servers": {"a": {"command": {"path": "x", "args": ["y"], "env": {"K": "v"}}}}}),

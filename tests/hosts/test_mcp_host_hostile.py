@@ -14,7 +14,6 @@ from mcp.types.jsonrpc import JSONRPCNotification, JSONRPCRequest, JSONRPCRespon
 from servers.started import ProcessFiles, is_alive, until
 
 from xmlcall.errors import ToolHostError, ToolHostProtocolError, ToolHostUnavailable
-from xmlcall.hosts.mcp import host as mcp_host
 from xmlcall.hosts.mcp.filter import ORIGINAL, Filter
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.mcp.messages import Halves
@@ -90,17 +89,7 @@ async def test_a_server_that_ignores_unknown_messages(files: ProcessFiles, monke
 @pytest.mark.parametrize(
     ("mode", "names", "notices"),
     [
-        (
-            "malformed",
-            ["echo", "typeless"],
-            [
-                "'no_schema'",
-                "no name",
-                "not even",
-                "'numbered'",
-                "second tool named 'echo'",
-            ],
-        ),
+        ("malformed", ["echo", "typeless"], ["'no_schema'", "no name", "not even", "'numbered'", "second tool named 'echo'"]),
         (
             "broken_schema",
             ["echo", "bad_type", "bad_pattern", "network", "draft7"],
@@ -189,20 +178,6 @@ async def test_a_call_that_hangs_ends_at_its_limit_and_the_server_is_told(files:
     assert len(files.pids()) == 1
 
 
-async def test_a_server_that_dies_in_a_call(files: ProcessFiles, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_host, "PAUSES", (0.0, 0.05, 15.0))
-    async with McpHost(server("die_in_call", files)) as host:
-        for _ in range(2):
-            with pytest.raises(ToolHostUnavailable) as caught:
-                await host.call("echo", {})
-            assert "while running 'echo'" in str(caught.value)
-            assert "not known whether it was done" in str(caught.value)
-            assert "segmentation fault, honestly" in str(caught.value)
-        assert files.received().count("tools/call") == 2  # never repeated by itself
-        assert [tool.name for tool in await host.tools()] == ["echo"]
-    assert len(files.pids()) == 3
-
-
 @pytest.mark.parametrize(
     ("mode", "code", "words"), [("rpc_error", -32042, "the moon is wrong"), ("own_32000", -32000, "quota exceeded")]
 )
@@ -210,7 +185,7 @@ async def test_a_json_rpc_error_keeps_its_code(mode: str, code: int, words: str,
     async with McpHost(server(mode, files)) as host:
         with pytest.raises(ToolHostProtocolError, match=f"error {code} while running 'echo': {words}") as caught:
             await host.call("echo", {})
-        assert caught.value.code == code
+        assert (caught.value.code, caught.value.reason) == (code, "error")
         with pytest.raises(ToolHostProtocolError, match=words):  # the connection stands
             await host.call("echo", {})
     assert len(files.pids()) == 1
@@ -245,8 +220,7 @@ async def test_a_result_that_breaks_its_output_schema_is_kept(files: ProcessFile
 
 
 @pytest.mark.parametrize(
-    ("mode", "text"),
-    [("half_pair", "a \ufffd b \U0001f600 \\ud800"), ("raw_control", "a\tb"), ("result_text", "plain")],
+    ("mode", "text"), [("half_pair", "a \ufffd b \U0001f600 \\ud800"), ("raw_control", "a\tb"), ("result_text", "plain")]
 )
 async def test_a_result_that_the_sdk_cannot_read_is_kept(mode: str, text: str, files: ProcessFiles) -> None:
     async with McpHost(server(mode, files, timeout=5)) as host:

@@ -443,8 +443,7 @@ async def test_a_task_that_fails_says_why(mode: str, told: str, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("mode", "result"),
-    [("steps", "the result"), ("cancelled", "cancelled"), ("forgetful", "unknown"), ("no_tasks", "unknown")],
+    ("mode", "result"), [("steps", "the result"), ("cancelled", "cancelled"), ("forgetful", "unknown"), ("no_tasks", "unknown")]
 )
 async def test_a_task_of_another_connection_is_asked_for(mode: str, result: str, tmp_path: Path) -> None:
     ids: list[str] = []

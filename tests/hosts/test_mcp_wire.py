@@ -4,14 +4,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.hosts.mcp.wire import (
-    MOST_BLOCKS,
-    content_from_mcp,
-    cut_result,
-    requires_task,
-    result_from_mcp,
-    tool_to_mcp,
-)
+from xmlcall.hosts.mcp.wire import MOST_BLOCKS, content_from_mcp, cut_result, requires_task, result_from_mcp, tool_to_mcp
 from xmlcall.types.calls import (
     MISSING,
     AudioContent,
@@ -149,10 +142,7 @@ CUT = "[text cut: 12 characters came, 10 is the limit]"
         (texts("012345", "6789ab"), texts("012345", "6789", CUT)),
         (texts("0123456789ab", ""), texts("0123456789", "", CUT)),
         ((*texts("0123456789ab"), PICTURE), (*texts("0123456789"), PICTURE, *texts(CUT))),
-        (
-            (EmbeddedResource(uri="u:1", text="012345678"),),
-            (EmbeddedResource(uri="u:1", text="0123456"), *texts(CUT)),
-        ),
+        ((EmbeddedResource(uri="u:1", text="012345678"),), (EmbeddedResource(uri="u:1", text="0123456"), *texts(CUT))),
         ((EmbeddedResource(uri="u:" + "1" * 10, text=""),), texts(CUT)),
         ((EmbeddedResource(uri="u:" + "1" * 10, blob="AAAA"),), texts(CUT)),
         ((ResourceLink(uri="u:1", name="n" * 9),), texts(CUT)),

@@ -259,14 +259,8 @@ WRONG = [
     (body(user({"type": "image", "source": "x"})), "messages.0.content.0.source"),
     (body(user({"type": "image", "source": {"type": "file", "file_id": "f"}})), "messages.0.content.0.source"),
     (body(user({"type": "image", "source": {"type": "url"}})), "messages.0.content.0.source.url"),
-    (
-        body(user({"type": "image", "source": {"type": "base64", "media_type": "image/png"}})),
-        "messages.0.content.0.source.data",
-    ),
-    (
-        body(user({"type": "document", "source": {"type": "base64", "data": "x"}})),
-        "messages.0.content.0.source.type",
-    ),
+    (body(user({"type": "image", "source": {"type": "base64", "media_type": "image/png"}})), "messages.0.content.0.source.data"),
+    (body(user({"type": "document", "source": {"type": "base64", "data": "x"}})), "messages.0.content.0.source.type"),
     (body(user({"type": "tool_result", "content": "x"})), "messages.0.content.0.tool_use_id"),
     (body(user(result(5))), "messages.0.content.0.content"),
     (body(user(result([{"type": "tool_reference"}]))), "messages.0.content.0.content.0"),

@@ -126,10 +126,7 @@ MESSAGES: list[tuple[dict[str, Any], Message]] = [
             ),
         ),
     ),
-    (
-        {"role": "tool", "tool_name": "get_weather", "content": "rain"},
-        Message(role="tool", content="rain", name="get_weather"),
-    ),
+    ({"role": "tool", "tool_name": "get_weather", "content": "rain"}, Message(role="tool", content="rain", name="get_weather")),
     (
         {"role": "tool", "name": "get_weather", "tool_call_id": "call_9", "content": ""},
         Message(role="tool", content="", name="get_weather", tool_call_id="call_9"),

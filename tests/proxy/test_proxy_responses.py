@@ -66,10 +66,7 @@ def said(*texts: str, role: str = "assistant", **fields: Any) -> dict[str, Any]:
 def calling(content: str, *calls: tuple[str, dict[str, Any]]) -> Message:
     made = tuple(
         ToolCall(
-            id=identity,
-            name="get_weather",
-            arguments=arguments,
-            raw=RawCall(index=index, name="get_weather", dialect="native"),
+            id=identity, name="get_weather", arguments=arguments, raw=RawCall(index=index, name="get_weather", dialect="native")
         )
         for index, (identity, arguments) in enumerate(calls)
     )

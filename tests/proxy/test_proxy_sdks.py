@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
@@ -113,7 +112,7 @@ SAYINGS: dict[str, tuple[str, str, Called]] = {
     "a result of its own": (f"{written(('now', {}))}\n<function_results>12:00</function_results>", "", [("now", {})]),
 }
 STOPPED = {"a result of its own"}  # after the call, before the model server could tell the usage, which is estimated then
-FAILURES = {"breaks": "Well, ", "endless": "on ", "never right": block(("nothing_like_it", {"name": "x"}))}
+FAILURES = {"breaks": "Well, ", "never right": block(("nothing_like_it", {"name": "x"}))}
 
 
 class SayingModel(ScriptedBackend):
@@ -121,7 +120,6 @@ class SayingModel(ScriptedBackend):
 
     def __init__(self) -> None:
         super().__init__([])
-        self.left = threading.Event()  # an endless reply was ended
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         self.requests.append(request)
@@ -131,12 +129,6 @@ class SayingModel(ScriptedBackend):
             yield Chunk(text=text[start : start + 5])
         if question == "breaks":
             raise BackendProtocolError("the model server broke", backend="scripted")
-        try:
-            while question == "endless":
-                await asyncio.sleep(0.01)
-                yield Chunk(text=text)
-        finally:
-            self.left.set()
         yield Chunk(finish_reason="stop", usage=Usage(prompt_tokens=20, completion_tokens=5))
 
 
@@ -272,42 +264,6 @@ def test_a_call_that_stays_invalid_is_an_error_that_no_sdk_repeats(
     assert caught.value.status_code == 502
     conversations = [request for request in model.requests if len(request.messages) == 2]
     assert len(conversations) == 1 < len(model.requests)
-
-
-def leave_chat(url: str, asked: Any) -> None:
-    with openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client:
-        with client.chat.completions.create(messages=asked, model="m", stream=True) as events:
-            next(iter(events))
-
-
-def leave_responses(url: str, asked: Any) -> None:
-    with (
-        openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client,
-        client.responses.create(input=asked, model="m", stream=True) as events,
-    ):
-        next(iter(events))
-
-
-def leave_messages(url: str, asked: Any) -> None:
-    with anthropic.Anthropic(base_url=url, api_key="none") as client:
-        with client.messages.create(messages=asked, model="m", max_tokens=500, stream=True) as events:
-            next(iter(events))
-
-
-def leave_ollama(url: str, asked: Any) -> None:
-    client: Any = ollama.Client(host=url)
-    parts = client.chat("m", asked, stream=True)
-    next(parts)
-    parts.close()
-    client.close()
-
-
-@pytest.mark.parametrize("leave", [leave_chat, leave_responses, leave_messages, leave_ollama])
-def test_a_caller_that_leaves_ends_the_generation(leave: Callable[[str, Any], None], saying: tuple[str, SayingModel]) -> None:
-    url, model = saying
-    model.left.clear()
-    leave(url, [{"role": "user", "content": "endless"}])
-    assert model.left.wait(SECONDS)
 
 
 USER = {"role": "user", "content": "text"}
