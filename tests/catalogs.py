@@ -46,11 +46,7 @@ EDITOR: dict[str, Any] = {
         "$defs": {
             "Edit": {
                 "type": "object",
-                "properties": {
-                    "oldText": {"type": "string"},
-                    "newText": {"type": "string"},
-                    "then": {"$ref": "#/$defs/Edit"},
-                },
+                "properties": {"oldText": {"type": "string"}, "newText": {"type": "string"}, "then": {"$ref": "#/$defs/Edit"}},
                 "required": ["oldText", "newText"],
             }
         },

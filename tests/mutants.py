@@ -54,10 +54,7 @@ AROUND_BINDING = [
 # name -> the modules, and the folders and files of the tests that are there for them
 GROUPS: dict[str, tuple[list[str], list[str]]] = {
     "parsing": (["xmlcall/parsing/*.py"], ["tests/parsing", "tests/binding", "tests/dialects", "tests/turn_records"]),
-    "binding": (
-        ["xmlcall/binding/*.py"],
-        ["tests/binding", "tests/parsing", "tests/schema", *AROUND_BINDING],
-    ),
+    "binding": (["xmlcall/binding/*.py"], ["tests/binding", "tests/parsing", "tests/schema", *AROUND_BINDING]),
     "turn": (
         ["xmlcall/turn/*.py", "xmlcall/agent/drive.py", "xmlcall/agent/run_call.py"],
         ["tests/turn", "tests/agent", "tests/proxy", "tests/parsing/test_leaked_calls.py"],

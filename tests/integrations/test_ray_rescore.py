@@ -46,8 +46,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     ray = SimpleNamespace(init=lambda **given: started.append(given), shutdown=lambda: None, exceptions=errors)
     context = SimpleNamespace(execution_options=SimpleNamespace(preserve_order=False), enable_progress_bars=True)
     data = SimpleNamespace(
-        DataContext=SimpleNamespace(get_current=lambda: context),
-        from_items=lambda items, *, override_num_blocks: Rows(items),
+        DataContext=SimpleNamespace(get_current=lambda: context), from_items=lambda items, *, override_num_blocks: Rows(items)
     )
     monkeypatch.setitem(sys.modules, "ray", ray)
     monkeypatch.setitem(sys.modules, "ray.data", data)
