@@ -23,8 +23,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyte
+from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.cells import cell_len
-from rich.console import CONSOLE_SVG_FORMAT, Console
+from rich.console import Console
 from rich.style import Style
 from rich.text import Text
 

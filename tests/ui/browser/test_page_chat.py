@@ -24,7 +24,7 @@ def send(window: Window, text: str) -> None:
     window.page.keyboard.press("Enter")
 
 
-def said(window: Window, text: str) -> Any:
+def said(window: Window, text: str | re.Pattern[str]) -> Any:
     """Find a text in the conversation; what is read out to the blind has it, too."""
     return window.page.get_by_role("log").get_by_text(text)
 
