@@ -17,7 +17,7 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-# What stands in an environment -> the command that installs into it.
+# A file of an environment -> the command that installs into it.
 _MADE_BY: Final = (
     ("uv-receipt.toml", "uv tool install"),
     ("pipx_metadata.json", "pipx install --force"),

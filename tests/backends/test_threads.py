@@ -9,7 +9,7 @@ import pytest
 from xmlcall.backends.threads import free_threads
 
 
-def machine(root: Path, cores: int, *, siblings: int = 1, **files: str) -> Path:
+def machine(root: Path, cores: int, files: dict[str, str], *, siblings: int = 1) -> Path:
     for number in range(cores * siblings):
         folder = root / f"sys/devices/system/cpu/cpu{number}/topology"
         folder.mkdir(parents=True)
@@ -48,14 +48,14 @@ def test_threads_are_the_free_cores(
     cores: int, usable: int, files: dict[str, Any], threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(usable)}, raising=False)
-    assert free_threads(machine(tmp_path, cores, **files)) == threads
+    assert free_threads(machine(tmp_path, cores, files)) == threads
 
 
 def test_two_threads_of_a_core_count_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {*range(8)}, raising=False)
-    assert free_threads(machine(tmp_path, 4, siblings=2, load=BUSY)) == 2
+    assert free_threads(machine(tmp_path, 4, {"load": BUSY}, siblings=2)) == 2
 
 
 def test_other_systems_leave_it_to_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert free_threads(machine(tmp_path, 8, load=FULL)) is None
+    assert free_threads(machine(tmp_path, 8, {"load": FULL})) is None
