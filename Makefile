@@ -21,7 +21,7 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.local: pyproject.toml | $(BIN)/python
-	@echo "Installing xmlcall with llama.cpp into $(VENV): 220 MB on the disk, about a minute."
+	@echo "Installing xmlcall with llama.cpp into $(VENV): 200 MB on the disk, about a minute."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[local]'
 	@touch $@
 

@@ -69,15 +69,11 @@ def _wanted(origin: dict[str, Any], extra: str) -> str:
         return f"xmlcall[{extra}] @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
     if not url.startswith("file:"):
         return f"xmlcall[{extra}] @ {url}"
-    path = Path(url2pathname(urlsplit(url).path))
-    return f"{_from_here(path)}[{extra}]" if path.exists() else ""
-
-
-def _from_here(path: Path) -> str:
-    here = Path.cwd()
-    if path == here or here not in path.parents:
-        return "." if path == here else str(path)
-    return os.path.join(".", path.relative_to(here))
+    path, here = Path(url2pathname(urlsplit(url).path)), Path.cwd()
+    if not path.exists():
+        return ""
+    shown = path if not path.is_relative_to(here) else "." if path == here else f".{os.sep}{path.relative_to(here)}"
+    return f"{shown}[{extra}]"
 
 
 def _needs(extra: str) -> Iterator[str]:
