@@ -23,6 +23,7 @@ layer("errors", "")
 layer("toml_file", "errors")
 layer("private_folders", "")
 layer("installed", "")
+layer("systems", "")
 layer("text_forms", "")
 layer("addresses", "text_forms")
 layer("types", "errors")
@@ -36,7 +37,7 @@ layer("prompting", "errors types schema tools dialects")
 layer("turn", "errors types loosejson schema tools dialects binding parsing prompting")
 layer("wire", "errors types")
 # -- I/O --
-layer("records", "errors private_folders types")
+layer("records", "errors private_folders systems types")
 layer("models", "errors private_folders")
 layer("profiles", "errors toml_file private_folders types prompting turn")
 layer("backends", "errors installed types dialects models wire")
@@ -49,7 +50,7 @@ layer(
 layer("turn_records", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
 layer(
     "bench",
-    "errors private_folders installed types tools dialects binding parsing prompting turn wire profiles models backends "
+    "errors private_folders systems installed types tools dialects binding parsing prompting turn wire profiles models backends "
     "hosts agent turn_records",
 )
 layer(

@@ -211,6 +211,10 @@ def holds(condition: Condition, value: Any) -> bool | None:
     return found.pop() if len(found) == 1 else None if found else False
 
 
+def _place(path: str) -> str:
+    return os.path.normcase(os.path.realpath(path))  # on Windows `c:/Users` is `C:\\USERS`
+
+
 def below(folders: Sequence[str]) -> Condition:
     """Make the condition that a path is one of some folders, or below one."""
 
@@ -218,8 +222,8 @@ def below(folders: Sequence[str]) -> Condition:
         if not isinstance(value, str) or len(value) > _LONGEST_VALUE or "\0" in value or not os.path.isabs(value):
             return None
         # Some programs resolve `..` before they follow links, others after: both readings have to agree.
-        readings = {os.path.realpath(value), os.path.realpath(os.path.normpath(value))}
-        roots = [os.path.realpath(folder).rstrip(os.sep) + os.sep for folder in folders]
+        readings = {_place(value), _place(os.path.normpath(value))}
+        roots = [_place(folder).rstrip(os.sep) + os.sep for folder in folders]
         found = {any(f"{path.rstrip(os.sep)}{os.sep}".startswith(root) for root in roots) for path in readings}
         return found.pop() if len(found) == 1 else None
 

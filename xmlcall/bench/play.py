@@ -49,6 +49,7 @@ from ..hosts.server import StdioServer
 from ..installed import missing_extra
 from ..models.sources import made_once
 from ..prompting.writer import in_text
+from ..systems import user_id
 from ..tools.catalog import Catalog
 from ..turn.events import Answer, CallFinished, LoopEvent
 from ..turn.tool_need import ToolNeed
@@ -114,7 +115,7 @@ async def occupied(name: str) -> AsyncIterator[None]:
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
     """Make the folder of a conversation again, without what an earlier run left."""
     place = folder_of(name)
-    if place.is_symlink() or (place.exists() and not (place.is_dir() and place.stat().st_uid == os.getuid())):
+    if place.is_symlink() or (place.exists() and not (place.is_dir() and place.stat().st_uid == user_id())):
         raise UsageError(f"expected {place} to be free for the files of a conversation, it is somebody else's: remove it")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
@@ -211,7 +212,7 @@ def npm_install(root: Path, *packages: str) -> None:
             stdin=subprocess.DEVNULL,
             timeout=_SECONDS,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:

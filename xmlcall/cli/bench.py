@@ -249,7 +249,7 @@ def _commit() -> str:
     """Return the commit that this code is of, "" outside a checkout."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=10, stdin=subprocess.DEVNULL)
+        done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=10, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip()

@@ -20,6 +20,7 @@ from ..errors import XmlcallError
 from ..hosts.router import HostState
 from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
+from ..systems import on_signals
 from ..turn.events import Answer, LoopEvent, ReplyEnded, ReplyStarted
 from ..turn_records.keeping import Conversation, checked_text
 from ..types.calls import Message
@@ -187,11 +188,8 @@ def _interrupt_ends(task: asyncio.Task[None]) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    before = signal.signal(signal.SIGINT, lambda *_: loop.call_soon_threadsafe(task.cancel))
-    try:
+    with on_signals((signal.SIGINT,), lambda *_: loop.call_soon_threadsafe(task.cancel)):
         yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 class StatusLine:

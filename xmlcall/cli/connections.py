@@ -11,11 +11,12 @@ nothing more of it once its request is answered: whoever has no key is refused b
 
 import asyncio
 import itertools
-import resource
 from typing import Any, Final
 
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ..systems import open_files
 
 HEAD_SECONDS: Final = 20.0  # for the head of a request, from its first byte or the beginning of the connection
 ACCEPTED_AT_ONCE: Final = 16  # before the first of them can be closed
@@ -29,8 +30,8 @@ _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-
 
 def most_connections() -> int:
     """Return how many connections there may be, by the process's limit of files."""
-    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return max(LEAST, (files - RESERVED_FILES) // 2) if files != resource.RLIM_INFINITY else 1 << 20
+    files = open_files()
+    return 1 << 20 if files is None else max(LEAST, (files - RESERVED_FILES) // 2)
 
 
 class Connection(H11Protocol, asyncio.BufferedProtocol):

@@ -15,9 +15,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from ..errors import UsageError, XmlcallError
+from ..systems import END_SIGNALS, on_signals
 from .plain import visible
 
 OK, FAILED, MISUSED, INTERRUPTED = 0, 1, 2, 130
@@ -81,12 +83,14 @@ def run_async(work: Coroutine[Any, Any, int]) -> int:
 
 
 async def _cancellable(work: Coroutine[Any, Any, int]) -> int:
-    task = asyncio.current_task()
+    task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    for number in (signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ():
-        if signal.getsignal(number) is signal.SIG_DFL:  # else `nohup` or an embedding program wants it otherwise
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    return await work
+    cancel = partial(loop.call_soon_threadsafe, task.cancel)
+    is_main = threading.current_thread() is threading.main_thread()
+    # Another handler is left alone: `nohup` or an embedding program wants it otherwise.
+    ours = [each for each in END_SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]
+    with on_signals(ours, lambda *_: cancel()):
+        return await work
 
 
 def prepare_streams() -> None:
@@ -95,5 +99,7 @@ def prepare_streams() -> None:
         if getattr(sys, name) is None:
             # It takes the free descriptor, so that no file that is opened later becomes our output.
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the rest of the process
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            is_odd = sys.platform == "win32" and not stream.isatty()  # in the code page of the system, while files are UTF-8
+            stream.reconfigure(encoding="utf-8" if is_odd else None, errors="backslashreplace")

@@ -12,13 +12,15 @@ import shlex
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Final
 
 from ..errors import UsageError, XmlcallError
+from ..systems import END_SIGNALS, assignment, on_signals
 from .exits import OK, complain
 from .launch_clients import CLIENTS, CONTEXT, NO_KEY, Client, Proxy, Settings
 from .options import number
@@ -129,8 +131,8 @@ def _lines(client: Client, settings: Settings, files: Mapping[str, str], command
         yield f"# {_KEY_SHOWN}: the value of XMLCALL_API_KEY"
     for place, text in files.items():
         yield f"\n# {place}\n{text.rstrip()}\n"
-    yield from (f"unset {name}" for name in settings.unset)
-    yield from (f"export {name}={shlex.quote(value)}" for name, value in settings.env.items())
+    yield from (assignment(name, None) for name in settings.unset)
+    yield from (assignment(name, value) for name, value in settings.env.items())
     if settings.before:
         yield shlex.join([*client.programs[:1], *settings.before])
     if command:
@@ -240,19 +242,14 @@ def _passed_on(children: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
 
     def passed(number: int, frame: FrameType | None) -> None:
         for child in children:
-            child.send_signal(number)
+            if sys.platform == "win32":
+                child.terminate()
+            else:
+                child.send_signal(number)
 
-    handlers: dict[signal.Signals, Callable[[int, FrameType | None], Any]] = {
-        signal.SIGINT: lambda *_: None,  # not SIG_IGN, which the client would inherit
-        signal.SIGTERM: passed,
-        signal.SIGHUP: passed,
-    }
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
-    try:
+    # Not SIG_IGN, which the client would inherit.
+    with on_signals((signal.SIGINT,), lambda *_: None), on_signals(END_SIGNALS, passed):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _url(options: argparse.Namespace) -> str:

@@ -1,8 +1,8 @@
 """What a person types: lines of standard input, and on a terminal a line with editing and history.
 
-Lines of standard input are awaited without a thread. A thread that reads them cannot be stopped: Ctrl-C would leave it running,
-and the program would wait for it at its end. So the descriptor is watched by the event loop and read when it has something.
-Regular files cannot be watched and never block.
+Lines of standard input are awaited without a thread where the event loop can watch the descriptor: it is read when it has
+something. Regular files cannot be watched and never block. Nothing can be watched on Windows. There a thread reads, which
+the program does not wait for at its end; a read that nobody awaits any more is the next one's.
 
 In a chat on a terminal Enter sends, unless a backslash precedes it; Alt-Enter begins a new line. A text that is pasted is
 taken whole, with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
@@ -10,13 +10,16 @@ What could follow a line is looked for only once the typing pauses.
 """
 
 import asyncio
+import contextlib
 import os
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from ..private_folders import make_private, user_path
+from ..systems import typed_so_far
 from .exits import complain
 from .plain import plain
 
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 YES: Final = frozenset({"y", "yes", "是"})  # answers of the user, whatever the language
 NO: Final = frozenset({"n", "no", "否"})
 _MAX_LINE: Final = 1 << 20
+_PIECE: Final = 1 << 16
 _PAUSE: Final = 0.25  # seconds without a key before a server is asked (MCP 2025-11-25, completion: clients SHOULD wait)
 Suggest = Callable[[str], Awaitable[str]]
 """Finds what could follow a line; "" for nothing."""
@@ -39,6 +43,7 @@ class LineReader:
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
+        self._reading: asyncio.Future[bytes] | None = None  # by a thread
         self._read = b""
         self._ended = False
 
@@ -47,8 +52,7 @@ class LineReader:
         while b"\n" not in self._read and not self._ended:
             if len(self._read) > _MAX_LINE:
                 raise UsageError(f"expected lines of at most {_MAX_LINE} bytes on standard input, got a longer one")
-            await self._readable()
-            data = os.read(self._descriptor, 1 << 16)
+            data = await self._next()
             self._ended = not data
             self._read += data
         if not self._read:
@@ -56,17 +60,35 @@ class LineReader:
         line, _, self._read = self._read.partition(b"\n")
         return line.decode("utf-8", "replace").removesuffix("\r")
 
-    async def _readable(self) -> None:
+    async def _next(self) -> bytes:
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
         try:
             loop.add_reader(self._descriptor, ready.set)
         except PermissionError:  # epoll's word for a regular file
-            return
+            return os.read(self._descriptor, _PIECE)
+        except NotImplementedError:  # on Windows
+            return await self._read_by_thread()
         try:
             await ready.wait()
         finally:
             loop.remove_reader(self._descriptor)
+        return os.read(self._descriptor, _PIECE)
+
+    async def _read_by_thread(self) -> bytes:
+        if self._reading is None:
+            self._reading = asyncio.get_running_loop().create_future()
+            threading.Thread(target=_read, args=(self._descriptor, self._reading), daemon=True).start()
+        data = await asyncio.shield(self._reading)
+        self._reading = None
+        return data
+
+
+def _read(descriptor: int, read: asyncio.Future[bytes]) -> None:
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:  # of a console, Python reads UTF-8
+        data = file.read(_PIECE)
+    with contextlib.suppress(RuntimeError):  # the loop has ended
+        read.get_loop().call_soon_threadsafe(read.set_result, data)
 
 
 _typed_ahead: list[str] = []
@@ -74,17 +96,7 @@ _typed_ahead: list[str] = []
 
 def put_typed_aside() -> None:
     """Keep what was typed so far for the next input line, so that it does not answer a question that the user had not seen."""
-    import termios  # not on every platform; where it is missing, so is the terminal that this is for
-
-    descriptor = sys.stdin.fileno()
-    before = termios.tcgetattr(descriptor)
-    at_once = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], [*before[6]]]  # a line without its end, too
-    at_once[6][termios.VMIN] = at_once[6][termios.VTIME] = 0
-    termios.tcsetattr(descriptor, termios.TCSANOW, at_once)
-    try:
-        _typed_ahead.append(plain(os.read(descriptor, 1 << 16).decode("utf-8", "replace")))
-    finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+    _typed_ahead.append(plain(typed_so_far()))
 
 
 def is_interactive() -> bool:

@@ -5,12 +5,14 @@ import logging
 import math
 import signal
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from ..errors import UsageError
+from ..systems import END_SIGNALS, on_signals
 
 if TYPE_CHECKING:
     import uvicorn
@@ -32,7 +34,8 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     try:
         address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(*address[:3])  # with its protocol, or asyncio does not see TCP and lets small writes wait
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform != "win32":  # where it would let two programs have the port
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((address[4][0], port, *address[4][2:]))  # getaddrinfo would take 99999 for 34463
         listener.listen(BACKLOG)  # a reader of the address may call at once
     except (OSError, OverflowError, UnicodeError) as error:
@@ -69,15 +72,8 @@ async def serve_app(
             loop.call_later(grace, on_over)
 
     loop = asyncio.get_running_loop()
-    ends = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for each in ends:
-        loop.add_signal_handler(each, stop)
-    try:
-        with counted_lines():
-            await server.serve(sockets=[listener])
-    finally:
-        for each in ends:
-            loop.remove_signal_handler(each)
+    with on_signals((signal.SIGINT, *END_SIGNALS), lambda *_: loop.call_soon_threadsafe(stop)), counted_lines():
+        await server.serve(sockets=[listener])
 
 
 def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn.Server":

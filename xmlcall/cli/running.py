@@ -2,18 +2,18 @@
 
 import contextlib
 import json
-import select
-import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 from urllib.parse import quote
 
 from ..errors import UsageError, XmlcallError
+from ..systems import END_SIGNALS, on_signals
 from .exits import complain
 from .plain import plain, visible
 
@@ -23,6 +23,7 @@ _BYTES: Final = 4 * 1024 * 1024  # of an answer
 _STOP_SECONDS: Final = 15.0
 _TICK_SECONDS: Final = 0.1
 _LAST_LINES: Final = 5
+_APART: Final[int] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Windows, so that Ctrl-C is for the client alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,33 +113,39 @@ def served(arguments: Sequence[str], log: Path, key: str) -> Iterator[Running]:
     Raises:
         XmlcallError: it did not start; it has said why.
     """
-    command = [sys.executable, "-m", "xmlcall", "serve", *arguments]
-    with log.open("wb") as errors, _ending_by_signal():
-        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors, start_new_session=True)
+    command, output = [sys.executable, "-m", "xmlcall", "serve", *arguments], log.with_suffix(".out")
+    with log.open("wb") as errors, output.open("wb") as said, on_signals(END_SIGNALS, _end_by_signal):
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=said, stderr=errors, start_new_session=True, creationflags=_APART
+        )
         try:
-            url = _address(child, log)
+            url = _address(child, output, log)
             found = proxy_at(url, key) if url else None
             if found is None:
                 raise XmlcallError("the proxy did not start")
             yield found
             if (code := child.poll()) is not None:
                 complain(f"the proxy had ended with {code}; its last lines:")
-                print(plain("\n".join(log.read_text(errors="replace").splitlines()[-_LAST_LINES:])), file=sys.stderr)
+                print(
+                    plain("\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-_LAST_LINES:])),
+                    file=sys.stderr,
+                )
         finally:
             _end(child)
 
 
-def _address(child: "subprocess.Popen[bytes]", log: Path) -> str:
+def _address(child: "subprocess.Popen[bytes]", output: Path, log: Path) -> str:
     """Return the address that a proxy prints, "" if it ends before; show what it says until then."""
-    assert child.stdout is not None
     shown = 0
     while True:
-        ready, _, _ = select.select([child.stdout], [], [], _TICK_SECONDS)
+        has_ended = child.poll() is not None
+        address, end, _ = output.read_text(encoding="utf-8").partition("\n")
         said = log.read_bytes()
         print(plain(said[shown:].decode(errors="replace")), end="", file=sys.stderr, flush=True)
         shown = len(said)
-        if ready:
-            return child.stdout.readline().decode().strip()
+        if end or has_ended:
+            return address.strip()
+        time.sleep(_TICK_SECONDS)
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:
@@ -148,20 +155,8 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
-    if child.stdout is not None:
-        child.stdout.close()
 
 
-@contextlib.contextmanager
-def _ending_by_signal() -> Iterator[None]:
-    """Have signals to end raise, so that the proxy is ended too."""
-
-    def ended(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _end_by_signal(number: int, frame: FrameType | None) -> NoReturn:
+    """End, so that the proxy is ended too."""
+    raise SystemExit(128 + number)

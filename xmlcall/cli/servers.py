@@ -29,6 +29,7 @@ from ..hosts.config_file import SUFFIXES
 from ..hosts.mcp.server_requests import NO_FEATURES, ClientFeatures
 from ..hosts.router import Router
 from ..hosts.server import HttpServer, ServerConfig, StdioServer
+from ..systems import split_words
 from .exits import complain
 from .inputs import read_bytes
 from .lines import NO, YES, LineReader, is_interactive
@@ -178,7 +179,7 @@ def _what(word: str) -> str:
 
 def _words(argument: str) -> list[str]:
     try:
-        return shlex.split(argument)
+        return split_words(argument)
     except ValueError as error:
         raise UsageError(f"--mcp: expected {_FORMS}; cannot split {argument[:80]!r} into words: {error}") from error
 

@@ -6,15 +6,13 @@ number (`audit.jsonl.1`), and the oldest of these is deleted. After a line that 
 line.
 """
 
-import fcntl
 import hashlib
 import html
 import json
-import os
 import re
-import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import suppress
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -32,6 +30,7 @@ OLDER_FILES: Final = 9
 
 _LONGEST_TEXT: Final = 10_000  # characters of a value, and of a call as the model wrote it
 _MOST_SOURCES: Final = 200
+_IN_USE: Final = (PermissionError,) if sys.platform == "win32" else ()
 _BEFORE: Final = ("starts", "denied", "rejected")  # moments at which the call has not run
 
 
@@ -55,10 +54,8 @@ class AuditFile:
         """
         try:
             line = json.dumps(audit_line(note, self.conversation))  # in ASCII: half a character of UTF-16 is no UTF-8
-            with _opened(self.path) as descriptor:
-                append_line(descriptor, line)
-                if stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    os.fsync(descriptor)
+            _put_aside_if_full(self.path)
+            append_line(self.path, line, durably=True)
         except (OSError, TypeError, ValueError, RecursionError) as error:
             why = getattr(error, "strerror", None) or str(error)
             what = f"the audit of a call of {note.call.name!r} could not be written to {self.path}: {why}"
@@ -128,30 +125,19 @@ def _bounded(value: Any) -> Any:
     return f"{value[:_LONGEST_TEXT]}... ({len(value)} characters, sha256 {sha256})"
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[int]:
-    """Open a file exclusively to append to it; rename a full one first."""
-    descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        now = os.fstat(descriptor)
-        if stat.S_ISREG(now.st_mode):
-            if now.st_size >= LARGEST_FILE and _is_at(path, now):
-                _put_aside(path)
-            if not _is_at(path, now):  # put aside, by this program or by another
-                with _opened(path) as fresh:
-                    yield fresh
-                return
-        yield descriptor
-    finally:
-        os.close(descriptor)
+def _put_aside_if_full(path: Path) -> None:
+    """Rename a full file, whichever program is first. Windows does not rename one that is open: the next note finds it closed."""
+    if not _is_full(path):
+        return
+    from filelock import FileLock
+
+    with FileLock(f"{path}.lock", mode=FILE_MODE), suppress(*_IN_USE):
+        if _is_full(path):
+            _put_aside(path)
 
 
-def _is_at(path: Path, found: os.stat_result) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), found)
-    except FileNotFoundError:
-        return False
+def _is_full(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size >= LARGEST_FILE
 
 
 def _put_aside(path: Path) -> None:

@@ -7,9 +7,11 @@ from typing import Final
 
 from ..errors import UsageError
 from ..private_folders import make_private, user_path
+from ..systems import user_id
 
 FILE_MODE: Final = 0o600
 _FOLDER_MODE: Final = 0o700
+_POLL_SECONDS: Final = 0.005  # between looks whether another program has written its line
 _FILES: Final = ("conversations.db", "audit.jsonl", "page-secret")  # how their names begin
 
 
@@ -45,20 +47,31 @@ def private_folder() -> Path:
 
 def _stranger_in(path: Path) -> str:
     """Return the name of a record file that belongs to another user; "" if there is none."""
-    us = os.geteuid()
+    us = user_id()
     with os.scandir(path) as entries:
         ours = (entry for entry in entries if entry.name.startswith(_FILES))
         owners = {entry.name: entry.stat(follow_symlinks=False).st_uid for entry in ours}
     return next((name for name, owner in owners.items() if us and owner not in (us, 0)), "")
 
 
-def append_line(descriptor: int, line: str) -> None:
-    """Append a line to an open file, and begin it on a line of its own if the last one was cut."""
-    data, found = f"{line}\n".encode(), os.fstat(descriptor)
-    if stat.S_ISREG(found.st_mode) and found.st_size and os.pread(descriptor, 1, found.st_size - 1) != b"\n":
-        data = b"\n" + data
-    while data:
-        data = data[os.write(descriptor, data) :]
+def append_line(path: Path, line: str, *, durably: bool = False) -> None:
+    """Append a line to a file, which is its owner's alone; begin it on a line of its own if the last one was cut.
+
+    Each line is written under a lock. A durable one is on the disk when this returns.
+    """
+    from filelock import lock_descriptor
+
+    data = f"{line}\n".encode()
+    with open(path, "ab+", buffering=0, opener=lambda name, flags: os.open(name, flags, FILE_MODE)) as file:
+        lock_descriptor(file.fileno(), poll_interval=_POLL_SECONDS)
+        is_file = stat.S_ISREG(os.fstat(file.fileno()).st_mode)
+        if is_file and file.seek(0, os.SEEK_END):
+            file.seek(-1, os.SEEK_END)
+            data = data if file.read(1) == b"\n" else b"\n" + data
+        while data:
+            data = data[file.write(data) :]
+        if is_file and durably:
+            os.fsync(file.fileno())
 
 
 def store_path() -> Path:

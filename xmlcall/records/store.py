@@ -10,7 +10,6 @@ because SQLite rolls back an open transaction. Saving costs one read of the conv
 takes seconds anyway.
 """
 
-import fcntl
 import json
 import os
 import secrets
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final, Self, get_args
 
 from ..errors import UsageError, XmlcallError
+from ..systems import free_byte, hold_byte
 from ..types.calls import MISSING, Message, RawArgument, RawCall, Role, Tool, ToolCall, ToolReply, Written, WrittenCall
 from .folder import FILE_MODE
 
@@ -108,7 +108,7 @@ CREATE TABLE catalog (sha256 TEXT PRIMARY KEY, tools TEXT NOT NULL);
 _BRANCHES: Final = (  # in files of earlier versions, too, which know nothing of it and keep it right
     "CREATE INDEX IF NOT EXISTS branch_of_conversation ON event (json_extract(body, '$.from')) WHERE kind = 'branched'"
 )
-_OPEN: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+_OPEN: Final = os.O_RDWR | os.O_CREAT
 _WAIT: Final = 10.0  # seconds for another program that writes
 
 
@@ -306,14 +306,14 @@ class Store:
         if (lock := self._lock_file()) is None:
             return
         try:
-            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(conversation, 16))
+            hold_byte(lock, int(conversation, 16))
         except BlockingIOError as error:
             raise UsageError(f"conversation {conversation} is open in another program just now; leave it there first") from error
 
     def free(self, conversation: str) -> None:
         """Let other programs continue a conversation."""
         if self._lock is not None:
-            fcntl.lockf(self._lock, fcntl.LOCK_UN, 1, int(conversation, 16))
+            free_byte(self._lock, int(conversation, 16))
 
     def _lock_file(self) -> int | None:
         """Open the file whose bytes are held, once; None for a store in memory.

@@ -12,10 +12,8 @@ turn is built. Reading stops at the first line that is not a turn, with an error
 """
 
 import dataclasses
-import fcntl
 import json
 import logging
-import os
 import queue
 import threading
 import types
@@ -28,7 +26,7 @@ from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hi
 
 from ..errors import UsageError
 from ..records.audit import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
-from ..records.folder import FILE_MODE, append_line
+from ..records.folder import append_line
 from ..tools.catalog import Catalog
 from ..types.calls import Span
 from .builder import TurnBuilder
@@ -47,13 +45,8 @@ class LineFile:
         self.path = Path(path)
 
     def append(self, turn: TurnRecord) -> None:
-        line = json.dumps(without_secrets(turn))  # in ASCII, because lone surrogates are not valid UTF-8
-        descriptor = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-            append_line(descriptor, line)
-        finally:
-            os.close(descriptor)
+        """Append a turn, with its secrets masked."""
+        append_line(self.path, json.dumps(without_secrets(turn)))  # in ASCII, because lone surrogates are not valid UTF-8
 
 
 def read_lines(path: Path | str) -> Iterator[TurnRecord]:

@@ -44,6 +44,7 @@ from ..errors import UsageError
 from ..proxy.formats.contract import ApiError
 from ..proxy.http.access import Guard
 from ..records.folder import FILE_MODE
+from ..systems import READ_ONLY, is_closed, user_id
 from .api import json_answer
 
 _POLICY: Final = "; ".join(
@@ -74,14 +75,17 @@ def kept_secret(folder: Path) -> str:
     """Return the secret that signs the sessions of a user's pages; create it if the folder of records has none."""
     path = folder / _NAME
     try:
-        with suppress(FileExistsError), open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w") as file:
+        with (
+            suppress(FileExistsError),
+            open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE), "w", encoding="ascii") as file,
+        ):
             file.write(secrets.token_urlsafe(_BYTES))
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), encoding="ascii") as file:
+        with open(os.open(path, READ_ONLY), encoding="ascii") as file:
             about = os.fstat(file.fileno())
             kept = file.read(1024).strip()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"expected the secret of the page in {path}: {error}; delete that file") from error
-    is_ours = stat.S_ISREG(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
+    is_ours = stat.S_ISREG(about.st_mode) and about.st_uid == user_id() and is_closed(about.st_mode)
     if not is_ours or len(kept) < _BYTES or not _SECRET.fullmatch(kept):
         raise UsageError(f"expected the secret of the page in {path}, which no other user may read; delete that file")
     return kept

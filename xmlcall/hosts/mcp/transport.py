@@ -4,14 +4,14 @@ Time limits: a connection has none of its own. A server may stay silent between 
 of 300 seconds an idle event stream would end the session. Instead, its caller limits each request.
 """
 
-import asyncio
 import contextlib
-import os
+import errno
 import re
 import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
-from typing import Any, Final, TextIO
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from typing import Any, Final, TextIO, cast
 
 import anyio
 import httpx2
@@ -21,6 +21,12 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.os.posix.utilities import terminate_posix_process_tree
+from mcp.os.win32.utilities import (
+    close_process_job,
+    create_windows_process,
+    get_windows_executable_command,
+    terminate_windows_process_tree,
+)
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
@@ -31,7 +37,6 @@ from .oauth import SignIn, authorization
 
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
 _KEPT_BYTES = 8192
-_PIPE_BYTES = 1 << 16
 _STDERR_PAUSE = 0.01
 _QUOTED_LINES = 5
 _LINE = 500  # characters of each; an error often ends with the advice
@@ -78,7 +83,7 @@ async def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) ->
     """Open the streams to a server, by Streamable HTTP unless the configuration says `sse`; other output goes to `log`."""
     async with AsyncExitStack() as stack:
         if isinstance(server, StdioServer):
-            yield await stack.enter_async_context(open_process(server, stack.enter_context(_stderr_to(log))))
+            yield await stack.enter_async_context(open_process(server, log))
             return
         http, url = _http_client(server, log, sign_in), server.url
         if server.transport == "sse":
@@ -87,42 +92,6 @@ async def open_transport(server: ServerConfig, log: PeerLog, sign_in: SignIn) ->
         await stack.enter_async_context(http)
         opened = streamable_http_client(url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
         yield await stack.enter_async_context(opened)
-
-
-@contextmanager
-def _stderr_to(log: PeerLog) -> Iterator[TextIO]:
-    """Give a pipe whose last bytes are kept; a server that fills it is read 100 times a second, so that our loop stays free."""
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
-    loop = asyncio.get_running_loop()
-    pause: asyncio.TimerHandle | None = None
-
-    def drain() -> bool:
-        try:
-            data = os.read(reading, _PIPE_BYTES)
-        except BlockingIOError:
-            return False
-        log.add_stderr(data)
-        return bool(data)
-
-    def attend() -> None:
-        nonlocal pause
-        if drain():
-            loop.remove_reader(reading)
-            pause = loop.call_later(_STDERR_PAUSE, loop.add_reader, reading, attend)
-
-    loop.add_reader(reading, attend)
-    try:
-        with os.fdopen(writing, "w") as pipe:
-            yield pipe
-    finally:
-        if pause is not None:
-            pause.cancel()
-        loop.remove_reader(reading)
-        for _ in range(16):  # the rest of its output, but not all that a grandchild may still write
-            if not drain():
-                break
-        os.close(reading)
 
 
 def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.AsyncClient:
@@ -144,13 +113,15 @@ def _http_client(server: HttpServer, log: PeerLog, sign_in: SignIn) -> httpx2.As
 # quadratic time, and one byte that is not UTF-8 ends its reading silently, so that each request waits in vain.
 #
 # Nothing is read ahead while a message waits to be taken, so the pipe slows down a server that writes too fast. The end follows
-# MCP 2025-11-25, lifecycle: close standard input, after 2 s SIGTERM to the process group, after 2 s more SIGKILL. Every wait is
-# bounded, and none can be cancelled, because a process would keep running.
+# MCP 2025-11-25, lifecycle: close standard input, after 2 s SIGTERM to the process group, after 2 s more SIGKILL. On Windows
+# the server's job ends after the first 2 s, with all that is in it. Every wait is bounded, and none can be cancelled, because a
+# process would keep running.
 
 LEAVE_SECONDS: Final = 2.0  # seconds for a process to exit by itself once its standard input is closed
 KILL_SECONDS: Final = 2.0  # seconds for it to exit after SIGTERM
 _FLUSH_SECONDS = 0.5
 _REAP_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 0.1  # for the rest of its standard error, but not all that a grandchild may still write
 _GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
 
 Inbox = MemoryObjectSendStream[SessionMessage | Exception]
@@ -158,23 +129,18 @@ Outbox = MemoryObjectReceiveStream[SessionMessage]
 
 
 @asynccontextmanager
-async def open_process(server: StdioServer, errors: TextIO) -> AsyncIterator[tuple[Any, Any]]:
+async def open_process(server: StdioServer, log: PeerLog) -> AsyncIterator[tuple[Any, Any]]:
     """Start a server; yield the streams of messages from it and to it. Too large a message ends the block with `TooLarge`."""
-    process = await anyio.open_process(
-        [server.command, *server.args],
-        env=get_default_environment() | dict(server.env),
-        stderr=errors,
-        stdin=subprocess.PIPE,
-        cwd=server.cwd,
-        start_new_session=True,
-    )
+    process = await _started(server)
     # No await between here and the `try`: a cancellation there would leave the process running.
     inbox, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     sending, outbox = anyio.create_memory_object_stream[SessionMessage](0)
     reading, have_read, written = anyio.CancelScope(), anyio.Event(), anyio.Event()
+    hearing, heard = anyio.CancelScope(shield=True), anyio.Event()
     async with anyio.create_task_group() as group:
         group.start_soon(_read, process, inbox, reading, have_read)
         group.start_soon(_write, process, outbox, inbox, written)
+        group.start_soon(_keep_errors, process, log, hearing, heard)
         try:
             yield messages, sending
         finally:
@@ -186,10 +152,35 @@ async def open_process(server: StdioServer, errors: TextIO) -> AsyncIterator[tup
                     sending.close()
                     with anyio.move_on_after(_FLUSH_SECONDS):
                         await written.wait()
-                    await _end(process)
+                    await _end(process, heard)
+                hearing.cancel()
             group.cancel_scope.cancel()
     for stream in (messages, inbox, outbox):
         stream.close()
+
+
+async def _started(server: StdioServer) -> Process:
+    env, args = get_default_environment() | dict(server.env), list(server.args)
+    if sys.platform != "win32":
+        return await anyio.open_process([server.command, *args], env=env, cwd=server.cwd, start_new_session=True)
+    command = get_windows_executable_command(server.command)  # `npx` is `npx.cmd`, which only its whole name starts
+    process = await create_windows_process(command, args, env, cast(TextIO, subprocess.PIPE), server.cwd)
+    if isinstance(process, Process):
+        return process
+    process.kill()
+    raise OSError(errno.ENOSYS, "this event loop starts no programs; use asyncio's ProactorEventLoop, the default of Windows")
+
+
+async def _keep_errors(process: Process, log: PeerLog, hearing: anyio.CancelScope, heard: anyio.Event) -> None:
+    """Keep the end of standard error; a server that fills it is read 100 times a second, so that our loop stays free."""
+    assert process.stderr is not None
+    try:
+        with hearing, contextlib.suppress(*_GONE):
+            async for data in process.stderr:
+                log.add_stderr(data)
+                await anyio.sleep(_STDERR_PAUSE)
+    finally:
+        heard.set()
 
 
 async def _read(process: Process, inbox: Inbox, reading: anyio.CancelScope, have_read: anyio.Event) -> None:
@@ -232,20 +223,30 @@ async def _write(process: Process, outbox: Outbox, inbox: Inbox, written: anyio.
         written.set()
 
 
-async def _end(process: Process) -> None:
+async def _end(process: Process, heard: anyio.Event) -> None:
     assert process.stdin is not None
     assert process.stdout is not None
     with contextlib.suppress(*_GONE):
         await process.stdin.aclose()
     if not await _has_left(process, LEAVE_SECONDS):
-        await terminate_posix_process_tree(process, KILL_SECONDS)
+        await _end_tree(process)
         await _has_left(process, _REAP_SECONDS)
+    close_process_job(process)
+    with anyio.move_on_after(_LAST_WORDS_SECONDS):
+        await heard.wait()
     with contextlib.suppress(*_GONE):
         await process.stdout.aclose()
     transport = getattr(getattr(process, "_process", None), "_transport", None)
     if transport is not None:  # open as long as a grandchild holds a pipe, and nothing public closes it
         with contextlib.suppress(PermissionError):
             transport.close()
+
+
+async def _end_tree(process: Process) -> None:
+    if sys.platform == "win32":
+        await terminate_windows_process_tree(process)
+    else:
+        await terminate_posix_process_tree(process, KILL_SECONDS)
 
 
 async def _has_left(process: Process, seconds: float) -> bool:
