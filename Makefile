@@ -79,10 +79,12 @@ coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
 	$(BIN)/python -m pytest -m live
 
-check: $(VENV)/.dev  ## format, lint, docstrings, types, import layers, lengths, slow tests
+check: $(VENV)/.dev  ## format, lint, docstrings, types on three systems, import layers, lengths, slow tests
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 xmlcall examples
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin xmlcall examples
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=5 tests/test_layers.py tests/test_style.py
 	$(BIN)/python tests/slow_tests.py
 

@@ -6,8 +6,10 @@ import gc
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
+import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
@@ -20,9 +22,17 @@ import pytest
 
 # A suite that is started in the background (`nohup make test &`, some schedulers) ignores Ctrl-C or hang-ups, and so would the
 # programs that it starts and ends by them: what is ignored stays ignored in a child, what has a handler does not.
-for number in (signal.SIGINT, signal.SIGHUP):
-    if signal.getsignal(number) is signal.SIG_IGN:
+for number in signal.Signals:
+    if number.name in ("SIGINT", "SIGHUP") and signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, lambda *_: None)
+
+_OF_POSIX = re.compile(
+    r"^(?:from|import) (?:cli_harness|cli_process|fcntl|fuzz|observed_harness|resource|serving|termios)\b", re.M
+)
+collect_ignore: list[str] = []
+if sys.platform == "win32":  # without forks and terminals of POSIX; the commands are run there by tests/test_systems.py
+    tests = Path(__file__).parent.rglob("test_*.py")
+    collect_ignore += [str(path) for path in tests if _OF_POSIX.search(path.read_text(encoding="utf-8"))]
 
 records = tempfile.mkdtemp(prefix="xmlcall-records-")  # nothing that tests do is kept for this machine's user
 atexit.register(shutil.rmtree, records, ignore_errors=True)
