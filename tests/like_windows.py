@@ -46,7 +46,7 @@ class Seen:
         setattr(self._real, name, value)
 
 
-def console_module() -> types.ModuleType:
+def console_module() -> Any:
     """Make a `msvcrt` that locks bytes as this system does, and has no console."""
     import fcntl
 

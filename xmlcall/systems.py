@@ -1,4 +1,4 @@
-"""What Windows lacks of POSIX, each function beside its twin. No other module imports what one of the systems lacks."""
+"""What POSIX and Windows do differently: each function beside its twin. No other module imports what one of them lacks."""
 
 import os
 import shlex
@@ -107,7 +107,7 @@ def is_closed(mode: int) -> bool:
 
 @contextmanager
 def on_signals(numbers: Iterable[signal.Signals], act: Callable[[int, FrameType | None], Any]) -> Iterator[None]:
-    """Have a function called for signals; an event loop is told by `call_soon_threadsafe`, on each system alike."""
+    """Call a function on signals, on each system alike; in an event loop it uses `call_soon_threadsafe`."""
     before = {number: signal.signal(number, act) for number in numbers}
     try:
         yield

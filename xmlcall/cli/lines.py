@@ -1,8 +1,8 @@
 """What a person types: lines of standard input, and on a terminal a line with editing and history.
 
 Lines of standard input are awaited without a thread where the event loop can watch the descriptor: it is read when it has
-something. Regular files cannot be watched and never block. Nothing can be watched on Windows. There a thread reads, which
-the program does not wait for at its end; a read that nobody awaits any more is the next one's.
+something. Regular files cannot be watched and never block. On Windows nothing can be watched. There a thread reads, which does
+not keep the program from ending; a read whose wait was cancelled serves the next wait.
 
 In a chat on a terminal Enter sends, unless a backslash precedes it; Alt-Enter begins a new line. A text that is pasted is
 taken whole, with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
