@@ -146,6 +146,7 @@ engines: $(VENV)/.engines  ## the parser inside the newest three releases of vLL
 AGAINST :=
 rescore: $(VENV)/.dev  ## judge all recorded runs again; AGAINST=REV tells what changed since a revision
 	$(BIN)/python benchmarks/rescore_all.py $(if $(AGAINST),--against $(AGAINST))
+	$(BIN)/python benchmarks/ways.py --check
 
 bench: $(VENV)/.dev  ## timings of this machine
 	$(BIN)/python benchmarks/micro/import_time.py

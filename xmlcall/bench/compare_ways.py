@@ -151,7 +151,7 @@ def found_json(ways: Sequence[Measured], cases: Sequence[Case], backend: Backend
         "xmlcall": version("xmlcall"),
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "machine": f"{platform.system()} {platform.machine()}",
-        "engine": {"name": facts.kind or server.server, "version": facts.version},
+        "engine": {"name": facts.kind or server.server, "version": facts.version or public_name(server.build)},
         "model": {
             "name": public_name(backend.model),
             "fingerprint": next(iter(server.fingerprints), ""),
@@ -177,7 +177,7 @@ _QUANTISATION: Final = re.compile(
 
 
 def public_name(model: str) -> str:
-    """Return a model's name without the folders of a path; "" if it is no plain name, such as an address."""
+    """Return the name of a model, or a version, without the folders of a path; "" if it is not plain, such as an address."""
     name = re.split(r"[/\\]", model)[-1] if _PATH.search(model) else model
     return name if _PLAIN.fullmatch(name) and "@" not in model and "://" not in model else ""
 
