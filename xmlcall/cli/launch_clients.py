@@ -393,6 +393,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         get=f"{_NPM} @moonshot-ai/kimi-code",
         settings=_kimi,
         places={"config.toml": "~/.kimi-code/config.toml"},
+        note="it does not start with Node.js 20",
     ),
     "kimi-cli": Client(
         title="kimi-cli, the one before Kimi Code CLI",

@@ -132,9 +132,12 @@ _END: Final = Message(role="assistant", content="")
 
 def _placed(messages: Iterable[Message], tools: str) -> Iterator[tuple[Message, str]]:
     """Yield each message with a hash of the tools and of all messages before it; without tools, with ""."""
+    if not tools:
+        yield from ((message, "") for message in messages)
+        return
     hashed = hashlib.sha256(tools.encode("utf-8", "surrogatepass"))
     for message in messages:
-        yield message, hashed.hexdigest() if tools else ""
+        yield message, hashed.hexdigest()
         said = repr((message.role, message.content, [(call.id, call.name) for call in message.tool_calls]))
         hashed.update(said.encode("utf-8", "surrogatepass"))
 
