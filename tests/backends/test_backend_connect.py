@@ -16,7 +16,7 @@ from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.errors import UsageError
 from xmlcall.models import known as models
-from xmlcall.models.download import Progress, ProgressCallback
+from xmlcall.models.sources import Progress, ProgressCallback
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from cli_harness import HOSTILE, call, environment, run_cli
 
 from xmlcall.cli import COMMANDS, main
 from xmlcall.models import known as models
-from xmlcall.models.download import Download, SourceFailed
 from xmlcall.models.known import KnownModel
+from xmlcall.models.sources import Download, SourceFailed
 from xmlcall.prompting import system as prompt
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.tools.catalog import Catalog

@@ -12,7 +12,7 @@ from rich.console import Console
 from xmlcall.cli.waiting import DownloadBar, OpeningStatus, SlowStatus
 from xmlcall.cli.words import speaker
 from xmlcall.models import known as models
-from xmlcall.models.download import Progress
+from xmlcall.models.sources import Progress
 
 MB = 1_000_000
 

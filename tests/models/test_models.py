@@ -26,11 +26,10 @@ from filelock import FileLock
 from profiles import is_deep
 
 from xmlcall.errors import BackendUnavailable, UsageError
-from xmlcall.models import download, sources
 from xmlcall.models import known as models
-from xmlcall.models.download import Progress, SourceFailed
+from xmlcall.models import sources
 from xmlcall.models.known import KnownModel
-from xmlcall.models.sources import HttpSource, WheelSource
+from xmlcall.models.sources import HttpSource, Progress, SourceFailed, WheelSource
 
 DATA = b"GGUF" + random.Random(7).randbytes(299_996)
 HALF = len(DATA) // 2
@@ -362,8 +361,8 @@ def test_dead_port_and_silent_server_fail_over_quickly(serve: Any, offer: Any, m
 
 
 def test_dripping_source_is_given_up(serve: Any, offer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(download, "MINIMUM_RATE", 10**9)
+    monkeypatch.setattr(sources, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "MINIMUM_RATE", 10**9)
     file = offer(serve(with_ranges).source)
     with pytest.raises(BackendUnavailable, match="slower than 976562 KiB/s, given up"):
         models.pull("tiny")
@@ -535,8 +534,8 @@ def test_interrupt_ends_pip(offer: Any, wheels: WheelSource, monkeypatch: pytest
 
 
 def test_hanging_pip_is_ended(offer: Any, wheels: WheelSource, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "GRACE_SECONDS", 0.0)
-    monkeypatch.setattr(download, "MINIMUM_RATE", 10**9)
+    monkeypatch.setattr(sources, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(sources, "MINIMUM_RATE", 10**9)
     started = pretend_pip(monkeypatch, "import time; time.sleep(50)")
     offer(wheels)
     with pytest.raises(BackendUnavailable, match="given up"):
@@ -568,7 +567,7 @@ def test_disk_that_fills_up(serve: Any, offer: Any, monkeypatch: pytest.MonkeyPa
 
     good = serve(with_ranges)
     file = offer(good.source, good.source)
-    monkeypatch.setattr(download, "open", FullDisk, raising=False)
+    monkeypatch.setattr(sources, "open", FullDisk, raising=False)
     with pytest.raises(BackendUnavailable, match=r"The disk filled up while fetching .*: free some space"):
         models.pull("tiny")
     assert remains(file) == []

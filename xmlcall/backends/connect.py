@@ -17,7 +17,7 @@ from ..errors import UsageError
 from .base import Backend
 
 if TYPE_CHECKING:
-    from ..models.download import Progress, ProgressCallback
+    from ..models.sources import Progress, ProgressCallback
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,7 @@ from ..errors import BackendUnavailable, ContextOverflow, ToolHostProtocolError,
 from ..hosts.base import OnProgress
 from ..hosts.local import LocalHost
 from ..installed import missing_extra
-from ..models.download import SourceFailed, sha256_of
-from ..models.sources import made_once, pip_download, scratch_folder
+from ..models.sources import SourceFailed, made_once, pip_download, scratch_folder, sha256_of
 from ..private_folders import user_path
 from ..prompting.results import result_text
 from ..prompting.writer import joined

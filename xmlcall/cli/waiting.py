@@ -25,8 +25,8 @@ from rich.text import Text
 
 from ..errors import BackendError
 from ..models import known as models
-from ..models.download import Progress
 from ..models.known import KnownModel
+from ..models.sources import Progress
 from .exits import complain
 from .plain import visible
 from .words import Say

@@ -14,8 +14,7 @@ from typing import Final
 
 from ..errors import BackendUnavailable, UsageError
 from ..private_folders import user_path
-from .download import Download, ProgressCallback, Source, disk_error, fetch
-from .sources import HttpSource, WheelSource
+from .sources import Download, HttpSource, ProgressCallback, Source, WheelSource, disk_error, fetch
 
 LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed that a download may have
 
