@@ -148,7 +148,6 @@ class _MessageIndex:
         return len(self.messages) <= len(conversation) and all(map(_is_same, self.messages, conversation))
 
     def read(self, conversation: Sequence[Message]) -> None:
-        """Read the new messages."""
         start, own = len(self.messages), [self.own]
         for place, role, tool, text in said_by_whom(conversation[start:], self.called):
             self.index.add_said(start + place, role, tool, text)

@@ -373,7 +373,6 @@ def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool
 
 
 def _model_of(given: Backend | str) -> Backend:
-    """Return the backend, or make the one of a model's name."""
     if isinstance(given, str):
         return connect(given)
     if not hasattr(given, "stream"):

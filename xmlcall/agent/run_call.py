@@ -444,7 +444,6 @@ def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
 async def audited(
     events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
 ) -> AsyncGenerator[LoopEvent]:
-    """Pass on the events of one call, and record notes of them."""
     started: CallNote | None = None
     ended: CallNote | None = None
     begun = 0.0

@@ -175,8 +175,6 @@ _PLAIN_WORDS: Final = {"english": "All right.", "chinese": "好的。"}
 
 
 class RightTurns(KeptOpen):
-    """A backend that is right in every turn of a conversation."""
-
     def __init__(self, case: Case, way: Way) -> None:
         super().__init__(ScriptedBackend([]))
         self._case, self._way = case, way

@@ -210,7 +210,6 @@ class Asked:
         return await result_of(Machine(asking), backend, scores)
 
     def feedback(self, calls: Iterable[ToolCall | InvalidCall]) -> Message:
-        """Return the feedback to a model if none of its calls can run."""
         request = str(self.case.messages[-1]["content"])
         return results([(call, None) for call in calls], self.catalog, self.format, request=request)
 

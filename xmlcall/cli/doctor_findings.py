@@ -49,8 +49,6 @@ Barrier = Literal["", "no connection", "no answer", "key", "loading", "no model"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCall:
-    """A call, as it was read."""
-
     name: str
     arguments: Mapping[str, Any] | None  # None if the call does not fit its tool
     issues: tuple[str, ...] = ()  # why it does not fit

@@ -407,13 +407,7 @@ _USER_IN_URL: Final = re.compile(r"(?<=://)[^/\s@]{1,200}@")
 
 
 def report_of(found: Findings, known: Collection[str] = (), home: str = "") -> dict[str, Any]:
-    """Return the report as a JSON value.
-
-    Args:
-        found: what was found.
-        known: secrets that must not be in the report: keys, passwords, users of addresses.
-        home: the user's home folder.
-    """
+    """Return the report as a JSON value, without `known` secrets: keys, passwords, users of addresses; `home` becomes `~`."""
     report = {
         "xmlcall": version("xmlcall"),
         "python": platform.python_version(),
@@ -505,14 +499,7 @@ def _cleared(value: Any, known: Collection[str], home: str, *, is_ours: bool = F
 
 
 def redacted(text: str, known: Collection[str] = (), home: str = "", *, is_ours: bool = False) -> str:
-    """Remove secrets and home folders from a text.
-
-    Args:
-        text: any text.
-        known: secrets that may occur in it.
-        home: the user's home folder.
-        is_ours: whether we wrote the text, so that only known secrets can be in it: a command names variables that hold keys.
-    """
+    """Remove secrets and home folders from a text; in one of ours (`is_ours`), which names variables of keys, only known ones."""
     text = text if is_ours else _USER_IN_URL.sub(f"{MASK}@", text)
     spans = [] if is_ours else secret_places(text, known)
     for start, end in reversed(spans):

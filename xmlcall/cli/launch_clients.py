@@ -48,8 +48,6 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """How a client is started."""
-
     env: Mapping[str, str] = field(default_factory=dict)
     unset: Sequence[str] = ()  # variables that the client would obey in place of these
     files: Mapping[str, str] = field(default_factory=dict)  # path in the folder -> text
@@ -60,8 +58,6 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Client:
-    """A client."""
-
     title: str
     get: str  # how to get it
     settings: Callable[[Proxy], Settings]  # makes its settings

@@ -160,5 +160,4 @@ def certain_part(source: str) -> str:
 
 
 def alternation(names: Iterable[str]) -> str:
-    """Return an alternation of literal names, the longest first."""
     return "|".join(regex.escape(name) for name in sorted(names, key=lambda name: (-len(name), name)))

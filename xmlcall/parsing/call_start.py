@@ -48,7 +48,6 @@ def ticks(reply: ReplyState, token: Token) -> None:
 
 
 def hold(reply: ReplyState, token: Token) -> None:
-    """Hold the first token of a possible call."""
     reply.held, reply.place = [token], Place.OPENING
     if token.kind == "call_open":
         _await_body(reply, token)
@@ -334,7 +333,6 @@ def is_fence_line(held: list[Token]) -> bool:
 
 
 def wrapper_of(held: list[Token]) -> str:
-    """Return the dialect of the held wrapper, or ""."""
     return next((part.dialect for part in held if part.kind == "block_open"), "")
 
 

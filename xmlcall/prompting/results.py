@@ -208,7 +208,6 @@ def texts_of(messages: Iterable[Message]) -> list[str]:
 
 
 def result_with(handle: str, messages: Sequence[Message]) -> str | None:
-    """Return the newest result with this handle, or None."""
     texts = (text for text in reversed(texts_of(messages)) if len(text) > _HANDLE_DIGITS)
     return next((text for text in texts if handle_of(text) == handle.strip().lower()), None)
 

@@ -58,7 +58,6 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
 
 
 def call_to_json(call: ToolCall) -> dict[str, Any]:
-    """Return a call as a JSON object, with what the model wrote."""
     return {"id": call.id, "name": call.name, "arguments": call.arguments, "raw": raw_to_json(call.raw)}
 
 

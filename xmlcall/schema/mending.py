@@ -204,7 +204,6 @@ class _Mender:
         self.notes.append(f"{path[-_MAX_PATH:]} {_shown(value)} {outcome}")
 
     def whole(self, root: Mapping[str, Any]) -> Schema:
-        """Mend the schema of all arguments, which are an object."""
         found = self.schema(root, "$")
         kinds = found.get("type", "object")
         if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):

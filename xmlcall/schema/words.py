@@ -164,7 +164,6 @@ def _write(branch: UnionBranch, root: Mapping[str, Any], common: frozenset[str])
 
 
 def values_of(schema: Any, root: Mapping[str, Any]) -> list[Any]:
-    """Return the values that a schema lists; none if it lists none."""
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping):
         return []

@@ -199,8 +199,6 @@ def choose_way(finding: Finding) -> Way:
 
 @dataclass(frozen=True, slots=True)
 class AskKey:
-    """A field of `Asking`."""
-
     about: str  # the line of help
     expected: str  # what a value may be, in words
     example: str
@@ -317,11 +315,7 @@ def read_ask(key: str, text: str, keys: Collection[str] = tuple(ASK_KEYS)) -> tu
 
 
 def read_ask_table(table: Mapping[str, Any], keys: Collection[str] = tuple(ASK_KEYS)) -> AskingFields:
-    """Return the fields that a table of a file sets.
-
-    Raises:
-        UsageError: as for `read_ask`.
-    """
+    """Return the fields that a table of a file sets; errors are those of `read_ask`."""
     words = {True: "yes", False: "no"}
     read = [read_ask(key, words[value] if isinstance(value, bool) else str(value), keys) for key, value in table.items()]
     return cast(AskingFields, dict(read))

@@ -193,6 +193,5 @@ def _is_message(value: Any) -> bool:
 
 
 def last_request(messages: Iterable[Message]) -> str:
-    """Return the text of the last user message."""
     said = [message.content for message in messages if message.role == "user"]
     return said[-1] if said else ""

@@ -46,7 +46,6 @@ class FirstRequest:
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
-        """Apply a change to each of its requests."""
         otherwise, bare, unoffered = (form and change(form) for form in (self.otherwise, self.bare, self.unoffered))
         return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered)
 

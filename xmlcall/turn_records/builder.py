@@ -77,7 +77,6 @@ class ReplyUnderWay:
 
     @property
     def has_arrived(self) -> bool:
-        """Whether any of the reply has arrived."""
         return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
 
     def merges(self, event: TextDelta | ToolArgumentDelta) -> bool:
@@ -403,7 +402,6 @@ class _Kept:
     tell: Callable[[], object] | None = None
 
     def up_to_date(self) -> TurnBuilder:
-        """Return its builder, with all events."""
         if self.tell is not None:
             self.tell()
         return self.builder

@@ -99,8 +99,6 @@ class _Messages:
 
 
 class _KeptTurn:
-    """A kept turn while its record is made."""
-
     def __init__(self, asked: KeptEvent, events: Sequence[KeptEvent], catalog: Catalog, messages: _Messages) -> None:
         self._asked, self._events, self._catalog = asked, events, catalog
         self._question = _text(asked.body, "text")

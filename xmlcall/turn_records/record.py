@@ -375,7 +375,6 @@ def lost_call(event: CallInReasoning) -> MarkRecord:
 
 
 def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
-    """Return what is wrong with a call."""
     if isinstance(call, ToolCall):
         return ()
     spans = {f"$.{each.name}": each.span for each in call.raw.arguments} if place is not None else {}

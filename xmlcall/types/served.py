@@ -52,8 +52,6 @@ class Prompt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptMessage:
-    """One message of a prompt."""
-
     role: Literal["user", "assistant"]
     content: Content
 

@@ -195,8 +195,6 @@ def refuse_constant(name: str) -> Any:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerError:
-    """An error that a server reports."""
-
     message: str
     overflow: bool = False  # whether the prompt does not fit into the context; with lengths, if they are reported
     # What the model wrote, if the server could not read it ("" if the error does not quote it); else None.

@@ -82,8 +82,6 @@ class SampleReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogMessage:
-    """A line of a server's log (MCP logging)."""
-
     server: str
     level: LogLevel
     logger: str

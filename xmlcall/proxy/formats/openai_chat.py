@@ -298,7 +298,6 @@ class _ChunkWriter:
 
 
 def error_body(error: ApiError) -> dict[str, Any]:
-    """Write an error as OpenAI does."""
     fields = {"message": error.message, "type": error.kind, "param": error.param or None, "code": error.code or None}
     return {"error": fields}
 

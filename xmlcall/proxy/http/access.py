@@ -282,7 +282,6 @@ class ListedModels:
 
     @property
     def models(self) -> tuple[ServedModel, ...]:
-        """The models of the list, as it was last read."""
         return tuple(self._models.values())
 
     @property

@@ -148,7 +148,6 @@ def _finite(text: str) -> float:
 
 
 def refuse_many(data: Mapping[str, Any]) -> None:
-    """Refuse a body of too many values."""
     waiting: list[Any] = [data]
     count = 0
     while waiting:

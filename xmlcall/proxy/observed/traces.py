@@ -71,7 +71,6 @@ class RequestSpans:
         return ModelSpan(span)
 
     def tool_began(self, call: str, tool: str) -> None:
-        """Begin a call of the proxy's own tools."""
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": tool,
