@@ -196,12 +196,12 @@ def _lacks_template(found: Findings) -> bool:
 
 
 def _small(kind: str) -> Condition:
-    """Make the condition that the context is small, and that a server of this kind is told so; "" for any other one."""
+    """Make the condition that the context is small, and that this row of `_LARGER` is for the server; "" where none is."""
 
     def applies(found: Findings) -> bool:
         is_opened_here = found.is_local or _is_by_ollama(found)
-        told = "here" if is_opened_here else kind_of(found) if kind_of(found) in _LARGER else ""
-        return found.context_length is not None and found.context_length < ROOMY and told == kind
+        row = "here" if is_opened_here else kind_of(found) if kind_of(found) in _LARGER else ""
+        return found.context_length is not None and found.context_length < ROOMY and row == kind
 
     return applies
 
