@@ -31,7 +31,6 @@ from load_client import load, request_of
 from polling_client import Streams
 from prepared_upstream import Flow, prepared_upstream
 from proxy_load import about
-from scipy.stats import t as students_t
 from scripted_upstream import Target, running
 
 CONNECTIONS: Final = 50  # for each measurement, however many replicas there are
@@ -190,6 +189,8 @@ class Pair:
         ratios = [two.rate / one.rate for one, two in zip(self.one, self.two, strict=True)]
         if len(ratios) < 2:
             return ratios[0], ""
+        from scipy.stats import t as students_t  # takes longer to load than all else
+
         half = float(students_t.ppf(0.975, len(ratios) - 1)) * stdev(ratios) / len(ratios) ** 0.5
         return fmean(ratios), f" ± {half:.2f}"
 
