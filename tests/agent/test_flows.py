@@ -268,13 +268,13 @@ CARRIES = [
 ]
 
 
-@pytest.mark.parametrize("hints", [None, {"readOnlyHint": True}])
 @pytest.mark.parametrize("url", CARRIES)
-def test_a_secret_is_found_in_every_part_of_an_address(url: str, hints: dict[str, Any] | None) -> None:
-    assert flows(proposed("web.fetch", {"url": url}, hints=hints)).keys() == {"$.url"}
-    if url.startswith("https://ok.test"):
-        rule = Rule(effect="allow", tools=("*",), where={"url": (host(["ok.test"]),)})
-        assert Rules(rules=(rule,)).judge(proposed("web.fetch", {"url": url}, said="Go on.", hints=hints)).effect == "ask"
+def test_a_secret_is_found_in_every_part_of_an_address(url: str) -> None:
+    rule = Rule(effect="allow", tools=("*",), where={"url": (host(["ok.test"]),)})
+    for hints in (None, {"readOnlyHint": True}):
+        assert flows(proposed("web.fetch", {"url": url}, hints=hints)).keys() == {"$.url"}
+        if url.startswith("https://ok.test"):
+            assert Rules(rules=(rule,)).judge(proposed("web.fetch", {"url": url}, said="Go on.", hints=hints)).effect == "ask"
 
 
 @pytest.mark.parametrize(

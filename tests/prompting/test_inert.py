@@ -124,15 +124,15 @@ CONTROL = """
 """
 
 
-@pytest.mark.parametrize("word", CONTROL.split())
-def test_control_words_of_chat_templates_are_inert(word: str) -> None:
+def test_control_words_of_chat_templates_are_inert() -> None:
     """A server reads them anywhere in a prompt: a result would begin a turn of another role."""
-    first = {"<": "&lt;", "[": "&#91;", "]": "&#93;"}[word[0]]
-    schema = {"type": "object", "properties": {"p": {"enum": ["a", word]}}}
-    look = Tool(name="look", description=f"So {word} ends", input_schema=schema)
-    everywhere = told(f"a {word} b") + system_prompt([look], instructions={"s": word})
-    assert everywhere.count(first + word[1:]) == 4
-    assert word not in everywhere
+    for word in CONTROL.split():
+        first = {"<": "&lt;", "[": "&#91;", "]": "&#93;"}[word[0]]
+        schema = {"type": "object", "properties": {"p": {"enum": ["a", word]}}}
+        look = Tool(name="look", description=f"So {word} ends", input_schema=schema)
+        everywhere = told(f"a {word} b") + system_prompt([look], instructions={"s": word})
+        assert everywhere.count(first + word[1:]) == 4
+        assert word not in everywhere
 
 
 FORMS = {row.results.opener: row for row in DIALECTS.values()}

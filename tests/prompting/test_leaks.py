@@ -33,14 +33,14 @@ def read(text: str, given: list[str], size: int) -> tuple[str, str, str, bool, l
     return shown, leaks.kept(text, len(text)), leaks.found, leaks.stopped, codes
 
 
-@pytest.mark.parametrize("size", [1, 2, 5, 19, 10_000])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
-def test_what_is_shown_and_kept(case: dict[str, Any], size: int) -> None:
-    shown, kept, found, ended, codes = read(case["reply"], case.get("results", []), size)
-    assert shown == kept == case["shown"]
-    assert (found, ended) == (case.get("found", ""), case.get("ends", False))
-    assert ("own-words" in codes) is (found == "own_words")
-    assert ("results-frame" in codes) is (ended and not found)
+def test_what_is_shown_and_kept(case: dict[str, Any]) -> None:
+    for size in (1, 2, 5, 19, 10_000):
+        shown, kept, found, ended, codes = read(case["reply"], case.get("results", []), size)
+        assert shown == kept == case["shown"], size
+        assert (found, ended) == (case.get("found", ""), case.get("ends", False)), size
+        assert ("own-words" in codes) is (found == "own_words")
+        assert ("results-frame" in codes) is (ended and not found)
 
 
 PIECES = [

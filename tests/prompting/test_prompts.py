@@ -113,24 +113,23 @@ def test_unknown_language_and_dialect() -> None:
         system_prompt([], family="nope")
 
 
-@pytest.mark.parametrize("lang", LANGUAGES)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_the_prompt_of_every_format_shows_a_call_in_it(dialect: str, lang: str) -> None:
+def test_the_prompt_of_every_format_shows_a_call_in_it(dialect: str) -> None:
     tools = [Tool.from_mcp(tool) for tool in ALL[:2]]
-    shown = system_prompt(tools, dialect=dialect, lang=lang)
-    found = parse(shown, tools, dialect=dialect).calls
-    assert [call.name for call in found] == [tools[0].name]
-    assert reminder(tools, PromptFormat(dialect=dialect, lang=lang))
+    for lang in LANGUAGES:
+        found = parse(system_prompt(tools, dialect=dialect, lang=lang), tools, dialect=dialect).calls
+        assert [call.name for call in found] == [tools[0].name], lang
+        assert reminder(tools, PromptFormat(dialect=dialect, lang=lang))
 
 
 @pytest.mark.parametrize("dialect", DIALECTS)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_every_family_shows_a_call_in_every_format(family: str, dialect: str) -> None:
+def test_every_family_shows_a_call_in_every_format(dialect: str) -> None:
     tools = [Tool.from_mcp(tool) for tool in (OPTIONAL, CALCULATOR)]
-    (call,) = parse(system_prompt(tools, dialect=dialect, family=family), tools, dialect=dialect).calls
-    written = {argument.name for argument in call.raw.arguments}
-    assert call.name == tools[0].name
-    assert written == set(tools[0].input_schema["properties"]) or not FAMILIES[family].unsaid
+    for family, row in FAMILIES.items():
+        (call,) = parse(system_prompt(tools, dialect=dialect, family=family), tools, dialect=dialect).calls
+        written = {argument.name for argument in call.raw.arguments}
+        assert call.name == tools[0].name
+        assert written == set(tools[0].input_schema["properties"]) or not row.unsaid, family
 
 
 def test_a_schema_that_contains_itself_ends() -> None:
