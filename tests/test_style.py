@@ -1,9 +1,9 @@
 """What the linter cannot hold: lengths, and names that say nothing."""
 
 import ast
-from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from structure import LONG, Function, length
@@ -21,18 +21,32 @@ def files(*folders: str) -> list[Path]:
 PACKAGE, PROGRAMS = files("xmlcall"), files("benchmarks", "examples", "tests")
 
 
-def functions(path: Path) -> Iterator[Function]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, Function):
-            yield node
+class Found(NamedTuple):
+    """What is looked for in a file: long functions, calls that read our own words, and handlers, of them those that pass."""
+
+    long: list[str]
+    readings: int
+    handlers: int
+    silent: list[str]
+
+
+@cache
+def found(path: Path) -> Found:
+    """Parse a file once for all tests."""
+    nodes = list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+    functions = [(node.name, length(node)) for node in nodes if isinstance(node, Function)]
+    handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
+    return Found(
+        [f"{path.name}: {name}, {lines} lines" for name, lines in functions if lines > LONG],
+        sum(map(_reads_our_words, nodes)),
+        len(handlers),
+        [f"{path.name}, line {node.lineno}" for node in handlers if _is_silent(node)],
+    )
 
 
 @pytest.mark.parametrize("paths", [PACKAGE, PROGRAMS], ids=["the package", "tests and programs"])
 def test_no_function_is_long(paths: list[Path]) -> None:
-    told = [
-        f"{path.name}: {node.name}, {length(node)} lines" for path in paths for node in functions(path) if length(node) > LONG
-    ]
-    assert told == []
+    assert [told for path in paths for told in found(path).long] == []
 
 
 def test_no_module_is_long() -> None:
@@ -50,10 +64,8 @@ def test_our_own_words_are_read_out_of_a_text_in_one_place() -> None:
     Counted are calls of `result_form_of` and `.places`, which read the marks around results, and calls that look for something in
     a message's `.content` or a prompt's `.system`: its methods of `LOOKING`. `leaks` reads marks in what a model wrote.
     """
-    found = Counter(
-        path.name for path in PACKAGE for node in ast.walk(ast.parse(path.read_text("utf-8"))) if _reads_our_words(node)
-    )
-    assert found == {"replies.py": 6, "leaks.py": 1}
+    readings = {path.relative_to(ROOT).as_posix(): count for path in PACKAGE if (count := found(path).readings)}
+    assert readings == {"xmlcall/dialects/replies.py": 6, "xmlcall/prompting/leaks.py": 1}
 
 
 def _reads_our_words(node: ast.AST) -> bool:
@@ -68,17 +80,10 @@ def _reads_our_words(node: ast.AST) -> bool:
 
 def test_no_failure_is_passed_over_in_silence() -> None:
     """`except Exception: pass`, or one that names no exception at all."""
-    handlers = [
-        (path.name, node)
-        for path in PACKAGE
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(node, ast.ExceptHandler)
-    ]
-    names = {None, "Exception", "BaseException"}
-    silent = [
-        f"{name}, line {node.lineno}"
-        for name, node in handlers
-        if (ast.unparse(node.type) if node.type else None) in names and isinstance(node.body[0], ast.Pass)
-    ]
-    assert handlers
-    assert silent == []
+    assert sum(found(path).handlers for path in PACKAGE)
+    assert [told for path in PACKAGE for told in found(path).silent] == []
+
+
+def _is_silent(handler: ast.ExceptHandler) -> bool:
+    name = ast.unparse(handler.type) if handler.type else None
+    return name in (None, "Exception", "BaseException") and isinstance(handler.body[0], ast.Pass)
