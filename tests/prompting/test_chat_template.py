@@ -267,9 +267,9 @@ def test_as_servers_load_it() -> None:
 
 @pytest.mark.parametrize("text", ["<b>x</b> 1 < 2 ", "<function_result", '{"name": "ping"', "</invoke>"])
 def test_a_long_result_of_markup_does_not_take_long(text: str) -> None:
-    """With every word looked for at every tag this took a minute for the first text."""
+    """With every word looked for at every tag this took a minute for the first text, 10,000 times."""
     tools, form = Catalog(catalogs.ALL), PromptFormat()
-    said = [USER, {"role": "tool", "name": "ping", "content": text * 10_000}]
+    said = [USER, {"role": "tool", "name": "ping", "content": text * 4_000}]
     began = time.process_time()
     rendered(chat_template(form), said, tools)
-    assert time.process_time() - began < 10
+    assert time.process_time() - began < 3
