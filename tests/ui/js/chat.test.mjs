@@ -41,6 +41,13 @@ test("a repair is told once", () => {
   assert.equal(drawn.textContent.split("json-double-encoding").length, 2);
 });
 
+test("an issue names its place once", () => {
+  const issue = (why) => ({ code: "missing-argument", why, path: "$.city", expected: "string", got: "", readings: [] });
+  const drawn = (why) => callCard(call({ issues: [issue(why)] }), { opened: new Set(), onPoint() {} }).textContent;
+  assert.equal(drawn("The parameter 'city' is required.").split("city").length, 2);
+  assert.equal(drawn("It is required.").split("city").length, 2);
+});
+
 test("words do not break inside, but where there is no other way", () => {
   const breaks = (text) => all(callCard(call({ values: [value(text)] }), { opened: new Set(), onPoint() {} })).filter((each) => /string.*break/.test(each.className ?? "")).length;
   assert.equal(breaks("Central Europe"), 0);

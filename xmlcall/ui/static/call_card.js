@@ -81,7 +81,7 @@ function issues(call) {
   if (!call.issues.length) return null;
   return h("ul", { className: "marks bad", "aria-label": t("call.issues") }, call.issues.map((issue) => h("li", null,
     h("span", { className: "chip bad mono" }, issue.code), " ", whyOf(issue),
-    issue.path && issue.path !== "$" ? h("div", { className: "small" }, h("code", null, visible(nameOf(issue.path)))) : null,
+    issue.path && issue.path !== "$" && !whyOf(issue).includes(`'${nameOf(issue.path)}'`) ? h("div", { className: "small" }, h("code", null, visible(nameOf(issue.path)))) : null,
     issue.expected ? h("div", { className: "small" }, `${t("issue.expected")} `, h("code", null, visible(issue.expected))) : null,
     issue.got ? h("div", { className: "small" }, `${t("issue.got")} `, h("code", null, visible(issue.got))) : null,
     issue.readings.map((reading) => h("pre", { className: "reading" }, visible(reading))),

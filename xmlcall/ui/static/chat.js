@@ -38,7 +38,7 @@ export function mount(container, [given]) {
   let opening = 0; // how often it was opened: what an older opening was told is stale
 
   fill(container, h("div", { className: "chat" }, side, h("div", { className: "chat-main" }, h("h1", { className: "unseen" }, t("view.chat")),
-    h("div", { className: "chat-top" }, h("button", { popovertarget: SIDE, "aria-label": t("chat.side") }, "☰"), h("span", { className: "soft small clip" }, [visible(about.model ?? ""), about.way ? wayText(about.way) : ""].filter(Boolean).join(" · "))), log,
+    h("div", { className: "chat-top" }, h("button", { popovertarget: SIDE, "aria-label": t("chat.side") }, "☰", h("span", { className: "wide" }, ` ${t("chat.side")}`)), h("span", { className: "soft small clip" }, [visible(about.model ?? ""), about.way ? wayText(about.way) : ""].filter(Boolean).join(" · "))), log,
     h("div", { className: "chat-input" }, problem, editing, h("div", { className: "row" }, input, send, stop), status))));
 
   async function open() {

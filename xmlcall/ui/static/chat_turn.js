@@ -43,7 +43,7 @@ export function turnView(turn, ties) {
   function drawInside() {
     if (inside.hidden) return;
     if (full) full.update(shown);
-    else full = renderTurn(inside, shown, { isCompact: true, isYours: true, canTry: true, canCopy: true });
+    else full = renderTurn(inside, shown, { isCompact: true, canTry: true, canCopy: true });
   }
 
   /** Return what was drawn from the same, or draw it. */

@@ -15,7 +15,7 @@ import { visible } from "./visible.js";
 /** Draw a turn.
  *  @param {Element} container filled by this alone
  *  @param {object} record a TurnRecord
- *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, isYours?: boolean, address?: string}} [options] address: of a recorded turn
+ *  @param {{canCopy?: boolean, canTry?: boolean, isCompact?: boolean, address?: string}} [options] address: of a recorded turn
  *  @returns {{update(record), delta(delta)}} */
 export function renderTurn(container, record, options = {}) {
   const facts = h("div", { className: "turn-facts" });
@@ -36,7 +36,7 @@ export function renderTurn(container, record, options = {}) {
       if (views[place]) return views[place].update(reply);
       const section = h("section", { className: "reply" });
       replies.append(section);
-      views[place] = renderReply(section, reply, { ...options, address: options.address ?? shown.id });
+      views[place] = renderReply(section, reply, { ...options, isYours: shown.source === "chat" || shown.source === "conversation", address: options.address ?? shown.id });
     });
     while (views.length > shown.replies.length) {
       views.pop();
