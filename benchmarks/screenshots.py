@@ -60,7 +60,7 @@ def shoot(browser: Any, of: Program, model: ScriptedModel) -> None:
     page.screenshot(path=FOLDER / "chat.png")
     allow(page, 2)
     allow(page, 3)
-    page.get_by_role("log").get_by_text("56.3").wait_for()
+    page.get_by_role("button", name="Inspect").wait_for()
     page.goto(f"{of.origin}/ui/#/live")
     page.locator(".list a").first.click()
     page.locator(".reply").nth(1).wait_for()

@@ -29,7 +29,7 @@ export const whyOf = (mark) => (has(`code.${mark.code}`) ? t(`code.${mark.code}`
 export function callCard(call, ties) {
   const target = call.server ? `${call.server}.${call.tool}` : call.name;
   const head = ties.isInside ? null : h("div", { className: "row" },
-    h("h3", { className: "mono break" }, visible(target)), ties.isRead && call.outcome === "not started" ? null : outcomeChip(call.outcome),
+    h(ties.isRead ? "h2" : "h3", { className: "mono break" }, visible(target)), ties.isRead && call.outcome === "not started" ? null : outcomeChip(call.outcome),
     call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
     h("span", { className: "soft small push" }, call.dialect));
   return h("article", { className: ties.isInside ? "call-inside" : "card call", "aria-label": t("call.label", { name: target }) },
