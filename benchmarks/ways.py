@@ -23,7 +23,12 @@ from xmlcall.bench.ways import way_of
 RESULTS = Path(__file__).resolve().parent / "results"
 TRIED = ("ablation-", "families-", "optional-", "talk-hermes-results-family", "tried-", "tuning-constrained")
 """How the names of runs begin in which one setting was changed to try it."""
-MODELS = {"qwen2.5-coder-0.5b": "Qwen2.5-Coder-0.5B", "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B"}
+UNCHANGED = "-all-"  # in the name of an ablation's run in which nothing was left out
+MODELS = {
+    "qwen2.5-coder-0.5b": "Qwen2.5-Coder-0.5B",
+    "qwen2.5-coder-1.5b": "Qwen2.5-Coder-1.5B",
+    "smollm2-135m": "SmolLM2-135M",
+}
 DEFAULT = "xml, list, threshold auto"  # of `probe`, with which its other ways are compared
 SMALLEST = 0.0001  # p-value that is written as a number
 
@@ -31,8 +36,8 @@ ABOUT = """# What was run here: engine, model, way
 
 Written by `python benchmarks/ways.py` from the recorded runs beside this page, which hold every raw
 reply (`make rescore` judges them again). One engine: llama.cpp b11549 (xllamacpp 2026.10.11549).
-Two models: Qwen2.5-Coder-Instruct 0.5B and 1.5B, Q4_K_M, temperature 0. Of SmolLM2-135M there is
-no run with raw replies, and of other engines and models none at all.
+Three models at temperature 0: Qwen2.5-Coder-Instruct 0.5B and 1.5B (Q4_K_M), and SmolLM2-135M
+(Q4_1), of one suite only. Of other engines and models there is no run.
 
 Of runs of the same suite, half, model and way this is the latest; {tried} more, in which one
 setting was changed to try it, are not here. Right: with the 95 % interval (Wilson). Beside xml: the
@@ -81,7 +86,7 @@ def chosen(folder: Path) -> tuple[dict[tuple[str, str, str, str], Path], int]:
     found: dict[tuple[str, str, str, str], tuple[str, Path]] = {}
     tried = 0
     for run in sorted(folder.iterdir()):
-        if run.name.startswith(TRIED):
+        if run.name.startswith(TRIED) and UNCHANGED not in run.name:
             tried += 1
             continue
         about = read_about(run)
