@@ -4,6 +4,7 @@ Nothing here needs POSIX itself, so that the file runs on Windows, too.
 """
 
 import ast
+import asyncio
 import contextlib
 import json
 import os
@@ -18,10 +19,12 @@ from typing import Any
 
 import httpx
 import pytest
+from mcp.shared.message import SessionMessage
 from servers.fake_openai import FakeOpenAI, reply
 from servers.run_server import run_server
 
 from xmlcall.cli.lines import LineReader
+from xmlcall.hosts.mcp.transport import _message
 from xmlcall.systems import assignment, split_words
 
 HERE = Path(__file__).parent
@@ -189,6 +192,7 @@ def test_command_lines_of_posix() -> None:
 WINDOWS = r"""
 import like_windows
 like_windows.hide()
+from xmlcall.hosts.mcp.transport import _message
 from xmlcall.systems import assignment, free_byte, hold_byte, is_closed, open_files, split_words, user_id
 assert split_words(r'uvx "C:\Program Files\x.exe" C:\Users\a.py --name="a b" # 1') == [
     "uvx", r"C:\Program Files\x.exe", r"C:\Users\a.py", "--name=a b", "#", "1"]
@@ -197,7 +201,8 @@ assert (user_id(), open_files(), is_closed(0o100666)) == (0, None, True)
 import os, subprocess, sys, tempfile
 with tempfile.NamedTemporaryFile() as file:
     hold_byte(file.fileno(), 0xFFFF_FFFF)
-    other = "import like_windows; like_windows.hide(); from xmlcall.systems import hold_byte; import sys\n"
+    other = "import like_windows; like_windows.hide(); from xmlcall.hosts.mcp.transport import _message
+from xmlcall.systems import hold_byte; import sys\n"
     other += "file = open(sys.argv[1], 'r+b'); hold_byte(file.fileno(), int(sys.argv[2], 16))"
     tried = [sys.executable, "-c", other, file.name]
     assert b"BlockingIOError" in subprocess.run([*tried, "FFFFFFFF"], capture_output=True).stderr
@@ -214,8 +219,6 @@ def test_the_twins_of_windows(tmp_path: Path) -> None:
 
 
 async def test_lines_are_read_by_a_thread_where_nothing_can_be_watched(monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
     def refuse(*_: object) -> None:
         raise NotImplementedError
 
@@ -231,3 +234,7 @@ async def test_lines_are_read_by_a_thread_where_nothing_can_be_watched(monkeypat
         assert [await lines.line(), await lines.line()] == ["und", None]
     finally:
         os.close(reading)
+
+
+def test_a_line_of_a_server_may_end_as_lines_of_windows_do() -> None:
+    assert isinstance(_message(b'{"jsonrpc": "2.0", "method": "notifications/initialized"}\r'), SessionMessage)
