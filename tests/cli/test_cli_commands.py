@@ -386,7 +386,7 @@ def test_models_are_listed_fetched_found_and_removed(monkeypatch: pytest.MonkeyP
     assert said("path", code=1) == ("", f"xmlcall: tiny is not in {tmp_path}; fetch it with: xmlcall models pull tiny\n")
     out, err = said("pull", "local")
     assert out == f"{file}\n"
-    assert err.startswith("fetching tiny: 0 of 0 MB\n")
+    assert err.startswith("tiny is fetched once: 0 MB on the disk")
     assert file.read_bytes() == DATA
     assert said("pull", "tiny", "--json") == (json.dumps({"name": "tiny", "path": str(file)}, indent=2) + "\n", "")
     assert said("path") == (f"{file}\n", "")
