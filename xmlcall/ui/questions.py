@@ -97,7 +97,7 @@ class News:
         self.tell("notice", {"text": text})
 
     def waits(self, turn: str, what: str, **more: int) -> None:
-        """Tell all pages what a turn waits for: another `turn`, the `model`, or the end of the `prompt`; a later page, too."""
+        """Send all pages what a turn waits for: another `turn`, the `model`, or the end of the `prompt`; a later page, too."""
         since, _ = self._waiting.get(turn, (time.monotonic(), None))
         self._waiting[turn] = since, {"turn": turn, "for": what, **more}
         self.tell("waiting", self._waited(turn))
