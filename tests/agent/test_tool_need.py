@@ -686,6 +686,14 @@ async def test_the_proxy_begins_a_call_that_is_needed() -> None:
     assert texts(backend, 3)[1:] == [("user", "Hi"), ("assistant", "Hello."), ("user", "1 + 2?"), ("assistant", begun)]
 
 
+async def test_the_proxy_reminds_where_the_server_refuses_to_choose_a_tool_and_to_begin() -> None:
+    backend = ScriptedBackend([LIKELY, REFUSED, REFUSED, add(1, 2)], capabilities=CONTINUES)
+    turn = await ask(backend, body(*TALK, "1 + 2?"), call_threshold=0.0)
+    assert [call.name for call in turn.calls] == ["add"]
+    assert texts(backend)[-1][1].startswith("1 + 2?\n\n")
+    assert CALL in texts(backend)[-1][1]
+
+
 async def test_a_call_that_is_cut_off_after_one_of_the_example_shows_nothing() -> None:
     copied = add(3, 3).removeprefix(beginning(DIALECT, "add")).removesuffix("</function_calls>")
     cut = [Chunk(text=copied + '<invoke name="add">\n<parameter name="a">5'), Chunk(finish_reason="length")]
