@@ -333,7 +333,7 @@ def _rescored_here(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
 
 
 def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
-    from ..integrations.ray import rescored
+    from ..integrations.ray_rescore import rescored
     from .waiting import RunBar
 
     with RunBar(len(options.runs), "runs") as bar:
