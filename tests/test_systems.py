@@ -192,7 +192,6 @@ def test_command_lines_of_posix() -> None:
 WINDOWS = r"""
 import like_windows
 like_windows.hide()
-from xmlcall.hosts.mcp.transport import _message
 from xmlcall.systems import assignment, free_byte, hold_byte, is_closed, open_files, split_words, user_id
 assert split_words(r'uvx "C:\Program Files\x.exe" C:\Users\a.py --name="a b" # 1') == [
     "uvx", r"C:\Program Files\x.exe", r"C:\Users\a.py", "--name=a b", "#", "1"]
@@ -201,8 +200,7 @@ assert (user_id(), open_files(), is_closed(0o100666)) == (0, None, True)
 import os, subprocess, sys, tempfile
 with tempfile.NamedTemporaryFile() as file:
     hold_byte(file.fileno(), 0xFFFF_FFFF)
-    other = "import like_windows; like_windows.hide(); from xmlcall.hosts.mcp.transport import _message
-from xmlcall.systems import hold_byte; import sys\n"
+    other = "import like_windows; like_windows.hide(); from xmlcall.systems import hold_byte; import sys\n"
     other += "file = open(sys.argv[1], 'r+b'); hold_byte(file.fileno(), int(sys.argv[2], 16))"
     tried = [sys.executable, "-c", other, file.name]
     assert b"BlockingIOError" in subprocess.run([*tried, "FFFFFFFF"], capture_output=True).stderr

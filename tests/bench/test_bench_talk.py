@@ -306,7 +306,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: py
     folder_of("foreign").mkdir()
     for name in ("linked", "dangling", "file", "foreign"):
         if name == "foreign":
-            monkeypatch.setattr(os, "getuid", lambda: -1)
+            monkeypatch.setattr(os, "geteuid", lambda: -1)
         with pytest.raises(UsageError, match="somebody else's: remove it"):
             lay_out(name, ("files",), "english")
     assert sorted(file.name for file in tmp_path.rglob("*.txt")) == ["kept.txt"]

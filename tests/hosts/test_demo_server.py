@@ -66,12 +66,9 @@ def test_the_weather_of_an_unknown_place_lists_the_known_ones_in_both_languages(
         demo.get_weather("Atlantis")
 
 
-def test_each_place_of_the_weather_has_a_chinese_name_and_is_in_the_description() -> None:
-    known = demo.get_weather.__doc__ or ""
-    assert {demo.get_weather(name).location for name in ("柏林", "开罗", "伦敦", "纽约", "巴黎", "悉尼", "东京")} == {
-        report.location for report in demo.WEATHER.values() if report.location in known
-    }
-    assert len(demo.WEATHER) == 7
+def test_each_place_of_the_weather_has_a_chinese_name() -> None:
+    chinese = ("柏林", "开罗", "伦敦", "纽约", "巴黎", "悉尼", "东京")
+    assert {demo.get_weather(name).location for name in chinese} == {report.location for report in demo.WEATHER.values()}
 
 
 def test_the_text_analyzer_counts() -> None:

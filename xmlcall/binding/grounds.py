@@ -17,7 +17,8 @@ write to somebody whose address they lack, they use `sarah@example.com`. Values 
 | one of its words or numbers was said, in another spelling, shorter, or as initials; of Chinese two letters together | no |
 | a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
 | a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
-| a code of capitals (GBP, NYC), a time zone; a name in another script than the conversation | no, another name of what was said |
+| a code of capitals (GBP, NYC), a time zone | no, another name of what was said |
+| a name, where somebody wrote what may be one in another script (巴黎, but nothing of 天气怎么样？) | no, a translation |
 | any other | yes |
 
 "Said" means present in the conversation, in results or in the program's instructions. Examples in the tool's own schema do not
@@ -75,6 +76,16 @@ _LATIN: Final = re.compile(r"[A-Za-z]")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_MAY_BE_NAME: Final = re.compile(r"[\u3400-\u9fff]{2}|[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
+# Words of Chinese requests that name nobody and nothing. What is left of a request without them may be a name.
+_NO_NAME: Final = re.compile(
+    r"大前天|大后天|[今明后昨前][天日晚早年]|现在|目前|当前|最近|刚才|早上|上午|中午|下午|晚上|半夜|周末|[上下本这][个]?(?:周|星期|月)|星期[一二三四五六日天]"
+    r"|周[一二三四五六日]|几点|几号|时间|日期|怎么样|怎么办|怎么|怎样|如何|什么|多少|多久|多大|哪个|哪些|哪里|哪儿|为什么|是不是|有没有|会不会|能不能|要不要"
+    r"|可不可以|可以|能否|是否|请问|麻烦|帮忙|帮[我您]?|告诉|查询|查找|查看|查一?下?|看看|看一?下|搜索|搜一?下?|知道|想要|想知道|需要|一下|一个|一些|一份|一封|一条|一张"
+    r"|我们|你们|您好|你好|大家|自己|这里|这边|那边|那里|当地|附近|外面|本地|天气预报|天气|气温|温度|湿度|下雨|下雪|有雨|刮风|有风|会冷|会热|冷不冷|热不热|冷|热"
+    r"|机票|车票|航班|酒店|餐厅|饭店|电影|音乐|新闻|消息|信息|邮件|短信|文件|笔记|提醒|日程|会议|汇率|价格|股价|股票|路线|地图|订单"
+    r"|预订|预定|发送|打开|播放|推荐|设置|给我|我想问|想问|[我你您的了吗呢吧啊呀嘛请]"
+)
 _TIME_SAID: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
     r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
@@ -142,10 +153,18 @@ class Said:
         texts: of people, results, the program and the model itself, before this reply.
         worked_with: texts from which a number or a date may be worked out: the request and its results; None for all texts.
         own: calls that the model made in this turn, which are no evidence of what exists.
+        of_others: the texts that are not the model's own; None for all texts.
     """
 
-    def __init__(self, texts: Iterable[str], worked_with: Iterable[str] | None = None, own: Iterable[str] = ()) -> None:
+    def __init__(
+        self,
+        texts: Iterable[str],
+        worked_with: Iterable[str] | None = None,
+        own: Iterable[str] = (),
+        of_others: Iterable[str] | None = None,
+    ) -> None:
         self._told = list(texts)
+        self._of_others = self._told if of_others is None else list(of_others)
         self._texts = [*self._told, *own]
         self._worked_with = self._texts if worked_with is None else list(worked_with)
 
@@ -190,6 +209,11 @@ class Said:
         return bool(_OTHER_SCRIPT.search(self.text))
 
     @cached_property
+    def may_name_in_other_script(self) -> bool:
+        """Whether somebody else than the model wrote what may be a name, in a script other than Latin."""
+        return any(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)) for text in self._of_others)
+
+    @cached_property
     def speaks_of_time(self) -> bool:
         """Whether the texts to work from contain a word of time."""
         return any(_TIME_SAID.search(text) for text in self._worked_with)
@@ -200,9 +224,11 @@ class Said:
         return any(_CLOCK_SAID.search(text) for text in self._worked_with)
 
 
-def said_before(texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = ()) -> Said:
+def said_before(
+    texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = (), of_others: Iterable[str] | None = None
+) -> Said:
     """Return what was said before a call; the numbers of earlier turns count only if the request refers back."""
-    return Said(texts, None if _POINTS_BACK.search(request) else (request, *results), own)
+    return Said(texts, None if _POINTS_BACK.search(request) else (request, *results), own, of_others)
 
 
 def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
@@ -506,7 +532,7 @@ def _numbers_of(moment: str) -> Iterator[str]:
 
 
 def _may_be_translated(part: str, said: Said) -> bool:
-    return bool(said.has_other_script and _LATIN.search(part) and not _MARKED.search(part))
+    return bool(_LATIN.search(part) and not _MARKED.search(part) and said.may_name_in_other_script)
 
 
 def _is_shortened(text: str, said: Said) -> bool:

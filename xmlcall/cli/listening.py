@@ -59,8 +59,12 @@ async def serve_app(
     *,
     grace: float = STOP_SECONDS,
     on_over: Callable[[], None] | None = None,
+    announce: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal; a second one does not wait for the answers under way."""
+    """Serve until a signal; a second one does not wait for the answers under way.
+
+    What `announce` says may bring a signal at once, so the signals are ours before.
+    """
     server = _server(app, listener, grace)
 
     def stop() -> None:
@@ -73,6 +77,7 @@ async def serve_app(
 
     loop = asyncio.get_running_loop()
     with on_signals((signal.SIGINT, *END_SIGNALS), lambda *_: loop.call_soon_threadsafe(stop)), counted_lines():
+        announce()
         await server.serve(sockets=[listener])
 
 

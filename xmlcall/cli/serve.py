@@ -11,6 +11,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
@@ -261,7 +262,7 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
                 complain(line)
         _collect_seldom()
         routes = page_beside(served, serving.guard, url_of(listener)) if options.ui else ()
-        _announce(url_of(listener), [model.name for model in served.models])
+        announce = partial(_announce, url_of(listener), [model.name for model in served.models])
         ending = Ending()
         app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)
 
@@ -270,7 +271,7 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
             if recorder:
                 recorder.close()
 
-        await serve_app(app, listener, on_stop, grace=serving.grace, on_over=ending.begin)
+        await serve_app(app, listener, on_stop, grace=serving.grace, on_over=ending.begin, announce=announce)
     return OK
 
 

@@ -48,18 +48,19 @@ async def serve_page(options: argparse.Namespace) -> int:
         assert recorder is not None  # `ui` is set
         room = None if options.no_chat else await stack.enter_async_context(_room(options, recorder))
         page = _page(url, Guard(), recorder, recorded, room)
-        complain(
-            f"the page: {page.address(url)} (keep this address secret: whoever has it can act as you there); Ctrl-C stops it"
-        )
-        print(page.address(url), flush=True)
-        _open_browser(page.address_for_once(url), options)
+
+        def announce() -> None:
+            address = page.address(url)
+            complain(f"the page: {address} (keep this address secret: whoever has it can act as you there); Ctrl-C stops it")
+            print(address, flush=True)
+            _open_browser(page.address_for_once(url), options)
 
         def stop() -> None:
             recorder.close()
             if room is not None:
                 room.close()
 
-        await serve_app(app_of_page(page), listener, stop)
+        await serve_app(app_of_page(page), listener, stop, announce=announce)
     return OK
 
 

@@ -55,7 +55,7 @@ class TypeMark:
         return attributes.get(self.attribute) in (self.value, *self.also)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # by identity: a row is a key of the caches of compiled patterns
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
     """A wire format: a wrapper, and in it calls with parameters as tags, or calls in another notation.
 
@@ -145,6 +145,9 @@ class Dialect:
     def names_in_body(self) -> bool:
         """Whether the tool's name is in the body, so that a call is certain only when the body has ended."""
         return self.is_json or self.is_python
+
+    def __hash__(self) -> int:  # a row is a key of the caches of compiled patterns
+        return hash(self.name)
 
     @property
     def has_object(self) -> bool:

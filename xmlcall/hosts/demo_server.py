@@ -91,7 +91,7 @@ def text_analyzer(text: Annotated[str, Field(description="The text to look at, a
 
 
 def get_weather(location: Annotated[str, Field(description='The name of a city, such as "Paris"')]) -> Weather:
-    """Get the current weather of a city. It has Berlin, Cairo, London, New York, Paris, Sydney and Tokyo."""
+    """Get the current weather of a city."""
     name = re.split("[,，]", location)[0].strip().lower().removesuffix("市")
     report = WEATHER.get(_CHINESE.get(name, name))
     if report is None:

@@ -87,7 +87,8 @@ class SaidSoFar:
     def begin_reply(self, own: Sequence[str]) -> None:
         """Note that the model begins its next reply; `own` are its earlier replies in the prompt."""
         self._own, self._bound, self._asked_to_check = [*map(_without_examples, own)], [], self._asked_to_check | self._new
-        self.heard = said_before(self._texts(), self._words.request, self.results, self._ran)
+        others = (*self._words.sources.said, *self._words.sources.instructions, *self.results)
+        self.heard = said_before(self._texts(), self._words.request, self.results, self._ran, others)
 
     def note_call(self, call: ToolCall, result: str, tool: Tool | None) -> None:
         """Note that a call of a tool ran; the tool is None if it is no longer offered."""

@@ -36,7 +36,7 @@ const TURN = {
   "end.running": "进行中", "end.end": "已回答", "end.stop": "已回答", "end.tool_calls": "调用已交出", "end.error": "错误", "end.left": "客户端已离开",
   "end.length": "被截断", "end.max_turns": "回复过多", "end.invalid_calls": "调用无法执行", "end.tool_errors": "工具失败", "end.repeated_call": "重复同一调用",
   "end.invented_results": "编造结果", "end.own_words": "重复提示词", "end.repetition": "不断重复", "end.no_tool_call": "没有调用", "end.stopped": "已停止",
-  "way.xml": "工具写在提示词中", "way.native": "服务器自己的函数调用", "way.native-only": "只用服务器自己的函数调用", "way.auto": "方式尚未确定", "way.plain": "没有工具", "way.relayed": "原样转发", "way.title": "模型如何得到工具（模式 {way}）",
+  "way.xml": "工具写在提示词中", "way.native": "服务器的函数调用", "way.native-only": "只用服务器的函数调用", "way.auto": "方式尚未确定", "way.plain": "没有工具", "way.relayed": "原样转发", "way.title": "模型如何得到工具（模式 {way}）",
   "life.waiting": "正在等待模型", "life.reading": "正在读取提示词：{read} / {total} 个词元", "life.queued": "先回答另一个对话", "life.writing": "模型正在书写", "life.writing_call": "模型正在书写调用", "life.running": "{name} 正在执行", "life.seconds": "{text}，{seconds} 秒",
   "refusal.invented_results": "这不是回答：模型写出了工具并未返回的结果。已告知模型并重新询问。",
   "refusal.own_words": "这不是回答：模型重复了给它的说明。已告知模型并重新询问。",
