@@ -77,7 +77,7 @@ _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MAY_BE_NAME: Final = re.compile(r"[\u3400-\u9fff]{2}|[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
-# Words of Chinese requests that name nobody and nothing. What is left of a request without them may be a name.
+# Words of Chinese requests that are no names. What is left of a request without them may be one.
 _NO_NAME: Final = re.compile(
     r"大前天|大后天|[今明后昨前][天日晚早年]|现在|目前|当前|最近|刚才|早上|上午|中午|下午|晚上|半夜|周末|[上下本这][个]?(?:周|星期|月)|星期[一二三四五六日天]"
     r"|周[一二三四五六日]|几点|几号|时间|日期|怎么样|怎么办|怎么|怎样|如何|什么|多少|多久|多大|哪个|哪些|哪里|哪儿|为什么|是不是|有没有|会不会|能不能|要不要"
