@@ -39,7 +39,7 @@ ISSUES: dict[str, str] = {
 
 REPAIRS: dict[str, str] = {
     "missing-block": "An <invoke> stood outside <function_calls> and was read as a call.",
-    "unclosed-block": "The reply ended without </function_calls>; its calls were complete.",
+    "unclosed-block": "The reply ended without the end of its block of calls.",
     "unclosed-call": "A call whose parameters were all closed lacked its </invoke>.",
     "unclosed-parameter": "A parameter lacked its closing tag before the next parameter or the call's end.",
     "wrong-closer": "A parameter was closed by its own name or by a misspelt tag.",

@@ -276,6 +276,11 @@ class Finding:
     replies: int
 
     @property
+    def calls_rightly(self) -> bool:
+        """Whether any way gave a right call."""
+        return any(each.figure().calls.right for each in self.outcomes)
+
+    @property
     def chosen(self) -> Outcome:
         """The candidate whose settings go into the profile."""
         return self.best if self.won else self.outcomes[0]
@@ -558,6 +563,8 @@ def sentences(finding: Finding) -> list[str]:
     best = in_words(finding.best.profile, default)
     proof = f"against the default, on questions that no choice was made by, {best}: {_gain(test)}"
     verdict = f"chosen: {best}" if finding.won else "chosen: the default, since no other way is better by more than chance"
+    if not finding.calls_rightly:
+        verdict = "chosen: none, since no way gave a right call"
     failed = [f"{in_words(each.profile, default)}: left out, {each.problem}" for each in finding.outcomes if each.problem]
     return [f"{verdict}; {proof}", f"the server's own function calling: {native_words(finding.native)}", *failed]
 

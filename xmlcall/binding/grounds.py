@@ -86,6 +86,26 @@ _NO_NAME: Final = re.compile(
     r"|机票|车票|航班|酒店|餐厅|饭店|电影|音乐|新闻|消息|信息|邮件|短信|文件|笔记|提醒|日程|会议|汇率|价格|股价|股票|路线|地图|订单"
     r"|预订|预定|发送|打开|播放|推荐|设置|给我|我想问|想问|[我你您的了吗呢吧啊呀嘛请]"
 )
+# What tools are often for: a word of a Chinese request -> words of tools' names.
+_IN_ENGLISH: Final = {
+    **dict.fromkeys(["天气", "气温", "下雨", "下雪"], "weather forecast temperature"),
+    **dict.fromkeys(["邮件", "邮箱"], "email mail"),
+    **dict.fromkeys(["新闻", "消息"], "news messages"),
+    **dict.fromkeys(["机票", "航班"], "flights"),
+    **dict.fromkeys(["酒店", "宾馆"], "hotels"),
+    **dict.fromkeys(["餐厅", "饭店", "餐馆"], "restaurants"),
+    **dict.fromkeys(["日程", "会议", "日历"], "calendar events meetings schedule"),
+    **dict.fromkeys(["股价", "股票"], "stocks share price"),
+    **dict.fromkeys(["路线", "怎么走"], "route directions"),
+    "汇率": "exchange currency",
+    "价格": "price",
+    "订单": "orders",
+    "文件": "files",
+    "笔记": "notes",
+    "电影": "movies films",
+    "音乐": "music songs",
+    "时间": "time",
+}
 _TIME_SAID: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
     r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
@@ -275,7 +295,8 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
 def speaks_of(request: str, tool: Tool) -> bool:
     """Say whether a request shares a word other than the verb with the name of a reading tool: "What is the weather?"."""
     words = [word for word in words_of_name(tool.name) if word not in READING_VERBS]
-    return only_reads(tool) and not Said([request]).stems.isdisjoint(Said([" ".join(words)]).stems)
+    asked = Said([request, *(english for chinese, english in _IN_ENGLISH.items() if chinese in request)])
+    return only_reads(tool) and not asked.stems.isdisjoint(Said([" ".join(words)]).stems)
 
 
 def asks_for_change(request: str) -> bool:

@@ -304,7 +304,16 @@ _ROWS: Final = (
         "The model does not call rightly in our usual format either. Measure which one suits it (10 to 20 minutes):",
         "xmlcall probe {named}",
     ),
-    _Row(_fails_with(*_WRONG), "Or take a larger instruct model; these are known to work:", "xmlcall models list"),
+    _Row(
+        lambda found: not found.facts.kind and found.native_outcome == "drops",
+        "The server's chat template does not show tools to the model. If the server takes another, this one shows them:",
+        "xmlcall template > tools.jinja",
+    ),
+    _Row(
+        _fails_with(*_WRONG),
+        "Or take another instruct model, better a larger one (docs/models.md); these were measured:",
+        "xmlcall models list",
+    ),
     _Row(
         _fails_with("fails", "refuses"),
         "The server fails at a request without `tools`, too. Its log says why; once that is settled:",
@@ -382,7 +391,7 @@ NATIVE_WORDS: Final[Mapping[Outcome, str]] = {
     "wrong": "wrong: the server reads a call, with wrong values",
     "invalid": "wrong: the server reads a call that does not fit the tool",
     "drops": "drops: the server drops `tools` without a word, and the model never sees them",
-    "ignores": "no call: the server takes `tools`, and the model answers in words",
+    "ignores": "no call: the server accepts `tools`, but the model answers in words",
     "thinking": "no call: the reply was still reasoning when it was cut",
     "empty": "no call: the reply is empty",
     "refuses": "refuses: the server refuses requests with `tools`",

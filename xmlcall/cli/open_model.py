@@ -23,7 +23,9 @@ def connected(name: str | None, context: int | None, opening: "OpeningStatus", a
     """Return the backend for `--model` and `--context`, not yet open; `opening` shows progress until it is open."""
     from ..backends.connect import connect
 
-    backend = connect(name or model_to_talk_to(), context_length=context, api_key=api_key, progress=opening.progress)
+    backend = connect(
+        model_to_talk_to() if name is None else name, context_length=context, api_key=api_key, progress=opening.progress
+    )
     opening.model = backend.model or opening.model
     return backend
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..private_folders import user_path
 from .bench import opened
 from .bench_read import table
-from .exits import INTERRUPTED, OK, complain, run_async
+from .exits import FAILED, INTERRUPTED, OK, complain, run_async
 from .options import number
 from .plain import json_text, visible
 
@@ -86,11 +86,10 @@ async def _run(options: argparse.Namespace) -> int:
             note=lambda said: complain(visible(said)),
         )
         finding = await probe.run()
-    _keep(options, backend, finding, cases)
-    return OK
+    return _keep(options, backend, finding, cases)
 
 
-def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> None:
+def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> int:
     from ..bench.probe import found_json, sentences
     from ..profiles.profile import file_of, write_profile
 
@@ -102,8 +101,12 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
         _print_table(finding)
         for sentence in sentences(finding):
             print(visible(sentence))
+    if not finding.calls_rightly:
+        complain("no profile is written; `xmlcall doctor` tests what the server does with tools")
+        return FAILED
     write_profile(profile, file)
     complain(f"the profile is in {file}; it will be used from now on (`xmlcall profiles rm {file.stem}` removes it)")
+    return OK
 
 
 def _print_table(finding: "Finding") -> None:
