@@ -247,8 +247,8 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
         "loses a call; native-only: without that; auto: native if a check at first use shows that it works, else xml",
     ),
     "dialect": AskKey(
-        "the format to ask for calls in, such as one that the model was trained on (docs/reference/dialects.md), or FILE.toml with a row; "
-        "calls in any format are read",
+        "the format to ask for calls in, such as one that the model was trained on (docs/reference/dialects.md), or "
+        "FILE.toml with a row; calls in any format are read",
         "the name of a wire format",
         "hermes",
         _dialect,
