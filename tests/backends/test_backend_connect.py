@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -86,6 +87,7 @@ async def test_a_known_model_is_fetched_when_it_is_opened(monkeypatch: pytest.Mo
         progress(Progress(done=1, total=2, note=name))
         return tmp_path / "missing.gguf"
 
+    monkeypatch.setitem(sys.modules, "xllamacpp", ModuleType("xllamacpp"))
     monkeypatch.setattr(models, "pull", pull)
     backend = connect("smollm2-135m", progress=steps.append)
     with pytest.raises(UsageError, match=r"expected a GGUF file at .*missing\.gguf, got: No such file"):
@@ -106,6 +108,7 @@ async def test_a_cancelled_opening_ends_the_download(monkeypatch: pytest.MonkeyP
             ended.set()
         raise AssertionError("the download went on")
 
+    monkeypatch.setitem(sys.modules, "xllamacpp", ModuleType("xllamacpp"))
     monkeypatch.setattr(models, "pull", pull)
     task = asyncio.create_task(connect("local").__aenter__())
     await asyncio.to_thread(started.wait, 5)
