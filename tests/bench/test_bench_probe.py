@@ -176,7 +176,8 @@ def test_the_best_is_chosen_if_it_is_better_by_more_than_chance(rates: tuple[tup
     assert all(len(each.verdicts) >= RUNG for each in finding.outcomes)
     assert len(finding.outcomes[0].verdicts) >= max(len(each.verdicts) for each in finding.outcomes)
     text = sentences(finding)[0]
-    assert ("no other way is better" in text) == (not finding.won)
+    assert ("no other way is better" in text) == (not finding.won and finding.calls_rightly)
+    assert ("no way gave a right call" in text) == (not finding.calls_rightly)
     header, rows = table_of_probe(finding)
     assert "(chosen)" in rows[0][0]
     assert all(re.fullmatch(r"(\d+ of \d+ right|-)", cell) for row in rows for cell in row[1:3])

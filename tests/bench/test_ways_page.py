@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ways import RESULTS, cells, chosen, key_of, page, rows_of
+from ways import RESULTS, cells, chosen, key_of, rows_of
 
 PAGE = RESULTS / "ways.md"
 
@@ -40,8 +40,3 @@ async def test_rows_are_what_the_runs_say() -> None:
     assert [row.way for row in rows] == ["xml", "native", "native+read", "origin"]
     for row in rows:
         assert f"| {' | '.join(cells(row, rows))} |\n" in PAGE.read_text(encoding="utf-8")
-
-
-@pytest.mark.full  # it judges all recorded runs again
-def test_the_whole_page_is_what_the_runs_say() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(RESULTS / "runs")

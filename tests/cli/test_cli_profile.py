@@ -229,9 +229,18 @@ def test_a_probe_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.full  # it asks hundreds of questions
+def test_a_probe_without_a_right_call_keeps_no_profile(tmp_path: Path, folder: Path) -> None:
+    with model_server(*["I cannot call tools."] * 900) as (url, _):
+        done = run_here("probe", url, "--out", tmp_path / "out", "--concurrency", "4")
+    assert (done.returncode, file_of("tiny").exists()) == (1, False)
+    assert "chosen: none, since no way gave a right call" in done.stdout
+    assert "no profile is written; `xmlcall doctor` tests what the server does with tools" in done.stderr
+
+
+@pytest.mark.full  # it asks hundreds of questions
 def test_a_probe_to_its_end(tmp_path: Path, folder: Path) -> None:
-    """A model that always says the same, so that no way is better than another."""
-    same = call("get_weather", city="Oslo")
+    """A model that always says the same, which is right once, so that no way is better than another."""
+    same = call("freeze_card", last_digits="7120")
     with model_server(*[same] * 900) as (url, _):
         done = run_here("probe", url, "--out", tmp_path / "out", "--json", "--concurrency", "4")
         found = json.loads(done.stdout)
