@@ -56,6 +56,8 @@ TAKEN_BACK: dict[str, tuple[str, float, dict[str, str], str]] = {
     "in Chinese": ("那里怎么样？", 9.0, {"city": "北京"}, "请告诉我"),
     "in doubt": ("How is it there?", -2.0, {"city": "Berkeley, CA"}, ""),
     "in doubt, with a word of the tool's name": ("How is the weather?", -2.0, {"city": "Berkeley, CA"}, "Please tell me the"),
+    "in doubt, in Chinese, about what the tool is for": ("天气怎么样？", -2.0, {"city": "Paris"}, "请告诉我"),
+    "in doubt, in Chinese, without such a word": ("那里怎么样？", -2.0, {"city": "Paris"}, ""),
     "a value of our example": ("How is it there?", 9.0, {"city": "city value"}, ""),
     "the same, with a word of the name": ("How is the weather?", -2.0, {"city": "city value"}, "Please tell me the"),
 }

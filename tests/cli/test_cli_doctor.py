@@ -565,6 +565,7 @@ ADVISED: list[tuple[dict[str, Any], list[str]]] = [
     ({"facts": ServerFacts(kind="koboldcpp", context_length=2048)}, ["koboldcpp --model MODEL.gguf --contextsize 16384"]),
     ({"facts": ServerFacts(kind="tabbyapi", context_length=2048)}, ["  max_seq_len: 16384"]),
     ({"facts": ServerFacts(kind="ollama")}, ["OLLAMA_CONTEXT_LENGTH=16384 ollama serve"]),
+    ({"native": Trial(text="No.", prompt_tokens=41)}, ["xmlcall template > tools.jinja"]),
     ({"known": Capabilities(server="", chat_template=False)}, ["xmlcall models list"]),
     ({"native": None, "prompt": None, "barrier": "key", "problem": "401"}, ["export VARIABLE=..."]),
     ({"barrier": "loading", "problem": "503"}, ["xmlcall doctor http://h:1/v1"]),

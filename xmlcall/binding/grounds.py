@@ -77,15 +77,6 @@ _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MAY_BE_NAME: Final = re.compile(r"[\u3400-\u9fff]{2}|[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
-# Words of Chinese requests that are no names. What is left of a request without them may be one.
-_NO_NAME: Final = re.compile(
-    r"大前天|大后天|[今明后昨前][天日晚早年]|现在|目前|当前|最近|刚才|早上|上午|中午|下午|晚上|半夜|周末|[上下本这][个]?(?:周|星期|月)|星期[一二三四五六日天]"
-    r"|周[一二三四五六日]|几点|几号|时间|日期|怎么样|怎么办|怎么|怎样|如何|什么|多少|多久|多大|哪个|哪些|哪里|哪儿|为什么|是不是|有没有|会不会|能不能|要不要"
-    r"|可不可以|可以|能否|是否|请问|麻烦|帮忙|帮[我您]?|告诉|查询|查找|查看|查一?下?|看看|看一?下|搜索|搜一?下?|知道|想要|想知道|需要|一下|一个|一些|一份|一封|一条|一张"
-    r"|我们|你们|您好|你好|大家|自己|这里|这边|那边|那里|当地|附近|外面|本地|天气预报|天气|气温|温度|湿度|下雨|下雪|有雨|刮风|有风|会冷|会热|冷不冷|热不热|冷|热"
-    r"|机票|车票|航班|酒店|餐厅|饭店|电影|音乐|新闻|消息|信息|邮件|短信|文件|笔记|提醒|日程|会议|汇率|价格|股价|股票|路线|地图|订单"
-    r"|预订|预定|发送|打开|播放|推荐|设置|给我|我想问|想问|[我你您的了吗呢吧啊呀嘛请]"
-)
 # What tools are often for: a word of a Chinese request -> words of tools' names.
 _IN_ENGLISH: Final = {
     **dict.fromkeys(["天气", "气温", "下雨", "下雪"], "weather forecast temperature"),
@@ -106,6 +97,22 @@ _IN_ENGLISH: Final = {
     "音乐": "music songs",
     "时间": "time",
 }
+
+# Words of Chinese requests that are no names. What is left of a request without them may be one.
+_NO_NAME: Final = re.compile(
+    "|".join(
+        [
+            *_IN_ENGLISH,
+            r"大[前后]天|[今明后昨前][天日晚早年]|现在|目前|当前|最近|刚才|[早晚]上|[上下中]午|半夜|周末",
+            r"[上下本这]个?(?:周|星期|月)|(?:周|星期)[一二三四五六日天]|几[点号]|日期",
+            r"怎么[样办]?|怎样|如何|什么|多[少久大]|哪[个些里儿]|为什么|是不是|有没有|会不会|能不能|可不可以|可以|能否|是否",
+            r"请问|麻烦|帮忙|帮[我您]?|告诉|给我|查[询找看]|查一?下?|看看|看一?下|搜索|搜一?下?|知道|想[要问]|想知道|我想问|需要",
+            r"一[下个些份封条张]|[我你]们|[您你]好|大家|自己|[这那][里边]|当地|附近|外面|本地",
+            r"预报|温度|湿度|[有刮][雨风]|会[冷热]|冷不冷|热不热|冷|热|车票|信息|短信|提醒|地图|预[订定]|发送|打开|播放|推荐|设置",
+            r"[我你您的了吗呢吧啊呀嘛请]",
+        ]
+    )
+)
 _TIME_SAID: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
     r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
