@@ -238,7 +238,7 @@ class Said:
     @cached_property
     def may_name_in_other_script(self) -> bool:
         """Whether somebody else than the model wrote what may be a name, in a script other than Latin."""
-        return any(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)) for text in self._of_others)
+        return self.has_other_script and any(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)) for text in self._of_others)
 
     @cached_property
     def speaks_of_time(self) -> bool:
