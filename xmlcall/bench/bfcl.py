@@ -49,7 +49,7 @@ AST_CATEGORIES = (
 )
 
 # No answer can be right in the first four. In the others an accepted answer breaks the schema of its own tool; in all but two of
-# them (144-56-0, 756-169-11) there is no other (benchmarks/bfcl_ground_truth.py).
+# them (144-56-0, 756-169-11) no other answer is accepted (benchmarks/bfcl_ground_truth.py).
 DISPUTED = frozenset(
     {
         *("live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"),
@@ -155,8 +155,8 @@ def bfcl_wheel() -> Path:
 
 
 # -- the tools: BFCL's stateful backends as hosts in this process ------------------------------------------------------
-# Their code is run, so it comes from nowhere but the wheel whose hash `bfcl_wheel` checks. Only the backends and the documents of
-# their methods are unpacked: importing the package that they belong to would pull in the clients of every vendor.
+# Their code is run, so it is taken only from the wheel whose hash `bfcl_wheel` checks. Only the backends and the documents of
+# their methods are unpacked: importing their package would pull in the clients of every vendor.
 
 
 BACKENDS: Final[Mapping[str, str]] = {
@@ -173,11 +173,11 @@ BACKENDS: Final[Mapping[str, str]] = {
 
 _SOURCES = "bfcl_eval/eval_checker/multi_turn_eval/func_source_code/"
 _DOCUMENTS = "bfcl_eval/data/multi_turn_func_doc/"
-_SHARED = "long_context"  # the one source that others import, by its name in the package
+_SHARED = "long_context"  # the one module that the others import, by its name in the package
 
 
 class StateHost(LocalHost):
-    """One backend as a `Host`: its methods are tools, and what they change is there to be compared.
+    """One backend as a `Host`: its methods are tools, and its state can be compared afterwards.
 
     It begins with the state of `config`, and its own defaults for the rest; with a long context much of it is irrelevant.
     """
@@ -225,7 +225,7 @@ class StateHost(LocalHost):
         """Run a tool, withheld or not, at once; its arguments are copied, because the backend may keep them."""
         try:
             value = self._method(name)(**deepcopy(dict(arguments)))
-        except Exception as error:  # the backend's own: the model is to read it
+        except Exception as error:  # raised by the backend: the model should read it
             return ToolResult.error(f"Error during execution: {error}")
         return ToolResult(content=(TextContent(text=_text(value)),))
 
@@ -338,12 +338,12 @@ _MAX_STEPS = 20  # BFCL's limit of replies with calls in a turn; one more reply 
 class MultiTurnCase:
     id: str
     category: str
-    turns: tuple[tuple[Mapping[str, str], ...], ...]  # what the person says in each, as messages with `role` and `content`
+    turns: tuple[tuple[Mapping[str, str], ...], ...]  # the person's messages in each turn, with `role` and `content`
     classes: tuple[str, ...]
     initial_config: Mapping[str, Any]
     withheld: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
     truth: tuple[tuple[str, ...], ...] = ()  # the expected calls of each turn, in Python's notation
-    disputed: bool = False  # no model can be right that uses the tools as they are described
+    disputed: bool = False  # a model that uses the tools as described cannot be right
 
 
 def read_multi_turn(wheel: Path, category: str) -> Iterator[MultiTurnCase]:
@@ -481,7 +481,7 @@ async def _release(loop: ToolLoop, hosts: Sequence[StateHost], names: Sequence[s
 
 
 def _with_said(messages: Sequence[Message], said: Sequence[Mapping[str, str]]) -> list[Message]:
-    """Add what the person says; if results came last, to these: two messages of one role may not follow each other."""
+    """Add the person's message; join it to results that come last, because adjacent messages of one role are not allowed."""
     spoken = [Message(role="user", content=message["content"]) for message in said]
     if messages and messages[-1].role == "user":
         return [*messages[:-1], joined([messages[-1], spoken[0]]), *spoken[1:]]

@@ -28,7 +28,7 @@ from .subjects import oracle_calls
 
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
-    "unreadable": "It tries to call, and what it wrote was not read as a call.",
+    "unreadable": "It attempts a call that could not be read.",
     "none": "It makes no call where one is needed.",
     "false_call": "It calls where no call is needed.",
     "dependent_batched": "A later call of one reply has a value that is known only from an earlier call's result, if at all.",
@@ -37,13 +37,13 @@ CAUSES: Final[Mapping[str, str]] = {
     "wrong_tool": "It calls another tool.",
     "invalid": "The arguments do not fit the schema.",
     "omitted_required": "It leaves out a required value.",
-    "extra_param": "It gives a parameter that the right call has not.",
+    "extra_param": "It gives a parameter that the right call does not have.",
     "invented_value": "A wrong value is found neither in the conversation nor in the schema.",
-    "wrong_value": "It gives a parameter another value.",
+    "wrong_value": "It gives a parameter a value other than the right call's.",
     "omitted_optional": "It leaves out an optional value that the right call has.",
     "wrong_outcome": "No call can be shown to be at fault; the state that they led to, or the answer, is wrong.",
 }
-"""Cause -> what it says; the first that holds is the main one."""
+"""Cause -> its meaning; the first that applies is the main one."""
 
 _PAIRED_CALLS: Final = 200  # of a reply; any further ones are too many in any case
 _ANOTHER_TOOL: Final = 1000.0  # what it costs to pair two tools: more than all parameters
@@ -109,7 +109,7 @@ def _of_issue(code: str) -> str:
 
 
 def _of_pairs(calls: Sequence[ToolCall | InvalidCall], case: Case) -> Iterator[str]:
-    """Pair calls with the wanted ones, and yield in what they differ."""
+    """Pair calls with the wanted ones, and yield how they differ."""
     wanted = _wanted(case)
     if case.expects == "any_call":
         return
@@ -135,7 +135,7 @@ def _wanted(case: Case) -> list[Wanted]:
 
 
 def _assigned(calls: Sequence[ToolCall | InvalidCall], wanted: Sequence[Wanted], case: Case) -> Iterable[tuple[int, int]]:
-    """Return which call belongs to which wanted one, by their numbers; where their order counts, each to that of its place."""
+    """Return pairs of call and wanted call, by index; if their order counts, each call belongs to the wanted one in its place."""
     if case.exact and len(calls) == len(wanted):
         return ((place, place) for place in range(len(wanted)))
     return assignment([[_cost(call, each, case) for each in wanted] for call in calls])
@@ -251,7 +251,7 @@ def _texts(verdict: Verdict) -> Iterator[str]:
 
 
 def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]) -> frozenset[str]:
-    """Return the parameters of a call that hold a value which neither the conversation nor the tool's schema has."""
+    """Return the parameters of a call whose values are neither in the conversation nor in the tool's schema."""
     index = SaidIndex()
     for text in texts:
         index.add(text, ValueSource(kind="person"))
@@ -266,7 +266,7 @@ DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 
 def to_json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
-    """Write a value as JSON; what is no JSON as Python shows it."""
+    """Write a value as JSON, or as Python's `repr` if JSON cannot hold it."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort, default=repr)
     except RecursionError:
@@ -274,7 +274,7 @@ def to_json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
 
 
 def arguments_of(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
-    """Return the arguments of a call; of an invalid one as they were written."""
+    """Return a call's arguments; those of an invalid call as written."""
     if isinstance(call, ToolCall):
         return call.arguments
     return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
@@ -286,7 +286,7 @@ def call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
 
 
 def expected_of(case: Case) -> dict[str, str]:
-    """Return what counts as right, for any case but a task of several turns; of a conversation, for one turn."""
+    """Return the right answer to a case, or to one turn of a conversation; tasks of several turns have none."""
     if case.expects == "talk":
         turn = case.turns[0]
         text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in _TURN_KEYS if key in turn)
@@ -319,7 +319,7 @@ def _lines(calls: Iterable[Call]) -> list[str]:
 
 
 def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
-    """Return accepted calls that differ from a reply's only where they must, and the reply's in the order of these."""
+    """Return accepted calls that are as close to a reply's as possible, and the reply's calls in the same order."""
     if case.exact:
         return list(case.exact), list(got)
     expected, ordered, left, names = [], [], list(got), {name for answer in case.answers for name in answer}
@@ -327,7 +327,7 @@ def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
         mates = [call for call in left if call[0] == name] or [call for call in left if call[0] not in names]
         for mate in mates[:1]:
             left.remove(mate)
-            # What an invalid call holds is text, also where a number was meant.
+            # An invalid call has its values as text, even where a number was meant.
             same = {key: value for key, value in arguments.items() if mate[1].get(key) == to_json(value)}
             ordered.append((mate[0], {**mate[1], **same}))
             arguments = _nearer(case, answer, arguments, ordered[-1][1])
@@ -336,11 +336,11 @@ def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
 
 
 def _nearer(case: Case, answer: Mapping[str, Any], expected: Mapping[str, Any], got: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take each argument of the reply's call that leaves the expected call right."""
+    """Take over each argument of the reply's call with which the expected call stays right."""
     (name,) = answer
     for key in {**got, **expected}:
         changed = {other: value for other, value in expected.items() if other != key} | ({key: got[key]} if key in got else {})
-        with contextlib.suppress(AttributeError, TypeError):  # the judge reads valid calls; another may hold anything
+        with contextlib.suppress(AttributeError, TypeError):  # the judge expects valid calls; an invalid one may contain anything
             if not judge([(name, changed)], case.tools, [answer], "simple"):
                 expected = changed
     return expected

@@ -30,7 +30,7 @@ def _read(name: str) -> dict[str, Any]:
 
 # -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
 # It is short enough to be asked after every change. Catalogs, questions and accepted answers are in `smoke.toml`; a Chinese
-# case may also offer its tools with Chinese descriptions, names and schemas stay as they are.
+# case may also offer its tools with Chinese descriptions; names and schemas stay the same.
 
 
 def smoke_cases() -> list[Case]:
@@ -84,7 +84,7 @@ def catalog_cases(seed: int = 1) -> list[Case]:
 
 
 def _order(row: Mapping[str, Any], tools: Sequence[Tool], seed: str) -> list[Tool]:
-    """Return the right tool and as many others as the largest catalog takes; the smaller ones take the first of them."""
+    """Return the right tool and as many others as the largest catalog holds; smaller catalogs take the first of them."""
     (right,) = row["answer"]
     left_out = {right, *row.get("not_with", ())}
     others = [tool for tool in tools if tool.name not in left_out]
@@ -198,13 +198,14 @@ def _talk_case(row: Mapping[str, Any], language: str) -> Case:
 
 # -- ordinary and needed: do tools on offer make an answer worse, and is the right one called where one is needed? -----
 # In `ordinary/`, `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the
-# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. The calls of the turns before
-# it are in it with their results.
+# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. It contains the calls of earlier
+# turns with their results.
 #
-# A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Where
-# a calculator is on offer, sums are not asked: to call it is right. With one that needs a tool its own catalog is on offer.
+# A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Sums
+# are not asked where a calculator is on offer, because calling it would be right. A request that needs a tool comes with its own
+# catalog.
 #
-# The first call that runs ends a turn: what is judged is whether it was due, and its arguments. So no tool does anything.
+# The first call that runs ends a turn: the judge checks whether it was due, and its arguments. So no tool does anything.
 
 
 CANNED: Final = "catalog:"
@@ -288,8 +289,8 @@ def _earlier(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 # -- probe: the questions of `xmlcall probe`, our own so that no published suite is fitted to ----------------------------
-# They come in blocks of some five questions with the same tools, whose prompt a model server then reads once and not five times.
-# They are ordered so that each beginning has about the same shares of the kinds of questions as the whole.
+# They come in blocks of about five questions with the same tools, so that a model server reads the tool prompt once, not five
+# times. They are ordered so that each beginning has about the same shares of the kinds of questions as the whole.
 
 
 WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
@@ -320,7 +321,7 @@ def _blocks(cases: Iterable[Case]) -> list[list[Case]]:
 
 
 def _in_order(blocks: list[list[Case]]) -> Iterator[list[Case]]:
-    """Yield, of the blocks that are left, the one with which the kinds so far are closest to their shares."""
+    """Yield the remaining blocks, next always the one that brings the kinds closest to their shares."""
     shares = Counter(_kind(case) for block in blocks for case in block)
     whole, so_far = shares.total(), Counter[str]()
 
@@ -375,7 +376,7 @@ def _said(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[Tool]) -> dict[str, Any]:
-    """Return an accepted call; what it does not name and the schema does not require may be left out or have its default."""
+    """Return an accepted call; a parameter that it does not name and that is not required may be omitted or have its default."""
     ((name, accepted),) = answer.items()
     schema = next(tool.input_schema for tool in tools if tool.name == name)
     others = {
@@ -393,7 +394,7 @@ def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[T
 
 
 Draw = Callable[[random.Random, int], Any]
-"""Makes the value of a category's case number so and so."""
+"""Makes the value of the case with this number in a category."""
 
 
 _DATA: Final = tomllib.loads(Path(__file__).with_name("wire.toml").read_text(encoding="utf-8"))
@@ -426,7 +427,7 @@ _PROSE = ("## «Word» «word» «number»", *["«sentence» «sentence» «sent
 
 
 def _texts(templates: Sequence[str], most: int) -> Draw:
-    """Make a category out of templates, taken in turn, followed by up to `most - 1` others."""
+    """Make a category of texts: each begins with the next template, followed by up to `most - 1` random ones."""
 
     def draw(rng: random.Random, index: int) -> str:
         chosen = [templates[index % len(templates)], *rng.choices(templates, k=rng.randrange(most))]
@@ -540,7 +541,7 @@ _FRAME = "{request} {rule}\n\n-----BEGIN VALUE-----\n{value}\n-----END VALUE----
 
 
 def wire_cases(count: int = 240, seed: int = 1) -> list[Case]:
-    """Draw the cases, as evenly from all categories as they last; a smaller count draws fewer of the same."""
+    """Draw the cases as evenly as the categories allow; a smaller count draws fewer of the same cases."""
     places = sorted((index, category) for category in CATEGORIES for index in range(min(count, _MOST.get(category, count))))
     shares = Counter(category for _, category in places[:count])
     return [_case(category, index, seed) for category in CATEGORIES for index in range(shares[category])]

@@ -91,7 +91,7 @@ def _environment() -> Environment:
 
 
 def _hash(template: Template, block: str) -> str:
-    """Return the hash by which the page's policy knows a block of the template."""
+    """Return the hash with which the page's policy admits a block of the template."""
     text = "".join(template.blocks[block](template.new_context()))
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
@@ -100,7 +100,7 @@ def _hash(template: Template, block: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Write what has no glyph of its own as an escape; markup and what is no text stay."""
+    """Escape characters without a glyph; markup and values that are not text stay unchanged."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
@@ -113,7 +113,7 @@ class _Texts:
         self.numbers: dict[str, int] = {}
 
     def parts(self, text: str) -> str:
-        """Return the numbers of a text's paragraphs, which in a row make the text again."""
+        """Return the numbers of a text's paragraphs; joined in this order, they are the text."""
         paragraphs = re.split(r"(?<=\n\n)(?!\n)", text)
         return " ".join(str(self.numbers.setdefault(each, len(self.numbers))) for each in paragraphs)
 
@@ -142,7 +142,7 @@ def _bars(report: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
 
 
 def _run_names(abouts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name runs by what they differ in; one run needs no name."""
+    """Name runs by their differences; a single run needs no name."""
     facts = [[str(about.get("model")), str(about.get("suite")), _date(about)] for about in abouts]
     differing = [place for place in range(3) if len({fact[place] for fact in facts}) > 1]
     names = [" · ".join(fact[place] for place in differing) for fact in facts]
@@ -155,7 +155,7 @@ def _date(about: Mapping[str, Any]) -> str:
 
 
 def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
-    """Return where the page of `xmlcall ui` lists the replies of a run, or shows one (`parts`: its case and way)."""
+    """Return the address at which `xmlcall ui` lists the replies of a run, or shows one (`parts`: its case and way)."""
     path = "/".join(quote(part, safe="") for part in (run.folder.resolve().name, *parts))
     return f"#/recorded/run/{path}" + (f"?{urlencode(filters)}" if filters else "")
 
@@ -213,7 +213,7 @@ def _growths(columns: Sequence[Mapping[str, Any]]) -> Sequence[tuple[str, str]]:
 # -- cases -------------------------------------------------------------------------------------------------------------
 
 
-# What a kept round leaves out where it is empty.
+# The fields that a saved round omits if they are empty.
 _ROUND: Mapping[str, Any] = {"text": "", "reasoning": "", "calls": (), "finish_reason": "stop", "seconds": 0.0, "usage": {}}
 
 
@@ -305,7 +305,7 @@ _TEXT, _SMALL = 12.0, 10.5
 _LABEL_LIMIT = 46  # characters that fit into the width
 _GRID = (0, 0.25, 0.5, 0.75, 1)
 
-# The stages as they are drawn: a side branch is indented and says what the tolerances are worth.
+# The stages as they are drawn: a side branch is indented and shows how much the tolerances contribute.
 _FUNNEL = (
     ("completed", False),
     ("intent", False),
@@ -424,7 +424,7 @@ def _curve(
     def up(share: float) -> float:
         return bottom - share * (bottom - top)
 
-    # The two curves stand a little apart, so that an interval does not hide the other's.
+    # The two curves are drawn slightly apart, so that their intervals do not hide each other.
     shift = 2 if marker == "o" else -2
     xs = [x + shift for x, _ in points]
     axes.plot(xs, [up(rate["count"] / rate["total"]) for _, rate in points], color=_INKS[ink], linewidth=2, marker=marker)

@@ -80,7 +80,7 @@ def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
 
 
 def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:
-    """Return tokens and seconds of all rounds, as far as they were measured, and what follows from the suite."""
+    """Return tokens and seconds of all rounds, as far as they were measured, and figures that only some suites have."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]
     counted = {name: [count for usage in usages if (count := usage.get(name)) is not None] for name in _TOKENS}
@@ -104,9 +104,9 @@ def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:
 def cached_share(verdicts: Iterable[Verdict]) -> float | None:
     """Return which part of a prompt came from the server's cache: the median over the replies; None if no server reported it.
 
-    What was read to find out whether the question needs a tool counts as read for the reply: a decision that pushes the
-    conversation out of the cache would else look like a full cache, since it has just read it again.
-    The first question after a longer conversation reads the new part of it, so the mean would depend on the number of questions.
+    Tokens read to decide whether the question needs a tool count as read for the reply. Otherwise a decision that evicts the
+    conversation from the cache would look like a full cache, because it has just read the conversation again. The first question
+    after a longer conversation reads the new part of it, so the mean would depend on the number of questions.
     """
     rounds = (kept for verdict in verdicts for kept in verdict.row["rounds"])
     shares = [1 - _read_anew(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _tells_cache(kept.get("usage"))]
@@ -118,7 +118,7 @@ def _tells_cache(usage: Mapping[str, Any] | None) -> bool:
 
 
 def _read_anew(kept: Mapping[str, Any]) -> int:
-    """Return how many tokens the server read for a reply and for what was asked before it."""
+    """Return how many tokens the server read for a reply and for the decision before it."""
     usages = [kept[name] for name in _USAGES if _tells_cache(kept.get(name))]
     return sum(usage["prompt_tokens"] - usage["cached_tokens"] for usage in usages)
 
@@ -172,7 +172,7 @@ def named(metric: str) -> str:
 
 
 def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of a report: a row a metric, a column a way."""
+    """Return the table of a report, with a row for each metric and a column for each way."""
     ways = report["ways"]
     rows = [
         [named(metric), *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
@@ -190,7 +190,7 @@ def _cell(rate: Mapping[str, float] | None) -> str:
 
 
 def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of causes, a column a way: how many replies have it as their main cause, and in brackets at all."""
+    """Return the table of causes, with a column for each way: replies by main cause and, in brackets, by any cause."""
     ways = report["ways"]
     found = {cause: [of_way["causes"].get(cause) for of_way in ways.values()] for cause in CAUSES}
     rows = [
@@ -215,8 +215,8 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict], *, left: int =
 
     Returns:
         Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `standing_of` says
-        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; `kept`, of what the first has right what
-        the second has, too; and the ids of the cases that only one of them has right.
+        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; `kept`, what both have right of what the
+        first has right; and the ids of the cases that only one of them has right.
     """
     others = {verdict.case.id: verdict for verdict in second}
     pairs = [(verdict, others[verdict.case.id]) for verdict in first if verdict.case.id in others]

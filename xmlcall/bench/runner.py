@@ -118,7 +118,7 @@ def _wanted(run: RecordedRun, every: Iterable[Asked], model: str) -> list[tuple[
 
 
 async def _all_of(work: Iterable[Any]) -> None:
-    """Do everything at once; the first error ends the rest and comes out as it is."""
+    """Run everything concurrently; the first error cancels the rest and is raised unchanged."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:
@@ -128,7 +128,7 @@ async def _all_of(work: Iterable[Any]) -> None:
 
 
 async def _conversed(asked: Asked, task: MultiTurnCase | None, backend: "PatientBackend") -> dict[str, Any]:
-    """Play a task of several turns, or a conversation as `xmlcall chat` has it; it is judged at once, while there is a state."""
+    """Play a task of several turns, or a conversation as in `xmlcall chat`; it is judged at once, while its state exists."""
     way, settings = asked.way, asked.settings
     started, asking = backend.clock(), asking_of(way, settings)
     if task is not None:
@@ -240,18 +240,18 @@ class _BoundedBackend(KeptOpen):
 
 
 async def _next(chunks: AsyncGenerator[Chunk], end: float) -> Chunk | None:
-    """Return the next chunk, the end of a cut reply if none comes in time, None after the last."""
+    """Return the next chunk; the end of a cut reply if no chunk comes in time; None after the last."""
     try:
         async with asyncio.timeout(end - time.monotonic()):
             chunk = await anext(chunks, None)
     except TimeoutError:
         return _CUT
-    # A stream that always has a chunk ready leaves the timeout no moment to strike.
+    # If a stream always has a chunk ready, the timeout never fires.
     return _CUT if chunk and time.monotonic() > end else chunk
 
 
 class PatientBackend(KeptOpen):
-    """A backend whose replies end, and that tries a request again which fails before its reply begins."""
+    """A backend that limits its replies, and retries a request that fails before its reply begins."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(Retrying(_BoundedBackend(backend), PATIENCE, on_retry=self._lose))

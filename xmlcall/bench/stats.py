@@ -121,7 +121,7 @@ def standing_of(wins: int, losses: int, ties: int, left: int, *, alpha: float = 
 
 
 def _decided(wins: int, losses: int, ties: int, alpha: float) -> Decision | None:
-    """Say what the interval says; whether it reaches a point is one look at the capital."""
+    """Decide from the interval; one look at the capital shows whether it reaches a point."""
     if _excludes(wins, losses, ties, 0.0, alpha):
         return "better"
     if _excludes(losses, wins, ties, 0.0, alpha):

@@ -39,9 +39,9 @@ from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
 from .ways import OF_WAY, Asked, Settings
 
-_FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
-_DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
-_UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # what a start that broke off leaves
+_FORMAT = 1  # version of the files' format; raised when older readers would misread them
+_DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is continued
+_UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # left by an interrupted start
 _TAKE_OUT = "take the line out, or begin a new run"
 _BEGIN_ANEW = "bring the file back from a copy, or begin a new run"
 
@@ -57,7 +57,7 @@ class RecordedRun:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from adding to the run, and begin with what is there: a line that was cut is taken away."""
+        """Lock the run against other processes, and load its replies; an incomplete last line is removed."""
         with _locked(self.folder):
             file, packed = self.folder / "replies.jsonl", self.folder / "replies.jsonl.gz"
             if packed.is_file() and not file.exists():
@@ -77,7 +77,7 @@ class RecordedRun:
         return {reply["key"] for reply in self.replies}
 
     def add(self, reply: dict[str, Any]) -> None:
-        """Write a reply; when this returns, it is on its way to the disk whole."""
+        """Append a reply; when this returns, the system has its complete line."""
         self.replies.append(reply)
         line = json.dumps(reply, ensure_ascii=False) + "\n"
         with open(self.folder / "replies.jsonl", "ab") as file:
@@ -114,9 +114,9 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
 
 
 def _create(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> None:
-    """Write what a run begins with, `run.json` last: a folder without it holds no run yet."""
+    """Write the first files of a run, `run.json` last: a folder without it is not yet a run."""
     with _locked(folder):
-        if (folder / "run.json").exists():  # of a process that had the lock before
+        if (folder / "run.json").exists():  # left by a process that had the lock before
             return
         lines = (json.dumps(case_to_json(case), ensure_ascii=False) + "\n" for case in cases)
         write_whole(folder / "cases.jsonl", "".join(lines))
@@ -198,7 +198,7 @@ def _read_cases(folder: Path, about: dict[str, Any]) -> list[Case]:
 
 
 def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Hash cases as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since."""
+    """Hash cases as `suites.fingerprint` does, but in their saved form: without fields that were added to `Case` later."""
     return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -287,7 +287,7 @@ def _shortened(text: str) -> str:
 
 
 def request_key(asked: Asked, model: str) -> str:
-    """Hash a request: the same key, the same reply to expect."""
+    """Hash a request: the same key means that the same reply is expected."""
     way, case = asked.way, asked.case
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []
     messages = [[message.role, message.content] for message in asked.messages]
@@ -300,7 +300,7 @@ def request_key(asked: Asked, model: str) -> str:
 
 
 _GONE: Final = frozenset({"constrain"})
-"""Settings of recorded runs that there are no more. How a reply is judged never hung on them."""
+"""Settings of recorded runs that no longer exist. They never affected how a reply is judged."""
 
 
 def _object(*required: str, **properties: Any) -> dict[str, Any]:
@@ -372,7 +372,7 @@ class ReplyRecorder(KeptOpen):
         self._replies: list[str] = []
 
     def begin_turn(self) -> list[str]:
-        """Return the list that the replies from now on are added to."""
+        """Return the list to which replies are added from now on."""
         self._replies = []
         return self._replies
 
@@ -384,13 +384,13 @@ class ReplyRecorder(KeptOpen):
                     text += chunk.text + "".join(call.text for call in chunk.tool_calls)
                     yield chunk
         finally:
-            if not request.top_logprobs:  # asking whether a tool is needed is no reply
+            if not request.top_logprobs:  # the question whether a tool is needed is not a reply
                 replies.append(text)
 
 
 @dataclass(slots=True)
 class PlayedTurn:
-    """What happened in a turn of a task or a conversation; what is kept of it begins with these fields."""
+    """What happened in a turn of a task or a conversation; its saved form begins with these fields."""
 
     replies: list[str]
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -409,7 +409,7 @@ class PlayedTurn:
 
 
 def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
-    """Return a call as it is kept.
+    """Return the saved form of a call.
 
     Returns:
         A JSON object: `name`, `reply` (its number in the turn, from 1), and `arguments` with `result` and `is_error`,

@@ -71,7 +71,7 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
 
 
 def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
-    """Answer each turn: its calls, each in a reply, because some need the result of one before, then plain words."""
+    """Answer each turn: first its calls, one a reply because some need an earlier result, then plain words."""
     reference = Reference(task)
     catalog = reference.catalog
     replies: list[Script] = []
@@ -127,7 +127,7 @@ _LEFT_OUT: Final = object()
 
 
 def oracle_calls(case: Case) -> list[Call]:
-    """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such."""
+    """Return calls that answer a case, with accepted values that their schema admits wherever possible."""
     if case.exact:
         return list(case.exact)
     if case.expects == "any_call":
@@ -160,7 +160,7 @@ def _choice(name: str, alternatives: Sequence[Any], schema: Mapping[str, Any]) -
 
 
 def concrete(value: Any) -> Any:
-    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list."""
+    """Choose the first accepted value for each key of an object, and of each object in a list."""
     if isinstance(value, Mapping):
         return {key: each[0] for key, each in value.items() if each[0] != ""}
     return [concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value
