@@ -147,7 +147,7 @@ def letters(text: str, signs: str = "") -> str:
 
 
 def readings(text: str, signs: str = "") -> tuple[str, ...]:
-    """Return a text's letters: unchanged; without line prefixes and tags within words; and without JSON keys."""
+    """Return the letters of a text in each reading: of all of it; without line prefixes and tags in words; without JSON keys."""
     undone = _plain(text)
     as_it_is, tidy = _bare(undone, signs), _bare(_INSIDE.sub("", _LINE_START.sub("", undone)), signs)
     keyless = [letters(_without_keys(text, quote), signs) if _has_keys(text, quote) else as_it_is for quote in _STRINGS]

@@ -329,7 +329,7 @@ def _tells(name: str, value: Any, tool: Tool) -> bool:
 
 
 def _asks_about(request: str, own: Said, tool: Tool) -> bool:
-    """Say whether a request is for this tool: it asks to search if the tool does, else it quotes a text and has a tool's word."""
+    """Say whether a request is for this tool: both search, or the request quotes a text and shares a word with the tool."""
     does = Said([tool.name, tool.description or ""])
     if _SEARCHES.search(does.text):
         return bool(_ASKS_TO_SEARCH.search(request))

@@ -74,7 +74,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 class Refused(Exception):
-    """Carries a failure up to `jsonish.read` and never out of it: position, issue code, what was expected."""
+    """Carries a failure to the entry point of its reader, never further: position, issue code, what was expected."""
 
     def __init__(self, position: int, expected: str, code: str = "malformed-value") -> None:
         super().__init__(position, expected, code)

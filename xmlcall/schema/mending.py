@@ -34,13 +34,13 @@ Schema = dict[str, Any]
 
 
 def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Mend a schema of somebody else: of a tool's arguments, of its result, of a form.
+    """Mend a schema by others: of a tool's arguments, its result, or a form.
 
     Args:
-        is_object: whether its values are objects, whatever it says, as arguments and forms are.
+        is_object: whether its values must be objects, as arguments and forms are, whatever the schema says.
 
     Returns:
-        The schema to use, the same object if nothing is odd in it; and what was changed, for people: empty if nothing was.
+        The schema to use, which is the same object if nothing in it is odd; and notes for people about what was changed.
     """
     if deeper_than(MAX_DEPTH, schema):
         return schema, ()
@@ -387,7 +387,7 @@ def _exclusive(mender: _Mender, node: Mapping[str, Any], found: Schema, path: st
 
 
 def _tuple(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Read a list of schemas in `items` as `prefixItems`, unless `$schema` names a draft that has it so."""
+    """Read a list of schemas in `items` as `prefixItems`, unless `$schema` names a draft that allows it."""
     items = found.get("items")
     if isinstance(items, list) and not mender.places.has_tuples:
         mender.note(f"{path}.items", items, "prefixItems")
