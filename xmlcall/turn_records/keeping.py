@@ -284,9 +284,9 @@ class InFlight:
 
     reply: Message | None = None  # as the conversation keeps it; None if it was not complete, or not kept
     calls: tuple[ToolCall, ...] = ()  # of that reply, also those that could not be read: without arguments
-    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # by call; None for one that had started and has none
+    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # by call; None for one that only started
     unknown: tuple[str, ...] = ()
-    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # by call; which its server has made of it
+    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # by call; those that servers have made of calls
 
 
 def in_flight(events: Sequence[KeptEvent], conversation: str = "") -> InFlight | None:

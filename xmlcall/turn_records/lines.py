@@ -148,7 +148,7 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
         raise _WrongLine(f"its tools cannot be read: {error}") from None
 
 
-# -- records from JSON, held against their fields ------------------------------------------------------------------------------
+# -- records from JSON, checked against their fields ---------------------------------------------------------------------------
 
 
 class _Misplaced(Exception):
@@ -247,7 +247,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-# -- turns written by a thread of its own: whoever finishes one never waits for a disk ---------------------------------
+# -- turns written by a thread of its own, so that no turn waits for a disk ---------------------------------
 # Turns wait in a bounded queue. If the disk is full or slower than the turns arrive, turns are left out of the file. This is
 # logged once, and again only after a turn has been written in between. Nothing here ends the program.
 
@@ -304,7 +304,7 @@ class LineThread:
 # -- secrets -------------------------------------------------------------------------------------------------------------
 
 _PLACED = ("start", "end")
-_KEPT = 65_536  # characters of a prompt that is kept to know it again
+_KEPT = 65_536  # the longest prompt, in characters, whose masked form is cached
 
 
 def without_secrets(turn: TurnRecord) -> dict[str, Any]:

@@ -64,7 +64,7 @@ _ENDED: Final = "left"  # outcome of a turn that a person stopped
 
 
 class SharedBackend(KeptOpen):
-    """One model for all turns: requests wait for each other; each turn is notified of its own, and pages of what it waits for."""
+    """One model for all turns: requests run one at a time; each turn hears its own, and pages see what a turn waits for."""
 
     def __init__(self, backend: Backend, news: News) -> None:
         super().__init__(backend)
@@ -137,7 +137,7 @@ class TurnUnderWay:
     is_settled: bool = False
 
     async def keep_question(self) -> None:
-        """Keep the question, before the model is asked; what was cut off before it is closed first."""
+        """Keep the question before the model is asked; an earlier turn that was cut off is closed first."""
         assert self.keeper.store is not None
         if self.goes_on:
             before, _ = await recovered(self.keeper, self.keeper.store, self.loop, self.on_task)
@@ -167,7 +167,7 @@ class TurnUnderWay:
             self._end(outcome or "error", error)
 
     def leave(self) -> None:
-        """End what was stopped before it had begun to run; it has no effect on a turn that ran."""
+        """End a turn that was stopped before it began to run; this has no effect on a turn that ran."""
         if not self.is_settled:
             self._end(_ENDED, "")
 
@@ -233,7 +233,7 @@ class ChatRoom:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Stop all turns, and end what pages watch."""
+        """Stop all turns, and end the streams of all pages."""
         tasks = [turn.task for turn in self._turns.values() if turn and turn.task]
         for task in tasks:
             task.cancel()
@@ -241,7 +241,7 @@ class ChatRoom:
         self.close()
 
     def close(self) -> None:
-        """End what pages watch: a server that stops waits for its streams."""
+        """End the streams of all pages, because a server that stops waits for its streams."""
         self.news.close()
 
     async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
@@ -275,7 +275,7 @@ class ChatRoom:
         turn.task.cancel()
 
     async def _begun(self, keeper: Keeper, id: str, question: str, *, is_new: bool) -> TurnUnderWay:
-        """Hold the conversation, and keep the question; where a server is asked for a result first, the turn itself does that."""
+        """Lock the conversation and keep the question; if a server must be asked for a result first, the turn keeps it later."""
         try:
             keeper.resume(id)
         except UsageError as held:  # by another program
@@ -401,7 +401,7 @@ class ChatRoom:
         return found[0] if len(found) == 1 else ""
 
     def tell_news(self) -> None:
-        """Send the pages what has changed about the servers."""
+        """Send changes of the servers to all pages."""
         for notice in self.loop.router.news():
             self.news.notice(notice)
         if (servers := self.servers()) != self._servers_sent:
