@@ -95,7 +95,7 @@ def _part(name: str, answered: int, cases: int) -> int:
     """Fail a gate for a run that is not complete: the rest could change every rate."""
     if answered == cases:
         return OK
-    complain(f"{visible(name)}: {answered} of {cases} cases were answered; a gate needs all: give the command of the run again")
+    complain(f"{visible(name)}: {answered} of {cases} cases were answered; a gate needs all: run the same command again")
     return FAILED
 
 
@@ -125,7 +125,7 @@ def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> "Table":
-    """Make a table for the terminal, its cells as they are; `bold` names rows by their first cell."""
+    """Make a table for the terminal, with its cells unchanged; `bold` names rows by their first cell."""
     from rich.table import Table
     from rich.text import Text
 
@@ -388,7 +388,7 @@ ACTIONS: dict[str, Action] = {
     "report": (
         _declare_report,
         _report,
-        "tell the rates of runs, with their failures and costs",
+        "show the rates of runs, with their failures and costs",
         ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     ),
     "compare": (
@@ -406,7 +406,7 @@ ACTIONS: dict[str, Action] = {
     "rescore": (
         _declare_rescore,
         _rescore,
-        "read and judge the kept replies again; tell what changed",
+        "parse and judge the kept replies again; show what changed",
         ("run1", "run1 --json", "run1 run2 run3 --on ray"),
     ),
 }

@@ -1,7 +1,7 @@
-"""Calls as a person sees them in a chat: each a line, with a number by which `/open` shows all of it.
+"""Calls as a chat shows them: one line each, with a number for `/open`, which shows the whole call.
 
-The log keeps what is needed for that, stopped calls included. It hears of the run by its events alone. Where a value came from
-is found when a call is opened, in what was said before it: the numbers of calls in that are those of this log.
+The log keeps what that needs, also of stopped calls. It learns about the run only from its events. Sources of values are looked
+up when a call is opened, in the conversation before it, whose calls have the numbers of this log.
 """
 
 import json
@@ -133,7 +133,7 @@ def _joined(outcome: str, text: str) -> str:
 
 
 def _result_in_short(text: str, given: Sequence[Any]) -> list[str]:
-    """Write a result on one line, the longest form first: an object with its names, then its values that were not given."""
+    """Return a result on one line, the longest form first: an object's new values with their names, then without."""
     flat = visible(" ".join(plain(text).split()))
     try:
         values = json.loads(text)

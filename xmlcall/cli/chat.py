@@ -177,7 +177,7 @@ class Chat:
         return answer
 
     def _stop(self, messages: tuple[Message, ...]) -> None:
-        """Keep what a turn has done that was ended from outside."""
+        """Keep the messages of a turn that was ended from outside."""
         self.session.display.stop_call()
         self.conversation.end(messages)
 

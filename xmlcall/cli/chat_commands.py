@@ -223,7 +223,7 @@ def _path_of(name: str) -> Path:
 
 
 def _write_whole(path: Path, text: str, *, replace: bool) -> bool:
-    """Write a file whole or not at all; return False if it is there already and is not to be replaced."""
+    """Write a file completely or not at all; return False if it exists and must not be replaced."""
     try:
         with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
             part = Path(file.name)

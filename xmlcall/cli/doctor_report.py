@@ -101,7 +101,7 @@ def advice(found: Findings) -> list[Advice]:
 
 
 def _words(found: Findings) -> dict[str, Any]:
-    """Return what the rows may name."""
+    """Return the facts that the rows may name."""
     key = f" --api-key-from {found.key_variable}" if found.key_variable else ""
     named = _quoted(found.named)
     return {
@@ -154,7 +154,7 @@ def _ollama_host(found: Findings) -> str:
 
 
 def _typed_name(found: Findings) -> str:
-    """Return the server's name of the model, if a command can contain it: the server chose it."""
+    """Return the server's name of the model, if it is safe in a command, because the server chose it."""
     return found.model if _NAME.fullmatch(found.model) else "MODEL"
 
 
@@ -171,7 +171,7 @@ _WRONG: Final = ("wrong", "invalid", "ignores", "empty", "thinking")
 
 
 def _of(kind: str, *outcomes: str, parser: bool = False) -> Condition:
-    """Make the condition that a server of this kind does this with tools, and has a parser for the model if that is asked."""
+    """Make the condition that a server of this kind does this with tools, and has a parser for the model if one is required."""
     return lambda found: kind_of(found) == kind and found.native_outcome in outcomes and bool(not parser or _parser(found))
 
 
@@ -284,7 +284,7 @@ _ROWS: Final = (
     ),
     _Row(
         lambda found: not _is_ours(found) and found.native_outcome == "works",
-        "Calls work as they are. If your client gets none nevertheless, look at what it sends and what the model answers:",
+        "Calls work as they are. If your client still gets none, check what it sends and what the model answers:",
         "{serve} --ui",
         "{client}",
     ),
@@ -301,22 +301,22 @@ _ROWS: Final = (
     ),
     _Row(
         lambda found: _fails_with(*_WRONG)(found) and not found.key_variable,  # `probe` takes no key
-        "The model does not call rightly in our usual format either. Measure which one suits it (10 to 20 minutes):",
+        "The model does not call correctly in our usual format either. Measure which one suits it (10 to 20 minutes):",
         "xmlcall probe {named}",
     ),
     _Row(
         lambda found: not found.facts.kind and found.native_outcome == "drops",
-        "The server's chat template does not show tools to the model. If the server takes another, this one shows them:",
+        "The server's chat template does not show tools to the model. If the server accepts another one, this one shows them:",
         "xmlcall template > tools.jinja",
     ),
     _Row(
         _fails_with(*_WRONG),
-        "Or take another instruct model, better a larger one (docs/models.md); these were measured:",
+        "Or take another instruct model, preferably a larger one (docs/models.md); these were measured:",
         "xmlcall models list",
     ),
     _Row(
         _fails_with("fails", "refuses"),
-        "The server fails at a request without `tools`, too. Its log says why; once that is settled:",
+        "The server also fails on a request without `tools`. Its log says why; once that is fixed:",
         "{again}",
     ),
     _Row(_needs_jinja, "llama-server shows tools to the model only with `--jinja`:", "llama-server -m MODEL.gguf --jinja"),

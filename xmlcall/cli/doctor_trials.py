@@ -49,7 +49,7 @@ class _Clock:
         return max(self.end - time.monotonic(), 0.0)
 
     async def share(self, work: Coroutine[Any, Any, T], of: int) -> T:
-        """Do work within its share of the time that is left for `of` pieces of work."""
+        """Do work within its share of the remaining time, which is for `of` pieces of work."""
         async with asyncio.timeout(self.left / of):
             return await work
 
@@ -172,7 +172,7 @@ async def _natively(watched: "_Watched", tokens: int) -> Trial:
 
 
 async def _prompted(watched: "_Watched", asking: Asking) -> Trial:
-    """Take a turn up to the end of its first reply, as `serve` does in mode `xml`."""
+    """Run a turn up to the end of its first reply, as `serve` does in mode `xml`."""
     limits = RepairPolicy(max_replies=1)
     turn = begin_turn([TRIAL_QUESTION], [TRIAL_TOOL], asking=asking, server=watched.capabilities, repair=limits)
     async with aclosing(drive(turn, watched)) as events:
@@ -212,20 +212,20 @@ class _Watched(Around, KeptOpen):
 
     @property
     def count(self) -> int:
-        """How many replies were asked for."""
+        """How many replies were requested."""
         return len(self._paces)
 
     @property
     def last(self) -> Pace:
-        """The pace of the last reply; of none if none was asked for."""
+        """The pace of the last reply; an empty one if no reply was requested."""
         return self._paces[-1] if self._paces else Pace(time.monotonic)
 
     @property
     def prompt_speed(self) -> float | None:
-        """Tokens a second that the server reads, by its longest prompt."""
+        """How many tokens the server reads in a second, measured on the longest prompt."""
         return speed(max((pace.read for pace in self._paces), default=(0, 0.0)), LEAST_READ)
 
     @property
     def reply_speed(self) -> float | None:
-        """Tokens a second that the server writes, by its longest reply."""
+        """How many tokens the server writes in a second, measured on the longest reply."""
         return speed(max((pace.written for pace in self._paces), default=(0, 0.0)), LEAST_WRITTEN)

@@ -87,7 +87,7 @@ async def _cancellable(work: Coroutine[Any, Any, int]) -> int:
     assert task is not None
     cancel = partial(loop.call_soon_threadsafe, task.cancel)
     is_main = threading.current_thread() is threading.main_thread()
-    # Another handler is left alone: `nohup` or an embedding program wants it otherwise.
+    # Any other handler stays: `nohup` or an embedding program has set it on purpose.
     ours = [each for each in END_SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]
     with on_signals(ours, lambda *_: cancel()):
         return await work

@@ -159,7 +159,7 @@ def _write(client: Client, options: argparse.Namespace) -> int:
     if not files:
         raise UsageError(f"{client.title} takes variables and arguments, and needs no file: see --print")
     if there := [str(path) for path in files if path.exists()]:
-        raise UsageError(f"{', '.join(there)}: there already, and nothing is written over it: add what --print shows")
+        raise UsageError(f"{', '.join(there)}: exists already and is not overwritten: add what --print shows")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_privately(path, text)
@@ -230,7 +230,7 @@ def _run(client: Client, program: list[str], settings: Settings, folder: Path, a
             [*program, *settings.before], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
         )
         if first.returncode:
-            raise XmlcallError(f"{client.title} took no settings: its run that was to take them ended with {first.returncode}")
+            raise XmlcallError(f"{client.title} took no settings: the run that should store them ended with {first.returncode}")
     command = [*program, *settings.arguments, *(arguments or settings.usual)]
     children: list[subprocess.Popen[bytes]] = []
     with _passed_on(children), subprocess.Popen(command, env=env) as child:
@@ -249,7 +249,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _passed_on(children: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
-    """Pass signals to end on to the client. Ctrl-C it has had itself, and it may mean less to it than the end."""
+    """Pass on signals to end to the client. The terminal sends it Ctrl-C itself, which need not end it."""
 
     def passed(number: int, frame: FrameType | None) -> None:
         for child in children:

@@ -49,9 +49,9 @@ class Proxy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
-    unset: Sequence[str] = ()  # variables that the client would obey in place of these
+    unset: Sequence[str] = ()  # variables that would override these
     files: Mapping[str, str] = field(default_factory=dict)  # path in the folder -> text
-    before: Sequence[str] = ()  # arguments of a run of the same program that comes first
+    before: Sequence[str] = ()  # arguments for running the same program once beforehand
     arguments: Sequence[str] = ()
     usual: Sequence[str] = ()  # arguments if the person gives none
 
@@ -60,8 +60,8 @@ class Settings:
 class Client:
     title: str
     get: str  # how to get it
-    settings: Callable[[Proxy], Settings]  # makes its settings
-    programs: Sequence[str] = ()  # its names; none if it is not started here
+    settings: Callable[[Proxy], Settings]  # makes the settings
+    programs: Sequence[str] = ()  # the program's possible names; none if it is not started here
     # Path in the folder -> where the client looks for that file by itself.
     places: Mapping[str, str] = field(default_factory=dict)
     least_context: int = 0  # tokens without which it does not start
@@ -112,7 +112,7 @@ def _cline(proxy: Proxy) -> Settings:
 
 
 def _codex(proxy: Proxy) -> Settings:
-    """Give arguments in place of a file of its own: its sandbox does not start with a home among temporary files."""
+    """Use arguments instead of a file of its own: its sandbox does not start if its home is a temporary folder."""
     provider = {
         "name": _string("xmlcall"),
         "base_url": _string(proxy.api),

@@ -6,7 +6,7 @@ not keep the program from ending; a read whose wait was cancelled serves the nex
 
 In a chat on a terminal Enter sends, unless a backslash precedes it; Alt-Enter begins a new line. A text that is pasted is
 taken whole, with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
-What could follow a line is looked for only once the typing pauses.
+Suggestions for the rest of a line are looked up only once the typing pauses.
 """
 
 import asyncio

@@ -1,11 +1,11 @@
-"""`xmlcall log`: the conversations that were kept, listed, searched, as Markdown, and read again.
+"""`xmlcall log`: lists, searches and exports the kept conversations, and parses their replies again.
 
 The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models,
 tools and servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
 
-`replay` reads the kept replies with the parser of now: without a model, nothing runs. Each reply is read as it came, and its
-calls are bound to the tools that were on offer then. What the loop decides after the parser is left as it was: a call that was
-an echo or had to wait stays what it was, and the text after the place where the loop ended a reply does not count.
+`replay` reads the kept replies with the current parser: it needs no model, and nothing runs. Each reply is read as it arrived,
+and its calls are bound to the tools that were on offer then. Decisions that the loop made after the parser are kept: a call that
+was an echo or had to wait remains one, and the text after the place where the loop ended a reply does not count.
 """
 
 import argparse

@@ -200,7 +200,7 @@ def _explained(text: str, events: Iterable[Event], tools: Catalog) -> Iterator[P
 
 
 def _bound(end: ToolCallEnd, tools: Catalog) -> Iterator[tuple[str, str]]:
-    """Yield what the tools make of a call, as kind and words: its arguments and conversions, or why it cannot run."""
+    """Bind a call, and yield the outcome as kind and words: its arguments and conversions, or why it cannot run."""
     call = bind(end.raw, tools)
     if isinstance(call, InvalidCall):
         yield from (("cannot run", issue_line(issue)) for issue in call.issues)

@@ -1,4 +1,4 @@
-"""What is printed of texts and values by models, tools and servers: safe for a terminal, readable for people.
+"""Makes texts and values by models, tools and servers safe for a terminal, and readable for people.
 
 A text cannot move the cursor, recolour the screen or hide what follows. There are three ways, and none raises. `plain` is for
 text of several lines, `PlainStream` for the same text in pieces. `visible` is for what a person has to judge (arguments, names,

@@ -1,4 +1,4 @@
-"""`xmlcall policy`: which rules hold, and what they say of a call."""
+"""`xmlcall policy`: which rules apply, and what they decide about a call."""
 
 import argparse
 import json

@@ -30,8 +30,8 @@ It takes 10 to 20 minutes with a model of 0.5 billion parameters on two cores. I
 it was. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
 """
 
-# Of models of 0.5 and 1.5 billion parameters, on two cores: a probe of Qwen2.5-Coder-0.5B with four slots (262 replies in 644 s,
-# 2026-11-23), and twice that, as the speeds of the two models are.
+# Seconds for models of 0.5 and 1.5 billion parameters, on two cores: a probe of Qwen2.5-Coder-0.5B with four slots (262 replies
+# in 644 s, 2026-11-23), and twice that, because the second model is half as fast.
 _SECONDS_A_REPLY = (2.5, 5.0)
 
 
@@ -138,7 +138,7 @@ def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
     for way in asked:
         print(f"  {in_words(way, asked[0])}")
     print(
-        f"All answer the first {RUNG} of {len(cases)} cases, the worse half is dropped, and so on; the last one is held against"
+        f"All answer the first {RUNG} of {len(cases)} cases, the worse half is dropped, and so on; the last one is compared with"
     )
     print("the default on the rest.")
     sizes = f"{minutes[0]:.0f} minutes with a model of 0.5 billion parameters on two cores, {minutes[1]:.0f} with one of 1.5"

@@ -278,8 +278,8 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
 def _collect_seldom() -> None:
     """Run the garbage collector rarely, and never on objects that live as long as the server.
 
-    Every client waits while it runs, and longer the more streams are open. It has little to find, because no request ends in a
-    reference cycle (tests/proxy/test_proxy_pings.py).
+    Every client waits while it runs, and it takes longer the more streams are open. It has little to find, because no request
+    ends in a reference cycle (tests/proxy/test_proxy_pings.py).
     """
     gc.collect()
     gc.freeze()

@@ -1,4 +1,4 @@
-"""What servers may ask for in `run` and `chat`, as the options say: answers, completions, folders, an ear for their log.
+"""What servers may ask for in `run` and `chat`, depending on the options: answers, completions, folders, a reader of their log.
 
 A server may have the person fill in a form, or visit an address (MCP, elicitation). The person sees which server asks, may look
 over the answers before they go, and may decline or cancel at every line. An address is shown in full and never opened here: the
@@ -52,8 +52,8 @@ _REFUSED = {  # method -> key of what is said
     "sampling/createMessage": "no_sampling",
     "roots/list": "no_roots",
 }
-_ATTEMPTS: Final = 5  # until an answer is one of those that are expected
-_OPTIONS_SHOWN: Final = 50  # of a field that has so many
+_ATTEMPTS: Final = 5  # at giving one of the expected answers
+_OPTIONS_SHOWN: Final = 50  # of a field with more options
 _Step = Literal["send", "edit", "decline", "cancel"]
 _WORDS: Final[Mapping[_Step, Iterable[str]]] = {
     "send": YES,
@@ -124,7 +124,7 @@ def _show_log(display: Display, message: LogMessage) -> None:
 
 
 def _refusing(display: Display, notice: Callable[[str], None] = lambda text: None) -> Callable[[str, str], None]:
-    """Return what says once what a server has asked for in vain."""
+    """Return a function that reports once what a server has asked for in vain."""
 
     @cache
     def refused(server: str, method: str) -> None:
@@ -212,7 +212,7 @@ class _Elicitation:
         raise _Left("cancel")
 
     async def _step(self, question: str, allowed: tuple[_Step, ...]) -> _Step:
-        """Ask what is to be done; `decline` and `cancel` leave, and so do too many wrong answers."""
+        """Ask what to do with the answers; `decline` and `cancel` leave, and so do too many wrong replies."""
         lines = LineReader(sys.stdin.fileno())
         for _ in range(_ATTEMPTS):
             self._display.ask(question)

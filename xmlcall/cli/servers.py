@@ -4,7 +4,7 @@
 shell. No shell reads it, so nothing in it is expanded. The person is asked about calls of its tools as with any other server.
 
 Signing in to a server over HTTP: the whole address is shown, and opened only once the person agrees. A session asks before it
-opens its servers, and later only while a call waits for it: a question must not come up under a line that is being typed.
+opens its servers, and later only while a call waits for it: a question must not appear while the person is typing a line.
 """
 
 import argparse
@@ -79,7 +79,7 @@ def described(server: ServerConfig) -> str:
 
 @asynccontextmanager
 async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
-    """Open the servers for a command that only looks at them, and say what they left out."""
+    """Open the servers for a command that only lists what they offer, and say what they left out."""
     servers = servers_of(options)
     await sign_in_where_wanted(servers)
     async with Router(hosts_of(servers, options), patience=None) as router:
@@ -123,7 +123,7 @@ def _read(argument: str) -> tuple[list[ServerConfig], bool]:
 
 @cache
 def _tell(note: str) -> None:
-    """Say once what of a file is not used, however often it is read."""
+    """Say once which parts of a file are not used, however often it is read."""
     complain(note)
 
 
