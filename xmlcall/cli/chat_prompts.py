@@ -119,7 +119,7 @@ class PromptValues:
         except (TimeoutError, XmlcallError):
             self._rests_until = time.monotonic() + REST
             return ""
-        self._line, self._lines = line, [_whole(line, typed, value) for value in values]
+        self._line, self._lines = line, [_with_value(line, typed, value) for value in values]
         return next((each.removeprefix(line) for each in self._lines if each.startswith(line) and each != line), "")
 
     async def _values(self, typed: _Typed) -> list[str]:
@@ -170,7 +170,7 @@ def _last_word(line: str) -> tuple[int, str]:
     return start, quote
 
 
-def _whole(line: str, typed: _Typed, value: str) -> str:
+def _with_value(line: str, typed: _Typed, value: str) -> str:
     """Write the line with a value; where it begins as typed, the line is only extended."""
     if not value.startswith(typed.value):
         return typed.before + shlex.quote(f"{typed.argument}={value}")
