@@ -143,7 +143,7 @@ def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if "inputSchema" in tool:
         found["inputSchema"] = _plain_schema(tool["inputSchema"], changes, _DEPTH)
     name = f"{tool.get('name')!r:.80}"
-    return found, [f"What the tool {name} says of itself was changed: {'; '.join(dict.fromkeys(changes))}."] if changes else []
+    return found, [f"The description of the tool {name} was changed: {'; '.join(dict.fromkeys(changes))}."] if changes else []
 
 
 def _plain_noted(text: str, most: int, key: str, changes: list[str]) -> str:
@@ -301,7 +301,7 @@ class Filter:
             else:
                 left_out.append(problem)
         notices = _first(left_out, "were left out") + _first(changed, "are offered with changed schemas")
-        notices += _first(hidden, "say less of themselves")
+        notices += _first(hidden, "have changed descriptions")
         cursor = page.get("nextCursor")
         if cursor is not None and not isinstance(cursor, str):
             notices.append("The rest of the tools was left out: nextCursor is not a string.")

@@ -151,7 +151,7 @@ class Flood:
         if self._count < _MAX_UNASKED:
             return
         if time.monotonic() - self._since < _FLOOD_SECONDS:
-            raise ConnectionError(f"it sent {_MAX_UNASKED:,} messages within a minute that nobody asked for")
+            raise ConnectionError(f"it sent {_MAX_UNASKED:,} unrequested messages within a minute")
         self._count, self._since = 0, time.monotonic()
 
 
