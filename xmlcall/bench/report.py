@@ -109,17 +109,17 @@ def cached_share(verdicts: Iterable[Verdict]) -> float | None:
     after a longer conversation reads the new part of it, so the mean would depend on the number of questions.
     """
     rounds = (kept for verdict in verdicts for kept in verdict.row["rounds"])
-    shares = [1 - _read_anew(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _tells_cache(kept.get("usage"))]
+    shares = [1 - _uncached_tokens(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _reports_cache(kept.get("usage"))]
     return statistics.median(max(share, 0.0) for share in shares) if shares else None
 
 
-def _tells_cache(usage: Mapping[str, Any] | None) -> bool:
+def _reports_cache(usage: Mapping[str, Any] | None) -> bool:
     return bool(usage and usage.get("prompt_tokens") and usage.get("cached_tokens") is not None)
 
 
-def _read_anew(kept: Mapping[str, Any]) -> int:
+def _uncached_tokens(kept: Mapping[str, Any]) -> int:
     """Return how many tokens the server read for a reply and for the decision before it."""
-    usages = [kept[name] for name in _USAGES if _tells_cache(kept.get(name))]
+    usages = [kept[name] for name in _USAGES if _reports_cache(kept.get(name))]
     return sum(usage["prompt_tokens"] - usage["cached_tokens"] for usage in usages)
 
 

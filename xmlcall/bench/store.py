@@ -42,8 +42,8 @@ from .ways import OF_WAY, Asked, Settings
 _FORMAT = 1  # version of the files' format; raised when older readers would misread them
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is continued
 _UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # left by an interrupted start
-_TAKE_OUT = "take the line out, or begin a new run"
-_BEGIN_ANEW = "bring the file back from a copy, or begin a new run"
+_REMOVE_LINE = "take the line out, or begin a new run"
+_RESTORE_FILE = "bring the file back from a copy, or begin a new run"
 
 
 class RunError(XmlcallError):
@@ -171,10 +171,10 @@ def read_about(folder: Path) -> dict[str, Any]:
     """Read what a run says of itself."""
     if not (folder / "run.json").is_file():
         raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
-    about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
+    about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _RESTORE_FILE)
     if about.get("format") != _FORMAT:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
-    _check(about, _ABOUT, folder / "run.json", _BEGIN_ANEW)
+    _check(about, _ABOUT, folder / "run.json", _RESTORE_FILE)
     return about
 
 
@@ -188,12 +188,12 @@ def _read_cases(folder: Path, about: dict[str, Any]) -> list[Case]:
     """Read the cases, which must be those that were asked, if that was recorded."""
     file, content = folder / "cases.jsonl", _content(folder, "cases.jsonl")
     if content is None:
-        raise RunError(f"expected the cases of the run in {file}, which is missing: {_BEGIN_ANEW}")
-    rows = list(_lines(content, file, _BEGIN_ANEW))
+        raise RunError(f"expected the cases of the run in {file}, which is missing: {_RESTORE_FILE}")
+    rows = list(_lines(content, file, _RESTORE_FILE))
     cases = [_case_from_json(row, f"{file}, line {number}") for number, row in rows]
     found = _fingerprint(row for _, row in rows)
     if about.get("cases", found) != found:
-        raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_BEGIN_ANEW}")
+        raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_RESTORE_FILE}")
     return cases
 
 
@@ -217,15 +217,15 @@ def _case_from_json(row: Any, place: str) -> Case:
         )
     except (ValueError, KeyError, TypeError) as error:
         problem = f"expected a case, got {_shortened(repr(row))} ({type(error).__name__}: {error})"
-        raise RunError(f"{place} is damaged: {problem}: {_BEGIN_ANEW}") from error
+        raise RunError(f"{place} is damaged: {problem}: {_RESTORE_FILE}") from error
 
 
 def _read_replies(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Read the replies without a last line that was cut, or that another process is writing."""
     file, content = folder / "replies.jsonl", _content(folder, "replies.jsonl")
-    rows = list(_lines(_whole_lines(content or b""), file, _TAKE_OUT))
+    rows = list(_lines(_whole_lines(content or b""), file, _REMOVE_LINE))
     for number, reply in rows:
-        _check(reply, schema, f"{file}, line {number}", _TAKE_OUT)
+        _check(reply, schema, f"{file}, line {number}", _REMOVE_LINE)
     return [reply for _, reply in rows]
 
 
@@ -236,7 +236,7 @@ def _check_conversations(run: RecordedRun) -> None:
         if case is not None and case.expects == "talk":
             turns = _array(_TALK_TURN, minItems=len(case.turns), maxItems=len(case.turns))
             schema = _object("outcome", outcome=_object("folder", "turns", folder=_STRING, turns=turns))
-            _check(reply, schema, f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT)
+            _check(reply, schema, f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _REMOVE_LINE)
 
 
 def _content(folder: Path, name: str) -> bytes | None:
@@ -246,7 +246,7 @@ def _content(folder: Path, name: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, EOFError, zlib.error) as error:
-        raise RunError(f"{folder / name} is damaged: {error}: {_BEGIN_ANEW}") from error
+        raise RunError(f"{folder / name} is damaged: {error}: {_RESTORE_FILE}") from error
 
 
 def _whole_lines(content: bytes) -> bytes:
