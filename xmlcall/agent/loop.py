@@ -98,7 +98,7 @@ class ToolLoop:
             warnings.warn(advice, DeprecationWarning, stacklevel=2)
             self._limits = replace(self._limits, max_replies=most)
         self.policy: Policy = policy if callable(policy) else allow(policy)
-        # Of a model that is named, what the program set itself: its profile, known once it is open, gives the rest.
+        # For a model given by name, what the program set itself: the profile, known once it is open, sets the rest.
         self._given: AskingFields | None = {} if isinstance(backend, str) and asking is None else None
         self._calling = Calling(
             router=self.router, policy=self.policy, timeout=timeout, audit=audit, files=files, repair=self._limits
@@ -108,7 +108,7 @@ class ToolLoop:
         self._all = Catalog(())  # including our own tools
         self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scale = Scale()
-        self._cuts: set[Shortened] = set()  # reported already: what is cut stays cut in later turns
+        self._cuts: set[Shortened] = set()  # reported already, because what is cut stays cut in later turns
         self._length = 0  # of the last conversation, in messages
         self._stack = AsyncExitStack()
         self.ask_by(**cast(AskingFields, asked))

@@ -123,7 +123,7 @@ FORMS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelServer:
-    """A server of models, of which an address names none; `list_models` asks it which it has."""
+    """A model server whose address names no model; `list_models` asks it which models it has."""
 
     address: str
     list_models: Callable[[], Awaitable[tuple[str, ...]]]

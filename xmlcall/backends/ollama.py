@@ -88,7 +88,7 @@ class OllamaBackend:
             await client.aclose()
 
     async def list_models(self) -> tuple[str, ...]:
-        """Return the names of all models that the server has; for a backend that is not open and used for this alone."""
+        """Return the names of all models that the server has; for a backend that is not open and has no other use."""
         self._client = _connections()
         try:
             with self._errors():

@@ -129,7 +129,7 @@ class OpenAIBackend:
             await client.aclose()
 
     async def list_models(self) -> tuple[str, ...]:
-        """Return the names of all models that the server lists; for a backend that is not open and used for this alone."""
+        """Return the names of all models that the server lists; for a backend that is not open and has no other use."""
         self._client = self._connections(0)
         try:
             with self._errors():

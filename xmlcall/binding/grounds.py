@@ -289,7 +289,9 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     if tool.input_schema.get("required") and not given:  # the model's attempt cannot run
         return may_write(tool) and asks_for_change(request)
     if not all(
-        _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
+        _is_of_words(arguments[name], said, request)
+        for name in open_
+        if name in given or _must_be_said(name, arguments[name], tool)
     ):
         return False
     names = [name for name in open_ if name in given]
@@ -321,7 +323,7 @@ def only_asks_to_find(request: str, tool: Tool) -> bool:
     return not (asks_for_change(request) or _ASKS_TO_GET.search(request) or verb[:4] in Said([request]).stems)
 
 
-def _tells(name: str, value: Any, tool: Tool) -> bool:
+def _must_be_said(name: str, value: Any, tool: Tool) -> bool:
     """Say whether an optional value must come from the conversation: a date must, a number of lines need not."""
     schema = property_schema(tool.input_schema, name)
     is_default = isinstance(schema, Mapping) and "default" in schema and schema["default"] == value
@@ -443,7 +445,7 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
         return False
     if any(_is_example(text, name, tool, said) for text in texts):
         return True
-    if _points_at(name, tool) and not all(_stands(text, name, tool, said) for text in texts):
+    if _points_at(name, tool) and not all(_is_named_whole(text, name, tool, said) for text in texts):
         return True
     is_id = not _IDENTIFIES.isdisjoint(words_of_name(name))  # one cannot be worked out
     if is_id and not all(said.digits.issuperset(_DIGIT_RUN.findall(str(part))) for part in parts):
@@ -465,7 +467,7 @@ def _is_of_mail(words: set[str], tool: Tool) -> bool:
     return bool(words & {"email", "emails", "mail"} or (words & _RECIPIENTS and "mail" in tool.name.casefold()))
 
 
-def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
+def _is_named_whole(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether the name of something that exists was said as a whole: each part of a path, the whole mail address."""
     if _is_of_mail({*words_of_name(name)}, tool):
         return bool(addresses(text)) and all(each.casefold() in said.told for each in addresses(text))

@@ -156,7 +156,7 @@ def undamaged(conversation: str, what: str = "") -> Iterator[None]:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, XmlcallError):
             raise
-        advice = f"to have it out of the way: `xmlcall log delete {conversation}`" if conversation else "its messages can be read"
+        advice = f"to remove it: `xmlcall log delete {conversation}`" if conversation else "its messages can be read"
         name = what or (f"conversation {conversation} is" if conversation else "a conversation is")
         raise XmlcallError(f"{name} damaged and cannot be read ({type(error).__name__}); {advice}") from error
 

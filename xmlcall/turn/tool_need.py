@@ -142,7 +142,7 @@ def best_token(left: Names, here: Shares, habit: Shares) -> str:
         return math.log(_share(rest, here)) - PART * math.log(_share(rest, habit) or unheard)
 
     best = max((rest for rest in left.values() if _share(rest, here)), key=gain)
-    return max((token for token in here if _goes_on_with(best, token)), key=here.__getitem__)
+    return max((token for token in here if _continues(best, token)), key=here.__getitem__)
 
 
 def _is_plain(left: Names, here: Shares) -> bool:
@@ -150,7 +150,7 @@ def _is_plain(left: Names, here: Shares) -> bool:
 
 
 def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
-    goes_on = _with_any(left.values())
+    goes_on = _continues_any(left.values())
     fitting = {token: math.exp(max(min(logprob, 0.0), -700.0)) for token, logprob in candidates if goes_on(token)}
     whole = math.fsum(fitting.values())
     return {token: share / whole for token, share in fitting.items() if share / whole > 0}
@@ -158,7 +158,7 @@ def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
 
 def _share(rest: str, shares: Shares) -> float:
     """Return the probability of the tokens that continue a name."""
-    return math.fsum(share for token, share in shares.items() if _goes_on_with(rest, token))
+    return math.fsum(share for token, share in shares.items() if _continues(rest, token))
 
 
 def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:
@@ -176,16 +176,16 @@ def _past_shared(left: Names, written: str) -> tuple[dict[str, str], str]:
 
 def _after(left: Names, token: str) -> dict[str, str]:
     """Return the tools that may still be meant after one more token."""
-    return {name: rest[len(token) :] for name, rest in left.items() if _goes_on_with(rest, token)}
+    return {name: rest[len(token) :] for name, rest in left.items() if _continues(rest, token)}
 
 
-def _goes_on_with(rest: str, token: str) -> bool:
+def _continues(rest: str, token: str) -> bool:
     """Say whether a token is a prefix of the rest of a name, or contains all of it."""
     return bool(token) and (rest.startswith(token) or token.startswith(rest.rstrip("\n")))
 
 
-def _with_any(rests: Iterable[str]) -> Callable[[str], bool]:
-    """Return `_goes_on_with` for any of many names; it searches a sorted list instead of checking each name."""
+def _continues_any(rests: Iterable[str]) -> Callable[[str], bool]:
+    """Return `_continues` for any of many names; it searches a sorted list instead of checking each name."""
     ordered = sorted(rests)
     whole = {rest.rstrip("\n") for rest in ordered}
     lengths = {len(rest) for rest in whole}

@@ -304,7 +304,7 @@ class LineThread:
 # -- secrets -------------------------------------------------------------------------------------------------------------
 
 _PLACED = ("start", "end")
-_KEPT = 65_536  # the longest prompt, in characters, whose masked form is cached
+_KEPT = 65_536  # characters; for a longer message of a prompt, the result is not cached
 
 
 def without_secrets(turn: TurnRecord) -> dict[str, Any]:

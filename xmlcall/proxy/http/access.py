@@ -146,7 +146,7 @@ class ServedModel:
     engine: "Engine"
     given_name: str = ""
     aliases: tuple[str, ...] = ()
-    # What a request is inside of: it opens a model that is not open, and keeps it open. None if the model is always open.
+    # A context around each request: it opens the model if necessary, and keeps it open. None if the model is always open.
     use: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
     @property
@@ -286,7 +286,7 @@ class ListedModels:
 
     @property
     def engine(self) -> "Engine":
-        """The engine of the model that was used last; until one was, one that is not open, for what all have in common."""
+        """The engine of the model that was used last; at first one that is not open, for the facts that all share."""
         return self._open[-1].engine if self._open else self._unused
 
     async def __aenter__(self) -> Self:

@@ -119,7 +119,7 @@ def data_of(content: bytes) -> Mapping[str, Any]:
 
 
 def data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
-    """Read a body, and return also the words because of which fields were left out."""
+    """Read a body; also return the words for which fields were left out."""
     try:
         return one_reading(object_of(content))
     except ValueError as error:
