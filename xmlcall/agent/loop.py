@@ -109,7 +109,7 @@ class ToolLoop:
         self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scale = Scale()
         self._cuts: set[Shortened] = set()  # reported already, because what is cut stays cut in later turns
-        self._length = 0  # of the last conversation, in messages
+        self._length = 0  # messages in the last conversation
         self._stack = AsyncExitStack()
         self.ask_by(**cast(AskingFields, asked))
 
