@@ -330,7 +330,7 @@ MULTI_TURN_CATEGORIES = ("multi_turn_base", "multi_turn_miss_func", "multi_turn_
 # An expected call has an argument that its own tool does not take (173), or uses a tool before it is offered (49).
 DISPUTED_MULTI_TURN = frozenset({*(f"{category}_173" for category in MULTI_TURN_CATEGORIES), "multi_turn_miss_func_49"})
 
-_MORE_TOOLS = "I have updated some more functions you can choose from. What about now?"  # in place of a message, BFCL's words
+_MORE_TOOLS = "I have updated some more functions you can choose from. What about now?"  # BFCL's words for no message
 _MAX_STEPS = 20  # BFCL's limit of replies with calls in a turn; one more reply may end it
 
 

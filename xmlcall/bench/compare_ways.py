@@ -36,7 +36,7 @@ from .ways import Settings, Way, asked_by, asking_of, way_of
 SCHEMA: Final = 1  # version of the file's format; raised when older readers would misread it
 QUICK: Final = 10  # cases of each of the two suites
 FULL: Final = 72
-_MAX_TOKENS: Final = 1024  # of a reply, its reasoning included
+_MAX_TOKENS: Final = 1024  # the longest reply, including its reasoning
 _HOW: Final = {"xml": "mode=xml", "native": "mode=native-only", "native+read": "mode=native"}
 OWN: Final = "own format"
 

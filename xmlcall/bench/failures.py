@@ -45,7 +45,7 @@ CAUSES: Final[Mapping[str, str]] = {
 }
 """Cause -> its meaning; the first that applies is the main one."""
 
-_PAIRED_CALLS: Final = 200  # of a reply; any further ones are too many in any case
+_PAIRED_CALLS: Final = 200  # how many calls of a reply are paired; any further ones are too many in any case
 _ANOTHER_TOOL: Final = 1000.0  # what it costs to pair two tools: more than all parameters
 
 _OF_FAILURE: Final = {

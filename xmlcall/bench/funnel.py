@@ -208,7 +208,7 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     if unreadable := [code for code in issues if code in UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
     bound = (call for call in reply.calls if isinstance(call, ToolCall))
-    conversions = [repair.code for call in bound for repair in call.repairs[len(call.raw.repairs) :]]  # by binding
+    conversions = [repair.code for call in bound for repair in call.repairs[len(call.raw.repairs) :]]  # those of binding
     tolerances = {repair.code for repair in reply.repairs[: len(reply.repairs) - len(conversions)]} - way.asked
     if not tolerances and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
         reached.add("parsed_as_written")

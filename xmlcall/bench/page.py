@@ -177,7 +177,7 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
         "folder": shlex.quote(str(run.folder)),
         "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
-            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and its warning
+            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # pairs of a way and its warning
             *((way, _OTHER_PROMPT) for way in changed),
         ],
     }
@@ -453,7 +453,7 @@ def _canvas(height: float) -> Iterator[tuple["Figure", "Axes"]]:
     except ImportError as error:
         raise UsageError(missing_extra("the HTML report needs Matplotlib", "bench")) from error
     with rc_context({"svg.fonttype": "none", "font.family": "DejaVu Sans"}), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of glyphs that Matplotlib's font lacks and the page's fonts have
+        warnings.simplefilter("ignore")  # warnings about glyphs that Matplotlib's font lacks and the page's fonts have
         figure = Figure(figsize=(_WIDTH / 72, height / 72))
         figure.patch.set_visible(False)
         axes = figure.add_axes((0, 0, 1, 1))

@@ -134,7 +134,7 @@ def _sides(rows: Sequence[Measured]) -> tuple[list[float], list[float]]:
 
 RUNG: Final = 16  # cases between two halvings
 DIALECTS_TRIED: Final = (ENGLISH.dialect, "hermes")  # ours, and the one that most small models were trained on
-MAX_TOKENS: Final = 160  # of a reply: the longest right one has 120
+MAX_TOKENS: Final = 160  # the longest reply; the longest right one has 120
 DEFAULT: Final = Profile(model="default")
 NATIVE: Final = Profile(model="native", way="native")
 _JOINING: Final = 2  # a calibrated threshold, and the best settings together

@@ -20,8 +20,8 @@ from .ways import Way, way_of
 
 LEAST_CASES = 100
 """Below this, intervals are wider than most differences between prompts."""
-_LEAST_SIZES = 3  # of catalogs, to say how prompts grow with them
-_USAGES = ("usage", "need_usage")  # of the reply, and of asking whether the question needs a tool
+_LEAST_SIZES = 3  # fewest sizes of catalogs that show how prompts grow
+_USAGES = ("usage", "need_usage")  # usage of the reply, and of the decision whether the question needs a tool
 
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 

@@ -36,7 +36,7 @@ PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a
 HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
-_OWN_STATUS = (400, 413, 422)  # of one request, not of the server
+_OWN_STATUS = (400, 413, 422)  # these concern one request, not the server
 _CUT = Chunk(finish_reason="length")
 MOST_DESCRIBED = 2  # replies that only ask for descriptions of tools
 

@@ -86,7 +86,7 @@ MATTERS: Final = 3.0
 """Percentage points; a difference that is smaller for certain does not matter."""
 
 _BETS: Final = tuple(number / 50 for number in range(1, 50))
-_STEPS: Final = 30  # of halving: to 2e-9
+_STEPS: Final = 30  # halvings, which reach 2e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

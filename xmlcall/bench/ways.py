@@ -72,7 +72,7 @@ class Settings(Asking):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     name: str
-    dialect: str  # that the prompt asks for; "" for the server's own function calling
+    dialect: str  # the format that the prompt asks for; "" for the server's own function calling
     asked: frozenset[str] = frozenset()  # codes that are no repairs here, because the prompt asks for that form
     reads_text: bool = False  # whether calls count that the server's own function calling left in the text
     offers: bool = True
