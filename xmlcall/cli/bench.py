@@ -41,7 +41,7 @@ A run is a folder; the same command continues a run that was stopped. `xmlcall b
 """
 
 
-_OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # of its capabilities
+_OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # the recorded capabilities of a server
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

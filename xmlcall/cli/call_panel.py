@@ -28,7 +28,7 @@ _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow
 _RAN = ("ok", "error", "failed")
 _LEAST_RESULT = 12  # cells
 _BARE = re.compile(r"[\w .,:/+-]{1,200}")  # an argument that needs no quotation marks
-_PERSON = "person"  # in `Decision.by`
+_PERSON = "person"  # the value of `Decision.by` for a person
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class LoggedCall:
     outcome: str = "running"  # `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`
     text: str = ""
     by: str = ""
-    began: float | None = None  # by `time.monotonic`; None if it did not run
+    began: float | None = None  # time by `time.monotonic`; None if it did not run
     seconds: float | None = None
 
 

@@ -94,13 +94,13 @@ class _Typed:
     given: dict[str, str]
     argument: str
     value: str
-    quote: str  # that is open at its end
+    quote: str  # the quotation mark that is open at the end of the line
 
 
 class PromptValues:
     def __init__(self, router: Router) -> None:
         self._router = router
-        self.listed: list[tuple[str, Prompt]] = []  # as they were listed last, each with its server's name
+        self.listed: list[tuple[str, Prompt]] = []  # the prompts listed last, each with its server's name
         self._line, self._lines = "", list[str]()
         self._rests_until = 0.0
 

@@ -149,7 +149,7 @@ def _barrier(error: BackendError) -> Barrier:
     """Return why a server could not be tested."""
     if isinstance(error, BackendStatusError):
         return _BARRIERS.get(error.status_code, "other")
-    return "no connection" if isinstance(error, BackendUnavailable) else "no model"  # no such API is there
+    return "no connection" if isinstance(error, BackendUnavailable) else "no model"  # the server has no such API
 
 
 def _named(options: argparse.Namespace) -> Findings:

@@ -87,7 +87,7 @@ class Trial:
     calls: tuple[ReadCall, ...] = ()
     is_cut: bool = False  # whether the reply ended at its limit of tokens
     error: str = ""  # why there is no reply
-    status: int | None = None  # of the refusal; None for another error
+    status: int | None = None  # HTTP status of the refusal; None for another error
     is_late: bool = False  # whether the reply did not end in time
     prompt_tokens: int | None = None  # the length of the prompt; None if the server reports none
 

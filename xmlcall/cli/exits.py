@@ -101,5 +101,5 @@ def prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the rest of the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            is_odd = sys.platform == "win32" and not stream.isatty()  # in the code page of the system, while files are UTF-8
+            is_odd = sys.platform == "win32" and not stream.isatty()  # it has the system's code page, while files are UTF-8
             stream.reconfigure(encoding="utf-8" if is_odd else None, errors="backslashreplace")

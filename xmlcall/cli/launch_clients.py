@@ -14,7 +14,7 @@ from typing import Any, Final
 CONTEXT: Final = 32_768  # tokens, if the proxy names no number
 NO_KEY: Final = "none"  # clients want some text
 _OUTPUT: Final = 4096
-_SECONDS: Final = 3000  # in which a slow machine reads a long prompt
+_SECONDS: Final = 3000  # enough for a slow machine to read a long prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +100,7 @@ def _claude(proxy: Proxy) -> Settings:
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": f"{proxy.context}",  # or it assumes a million
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": f"{proxy.output}",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",  # with them it sends what is refused six times
+        "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",  # with betas it sends fields that are refused six times
     }
     return Settings(env=env, unset=("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"))
 

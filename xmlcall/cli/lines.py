@@ -43,7 +43,7 @@ class LineReader:
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
-        self._reading: asyncio.Future[bytes] | None = None  # by a thread
+        self._reading: asyncio.Future[bytes] | None = None  # a read by a thread
         self._read = b""
         self._ended = False
 
@@ -85,7 +85,7 @@ class LineReader:
 
 
 def _read(descriptor: int, read: asyncio.Future[bytes]) -> None:
-    with open(descriptor, "rb", buffering=0, closefd=False) as file:  # of a console, Python reads UTF-8
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:  # from a console, Python reads UTF-8
         data = file.read(_PIECE)
     with contextlib.suppress(RuntimeError):  # the loop has ended
         read.get_loop().call_soon_threadsafe(read.set_result, data)

@@ -57,7 +57,7 @@ _RESPONSES: Final = {
 }
 """Fields of a response of OpenAI, of Ollama (two), of Anthropic and of OpenAI's Responses -> where its text is, for jq."""
 _REMARKS: Final = (Repaired, CallInReasoning)
-_LINES, _WIDTH = 20, 400  # of the model's text, and of its reasoning
+_LINES, _WIDTH = 20, 400  # shown of the model's text, and of its reasoning
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

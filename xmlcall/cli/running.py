@@ -18,8 +18,8 @@ from .exits import complain
 from .plain import plain, visible
 
 SERVE_PORT: Final = 8485
-_SECONDS: Final = 60.0  # of silence, in which a model of a list is opened
-_BYTES: Final = 4 * 1024 * 1024  # of an answer
+_SECONDS: Final = 60.0  # seconds of silence: a listed model may have to be opened first
+_BYTES: Final = 4 * 1024 * 1024  # the longest answer
 _STOP_SECONDS: Final = 15.0
 _TICK_SECONDS: Final = 0.1
 _LAST_LINES: Final = 5

@@ -63,7 +63,7 @@ _SHARE: Final = "XMLCALL_SHARE"  # a removed variable
 _VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY", "XMLCALL_ASK")
 _TABLES: Final = ("XMLCALL_SERVE__", "XMLCALL_ASK__")
 _Value = TypeVar("_Value")
-NAMES_SHOWN: Final = 10  # of models
+NAMES_SHOWN: Final = 10  # most names of models in a message
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
 

@@ -53,7 +53,7 @@ _REFUSED = {  # method -> key of what is said
     "roots/list": "no_roots",
 }
 _ATTEMPTS: Final = 5  # at giving one of the expected answers
-_OPTIONS_SHOWN: Final = 50  # of a field with more options
+_OPTIONS_SHOWN: Final = 50  # how many options of a field are shown at most
 _Step = Literal["send", "edit", "decline", "cancel"]
 _WORDS: Final[Mapping[_Step, Iterable[str]]] = {
     "send": YES,

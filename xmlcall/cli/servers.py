@@ -47,7 +47,7 @@ _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
 # FastMCP, or a low-level server; code for both versions has such an import further inside.
 _FOR_SDK_1 = re.compile(rb"^(?:from|import) mcp\.server\.fastmcp\b|^@\w+\.(?:list_tools|call_tool)\(", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
-_SIGN_IN_SECONDS = 600.0  # with the time that the person takes
+_SIGN_IN_SECONDS = 600.0  # including the time that the person takes
 
 
 def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:

@@ -179,7 +179,7 @@ class OpeningStatus:
     """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`."""
 
     def __init__(self, console: Console, say: Say) -> None:
-        self.model = "the model"  # to be set before this is entered
+        self.model = "the model"  # the caller sets it before entering this
         self._console, self._say = console, say
         self._status = SlowStatus(console, say, line=True)
         self._over = False
