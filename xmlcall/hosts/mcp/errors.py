@@ -37,7 +37,7 @@ _ADVICE = {
     504: "try again later",
 }
 _LOOK_FIRST = "it is not known whether it was done: check before you repeat it"
-_NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # with which the SDK replaces a status
+_NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's for a status
 
 # HTTP errors whose text describes the network or the server, never our own URL, headers or proxy.
 _SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError, httpx2.SSEError)

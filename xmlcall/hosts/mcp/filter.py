@@ -50,7 +50,7 @@ INSTRUCTIONS: Final = 16_000  # the most characters of a server's instructions, 
 _LIMITS: Final[Mapping[str, int]] = {"title": 200, "description": INSTRUCTIONS}
 _OF_PARAMETER: Final[Mapping[str, int]] = {"title": 200, "description": 4000, "$comment": 4000}
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
-_DEPTH: Final = 64  # as deep as a schema may be
+_DEPTH: Final = 64  # the deepest that a schema may be
 
 _JOINS: Final = "\u0600-\u08ff\u0900-\u0dff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc"
 _SYMBOL: Final = r"#*0-9\u00a9\u00ae\u203c\u2049\u2122-\u3299\U0001f000-\U0001faff"
@@ -193,7 +193,7 @@ def hidden_value(schema: Any) -> str:
 ORIGINAL = "xmlcall/original"
 """The key of `_meta` that carries the original answer, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
-_MAX_NOTICES = 20  # of one page
+_MAX_NOTICES = 20  # most notices for one page
 # Fields for which the SDK would refuse a tool although nothing here needs them: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
 # Fields that a page must have in 2026-07-28; on older revisions the SDK drops them.

@@ -60,7 +60,7 @@ from ..server import HttpServer, OAuth
 
 # -- where it is kept --------------------------------------------------------------------------------------------------
 
-HOST: Final = "127.0.0.1"  # to which the browser returns
+HOST: Final = "127.0.0.1"  # the browser returns here
 PATH: Final = "/callback"
 _SERVICE: Final = "xmlcall"
 _LOCK_SECONDS: Final = 10.0
@@ -138,7 +138,7 @@ class SystemTokens:
         with FileLock(f"{self.path}.lock", timeout=_LOCK_SECONDS, mode=0o600):
             texts = self._read()
             yield texts
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # of mode 0600
+            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # with mode 0600
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     json.dump(texts, file)
