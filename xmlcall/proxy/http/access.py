@@ -136,7 +136,7 @@ def _forbidden(message: str) -> ApiError:
 # -- which models a caller may use ----------------------------------------------------------------------------------------
 
 SHOWN: Final = 80  # characters of a requested name that an error shows
-NAMES_SHOWN: Final = 40  # of models
+NAMES_SHOWN: Final = 40  # most names of models in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +250,7 @@ class _Listed:
 
     def __init__(self, name: str, engine: "Engine") -> None:
         self.name, self.engine = name, engine
-        self.requests = 0  # that use it now
+        self.requests = 0  # how many use it now
         self.is_open = False
         self.opening = asyncio.Lock()
 

@@ -59,7 +59,7 @@ class QuestionPath:
     path: str
     form: Format
     upstream: str = ""
-    is_answered: bool = True  # by the engine; otherwise requests are only passed on
+    is_answered: bool = True  # whether the engine may answer; otherwise requests are only passed on
 
 
 QUESTIONS: Final = (

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 OTHER: Final = "other"
-MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
+MOST_VALUES: Final = 200  # most values of one label; the tables of codes have about 70
 SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 # Seconds. A small model on a graphics card produces its first token in 50 ms; a long prompt on a CPU takes minutes.
