@@ -32,7 +32,7 @@ from .machine import Ask, Ended, Script
 REFUSALS: Final = frozenset({200, 400, 422, 500, 501})
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call
 
-_MARKS: Final = frozenset("<[{`")  # with one of these a call begins
+_MARKS: Final = frozenset("<[{`")  # a call begins with one of these
 
 _ARGUMENTS: Final = "#/$defs/arguments"  # new place of a schema with references, because `$ref` resolves from the document's root
 

@@ -79,7 +79,7 @@ PLAIN: Final = 0.8  # probability of a name from which habits no longer matter
 LONGEST: Final = 4000  # characters; a longer message is cut to its beginning and its end
 _CACHE_SEPARATOR: Final = "\n"  # before the tool prompt
 _EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # may affect the first token
-_LONG: Final = 0.5  # of the tool prompt's characters
+_LONG: Final = 0.5  # as a share of the tool prompt's characters
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]

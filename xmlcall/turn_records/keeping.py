@@ -282,11 +282,11 @@ class KeptTask:
 class InFlight:
     """A step that was cut off."""
 
-    reply: Message | None = None  # as the conversation keeps it; None if it was not complete, or not kept
-    calls: tuple[ToolCall, ...] = ()  # of that reply, also those that could not be read: without arguments
-    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # by call; None for one that only started
+    reply: Message | None = None  # in the conversation's form; None if it was not complete, or not kept
+    calls: tuple[ToolCall, ...] = ()  # the reply's calls; those that could not be read have no arguments
+    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # call id -> result; None if it only started
     unknown: tuple[str, ...] = ()
-    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # by call; those that servers have made of calls
+    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # call id -> the task that its server made of it
 
 
 def in_flight(events: Sequence[KeptEvent], conversation: str = "") -> InFlight | None:

@@ -82,7 +82,7 @@ class Reading:
         self.calls: list[ReadCall] = []
         self.end = 0  # offset until which the reply is covered
         self.repairs: list[Repair] = []
-        self.lost: list[CallInReasoning] = []  # that never ended
+        self.lost: list[CallInReasoning] = []  # calls in reasoning that never ended
         self.reasoning: list[str] = []  # pieces that the server sent apart from the text
         self._spans: list[SpanRecord] = []
         self._last: tuple[str, str, int | None] | None = None  # the kind of the last span, which may still grow
