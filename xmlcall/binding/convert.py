@@ -120,7 +120,7 @@ class Fitter:
                 yield from (self._array if kind == "array" else self._object)(value, schema, path, depth)
 
     def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
-        listed = schema.get("prefixItems")  # of a tuple; in draft-07 also under `items`
+        listed = schema.get("prefixItems")  # the schemas of a tuple; in draft-07 also under `items`
         items = listed if isinstance(listed, list) else schema.get("items", True)
         if isinstance(value, list):
             yield self._all(value, items, path, depth)

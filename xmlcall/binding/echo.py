@@ -218,7 +218,7 @@ _EXAMPLE_VALUE: Final = (
 
 _ENOUGH: Final = 8  # letters of a notation, such as `parameter`
 _SHORT: Final = 4
-_SIGNS: Final = {Body.PYTHON: "[]()=", Body.LINES: "()=", Body.KEYED: "[]{}:"}  # of notations without words
+_SIGNS: Final = {Body.PYTHON: "[]()=", Body.LINES: "()=", Body.KEYED: "[]{}:"}  # the brackets of notations without words
 # Calls in formats of models, which the server reads.
 _NATIVE: Final = (
     '"name": "NAME", "arguments": ARGUMENTS',

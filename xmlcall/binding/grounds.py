@@ -45,7 +45,7 @@ from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
 _LONGEST: Final = 200  # characters; longer values are not checked
-_FEWEST_WORDS: Final = 3  # of a description; fewer words may be a name that the schema gives as an example
+_FEWEST_WORDS: Final = 3  # fewest words that count as copied from a description; fewer may be a name that it gives as an example
 _SHORTEST: Final = 5  # letters and digits that identify a name without its marks
 _WORD_LONG: Final = 4  # letters; codes of languages, units and airports have fewer
 _MANY: Final = 10  # alternatives; among so many, the person has to name the choice

@@ -25,7 +25,7 @@ from .tag_patterns import EXOTIC, WHITE, ZERO_WIDTH, alternation, attributes_of,
 
 _ORDINARY_NAME = regex.compile(r"[\w.\-]{1,64}")  # every format can read the tags of these
 _LONGEST_NAME = 256
-_MOST_ODD = 64  # of one tool
+_MOST_ODD = 64  # most odd names of one tool
 _LINE_END = regex.escape("\n")
 
 

@@ -111,7 +111,7 @@ def _named(value: Any) -> LooseCall | None:
     if len(names) != 1 or not value[names[0]] or len(keys) > 1 or value.keys() - {*names, *keys, *_OTHERS}:
         return None
     arguments: Any = value[keys[0]] if keys else {}
-    arguments = {} if arguments is None or arguments == "" else arguments  # of a call without any
+    arguments = {} if arguments is None or arguments == "" else arguments  # a call without arguments
     liberties: tuple[str, ...] = ()
     if isinstance(arguments, str):
         read = jsonish.read(arguments, kinds={"object"}, complete=True)

@@ -24,10 +24,10 @@ _SECONDS = 0.05
 # Time limits of a search in seconds, each with its cost in steps: quick searches cost little, and many slow ones are stopped
 # together.
 _TRIES = ((0.000_05, 1), (0.002, 150), (_SECONDS, 3_500))
-_STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
-_MEMBERS = 100  # of a keyword that are checked in one step
-_COMPARED = 20  # values that are compared in one step
-_CHARACTERS = 1_000  # of a value that are written in one step: `jsonschema` writes it into each error
+_STEPS = 100_000  # most keywords evaluated for one call, 10 to 20 microseconds each
+_MEMBERS = 100  # how many members of a keyword count as one step
+_COMPARED = 20  # how many compared values count as one step
+_CHARACTERS = 1_000  # how many written characters count as one step: `jsonschema` writes the value into each error
 
 
 class _Work:
@@ -106,7 +106,7 @@ class _Pattern:
 
 _pattern = functools.lru_cache(maxsize=4096)(_Pattern)
 
-_MAX_CHARACTERS = 10_000  # of a pattern
+_MAX_CHARACTERS = 10_000  # the longest pattern
 _LITERAL = regex.compile(r"/(\^.*\$)/([dgimsuvy]*)", regex.DOTALL)  # `/^a$/i`, a pattern as JavaScript's source has it
 _HALVES = regex.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # half of a surrogate pair, which no text here contains
 # Syntax that only ECMA-262 has. Any escaped character is a piece, so that `u{1}` after an escaped backslash is none.

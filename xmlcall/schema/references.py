@@ -283,7 +283,7 @@ class Places:
     def _arrives(self, reference: str) -> bool:
         """Say whether a chain of references ends in a schema; one whose next link is dropped ends there."""
         if reference not in self._leads:
-            self._leads[reference] = False  # in a circle: until it is known
+            self._leads[reference] = False  # the value inside a circle, until the answer is known
             self._leads[reference] = unquote(reference) == reference and self._ends(reference)
         return self._leads[reference]
 

@@ -123,7 +123,7 @@ def compiled(schema: Mapping[str, Any]) -> Any:
         return problem
     try:
         return _validator(schema)
-    except Exception as error:  # as above: `referencing` walks through keywords that no draft of the schema has
+    except Exception as error:  # of many types, as above: `referencing` walks through keywords that no draft of the schema has
         return f"the schema cannot be compiled: {type(error).__name__}: {_short(str(error))}"
 
 
@@ -294,7 +294,7 @@ def _steps(node: Any, root: Mapping[str, Any], known: dict[int, int], levels: in
     if levels == 0:
         return MAX_STEPS + 1
     if id(node) not in known:
-        known[id(node)] = MAX_STEPS + 1  # in a circle: until it is known
+        known[id(node)] = MAX_STEPS + 1  # the value inside a circle, until the number is known
         known[id(node)] = min(1 + sum(_steps(part, root, known, levels - 1) for part in _applied(node, root)), MAX_STEPS + 1)
     return known[id(node)]
 

@@ -43,7 +43,7 @@ RANGES = {
 }
 """Keyword -> its words; `{}` is the keyword's value."""
 
-_MAX_PLACES = 8  # of a tuple that are listed
+_MAX_PLACES = 8  # most places of a tuple that are listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
