@@ -371,7 +371,7 @@ def write_profile(profile: Profile, file: Path) -> None:
 log: Final = logging.getLogger("xmlcall.profiles")
 
 FINDINGS: Final = frozenset(get_args(Finding))
-VERSION: Final = 1  # of the check: findings of another one do not count
+VERSION: Final = 1  # version of the check: findings of other versions do not count
 DAYS: Final = 30  # the server may have been updated since
 MOST: Final = 200  # findings
 MOST_BYTES: Final = 100_000

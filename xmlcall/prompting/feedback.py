@@ -28,7 +28,7 @@ Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 
 _DOTS = "..."
 _LONGEST_REQUEST = 2000  # characters; a longer one is not repeated
-_LIKENESS = 0.6  # of names, by difflib; below this, another tool is meant
+_LIKENESS = 0.6  # least similarity of names, by difflib; below this, another tool is meant
 
 _MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
 

@@ -224,7 +224,7 @@ class ChatRoom:
         self.loop, self.store, self.recorder = loop, store, recorder
         self.news, self.questions = news, questions
         self._start = tuple(start)
-        self._turns: dict[str, TurnUnderWay | None] = {}  # by conversation; only those with a running turn
+        self._turns: dict[str, TurnUnderWay | None] = {}  # conversation -> its running turn
         news.opening = questions.open
         self._servers_sent: list[dict[str, Any]] = []
 
@@ -278,7 +278,7 @@ class ChatRoom:
         """Lock the conversation and keep the question; if a server must be asked for a result first, the turn keeps it later."""
         try:
             keeper.resume(id)
-        except UsageError as held:  # by another program
+        except UsageError as held:  # another program has it
             raise ApiError(str(held), status=409) from held
         events = [] if is_new else self.store.events(id)
         form, is_xml = self.loop.format, self.loop.mode in ("xml", "auto")  # a mode is left open only where no tools are offered

@@ -72,7 +72,7 @@ class News:
         self.opening: Callable[[], Sequence[Told]] = tuple  # returns the events that a page gets first
         self._pages: set[asyncio.Queue[Told | None]] = set()
         self._notices: list[str] = []
-        self._waiting: dict[str, tuple[float, dict[str, Any]]] = {}  # by turn: since when, and for what
+        self._waiting: dict[str, tuple[float, dict[str, Any]]] = {}  # turn -> since when it waits, and for what
         self._last_left = time.monotonic()
         self._is_closed = False
 
