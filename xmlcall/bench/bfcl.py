@@ -192,7 +192,7 @@ class StateHost(LocalHost):
 
     @property
     def state(self) -> dict[str, Any]:
-        """The public attributes of the instance, as they are, not copied."""
+        """The public attributes of the instance themselves, not copies."""
         return {name: value for name, value in vars(self._instance).items() if not name.startswith("_")}
 
     def __contains__(self, name: object) -> bool:

@@ -94,7 +94,7 @@ def _items_fit(value: Any, answer: Any, item_type: type) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a string without what BFCL ignores in it; anything else as it is."""
+    """Return a string without the characters that BFCL ignores; anything else unchanged."""
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
@@ -166,7 +166,7 @@ _ADMITS: Final = re.compile(
     r"|tell|give|clarify)|which |could you|can you|what (?:would|is the)|let me know|need (?:more|the|to know)|"
     r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪",
 )
-# The beginnings of our instructions to a model, which are no answer for a person.
+# The beginnings of our instructions to a model, which are not an answer to a person.
 _INSTRUCTIONS: Final = (
     *("(If one of the tools", "(Answer in plain words", "(Now answer the request"),
     *("（如果有适合这个请求的工具", "（现在请根据这些结果", "（请直接用文字回答", "（请直接用中文回答"),
@@ -253,7 +253,7 @@ _HALVES_OF_DAY: Final = ((r"a\.?m\b", ("上午", "早上", "清晨", "凌晨")),
 
 
 def _either_clock(text: str) -> str:
-    """Return a pattern for a time, on a clock of 24 hours or of 12, also with Chinese words; for another text, as it is."""
+    """Return a pattern for a time, on a clock of 24 or 12 hours, also with Chinese words; other texts match as written."""
     if not (match := _CLOCK.fullmatch(text)):
         return re.escape(_read(text))
     hour, minute = int(match[1]), match[2]

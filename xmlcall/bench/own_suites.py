@@ -467,7 +467,7 @@ def _record(rng: random.Random, count: int, depth: int = 2) -> dict[str, Any]:
     return {name: _json_value(rng, depth) for name in rng.sample(_WORDS, count)}
 
 
-# The last three are no JSON; repairing or decoding them changes the text.
+# The last three are not JSON; repairing or decoding them changes the text.
 _JSON_FORMS: tuple[Callable[[dict[str, Any]], str], ...] = (
     lambda value: json.dumps(value, separators=(",", ":")),
     lambda value: json.dumps(value, indent=2, ensure_ascii=False),

@@ -160,7 +160,7 @@ def _excludes(wins: int, losses: int, ties: int, mean: float, alpha: float) -> b
 
 
 def _log_capital(wins: int, losses: int, ties: int, mean: float) -> float:
-    """Return the logarithm of what the bets on more than `mean` have come to, one part of the capital on each."""
+    """Return the logarithm of the capital after bets on more than `mean`, with one part of it on each."""
     logs = [
         wins * math.log1p(bet * (1 - mean) / (1 + mean)) + ties * math.log1p(-bet * mean / (1 + mean)) + losses * math.log1p(-bet)
         for bet in _BETS

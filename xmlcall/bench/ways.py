@@ -253,7 +253,7 @@ def kept_odds(kept: Mapping[str, Any]) -> float | None:
 def prompt_hash(way: Way, settings: Settings) -> str:
     """Hash the prompts of a way around a fixed tool, to show whether two runs used the same.
 
-    With a call threshold there are three: one for each decision, and the usual one where nothing is decided.
+    With a call threshold there are three: one for each decision, and the usual one for replies without a decision.
     """
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))
