@@ -171,7 +171,7 @@ def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str,
 
 
 def _whom(by: str, say: Say) -> str:
-    """Write who or what decided: a person in the words of the language, a rule or an option as it is named."""
+    """Write who or what decided: a person in the user's language, a rule or an option by its name."""
     who, _, rest = by.partition(", ")
     if who != _PERSON:
         return visible(by)

@@ -66,7 +66,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
 
 
 def prompt_completions(chat: "Chat") -> Iterable[str]:
-    """Return what may follow `/prompt`, of the prompts that were listed last: a name, and what has to be given."""
+    """Return what may follow `/prompt`: names of the prompts listed last, each with its required arguments."""
     for _, prompt in chat.values.listed:
         yield " ".join([prompt.name, *(f"{each.name}=" for each in prompt.arguments if each.required)])
 

@@ -146,7 +146,7 @@ def _is_ollama_by_url(found: Findings) -> bool:
 
 
 def _ollama_host(found: Findings) -> str:
-    """Return the variable that Ollama's address goes into, unless it is the usual one."""
+    """Return the variable with Ollama's address as a prefix of a command, unless the address is the usual one."""
     parts = urlsplit(found.address)
     if not _is_ollama_by_url(found) or (parts.hostname in ("127.0.0.1", "localhost") and parts.port == 11434):
         return ""

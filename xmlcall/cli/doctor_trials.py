@@ -84,7 +84,7 @@ async def tested(
 
 
 def _asking(profile: FoundProfile | None) -> Asking:
-    """Return how the model is asked in our prompt: by its profile, but with no threshold that would have to be measured first."""
+    """Return how the model is asked in our prompt: by its profile, but without a threshold that must be measured first."""
     usual = Asking(temperature=0.0)
     if profile is None or profile.profile is None or profile.profile.way != "xml":
         return usual

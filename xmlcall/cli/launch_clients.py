@@ -326,7 +326,7 @@ def _zed(proxy: Proxy) -> Settings:
     }
     return Settings(
         files={"config/settings.json": _json(settings)},
-        env={"XMLCALL_API_KEY": proxy.key},  # Zed makes the name of that of the provider
+        env={"XMLCALL_API_KEY": proxy.key},  # Zed derives the variable's name from the provider's
         arguments=["--foreground", *proxy.argument("--user-data-dir")],
         usual=["."],
     )

@@ -93,7 +93,7 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
             listener.listen(BACKLOG)  # asyncio limits the queue to the number that it accepts at once
 
         @contextmanager
-        def capture_signals(self) -> Iterator[None]:  # ours are above: the end of a server is no failure
+        def capture_signals(self) -> Iterator[None]:  # our handlers are set above: the end of a server is not a failure
             yield
 
     config = uvicorn.Config(

@@ -160,7 +160,7 @@ def _of_command(argument: str) -> StdioServer:
 
 
 def _python_for(words: list[str]) -> str:
-    """Return the Python for a script: ours, but for version 1 of the MCP SDK that of the script's own virtual environment."""
+    """Return the Python for a script: ours, or for version 1 of the MCP SDK the one in the script's virtual environment."""
     if not _FOR_SDK_1.search(read_bytes(words[0], "a Python script")):
         return sys.executable
     folder = Path(words[0]).absolute().parent
@@ -185,7 +185,7 @@ def _words(argument: str) -> list[str]:
 
 
 def _name_of(words: list[str]) -> str:
-    """Name a server after its script or program: the first word that is no starter and no option."""
+    """Name a server after its script or program: the first word that is neither a starter nor an option."""
     names = [PurePath(word).name for word in words if not word.startswith("-")]
     tells = [name for name in names if name not in _STARTERS and name != PurePath(sys.executable).name]
     name = PurePath((tells or names)[0].partition("@")[0])
