@@ -210,7 +210,7 @@ _PROJECT_FOLDERS: Final = frozenset(
 
 
 class Variables:
-    """The variables of a configuration; a `source` that is no path counts as one in the working directory."""
+    """The variables of a configuration; a `source` that is not a path counts as a file in the working directory."""
 
     def __init__(self, environ: Mapping[str, str], source: str) -> None:
         self._environ, self._file = environ, Path(source)

@@ -204,7 +204,7 @@ def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
 
 
 def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
-    """Read an answer to `completion/complete`; values that are no texts are left out."""
+    """Read an answer to `completion/complete`; values that are not texts are left out."""
     completion = answer.get("completion")
     if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
         return Completion()

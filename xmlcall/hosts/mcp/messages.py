@@ -86,7 +86,7 @@ class UnreadableAnswer:
 
 
 def read_refused(error: Exception) -> JSONRPCResponse | JSONRPCError | None:
-    """Read an answer out of the SDK's refusal of it, or make an error that says what is wrong; None if it is no answer."""
+    """Recover an answer from the SDK's refusal, or make an error that says what is wrong; None if it is not an answer."""
     message = _refused(error)
     number = _number(message.get("id")) if isinstance(message, Mapping) and "method" not in message else None
     if number is None:
@@ -175,7 +175,7 @@ class HttpTrouble:
     """What was wrong with an HTTP answer; `status` is 0 if only the body was."""
 
     status: int = 0
-    retry_after: float | None = None  # seconds after which the server wants to be asked again
+    retry_after: float | None = None  # seconds that the server asks to wait
     is_too_large: bool = False
     is_cut: bool = False
 

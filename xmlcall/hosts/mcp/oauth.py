@@ -353,7 +353,7 @@ async def forget(server: HttpServer, tokens: TokenStore) -> bool:
 
 
 async def kept_in_file(server: HttpServer) -> Path | None:
-    """Return the file that holds the tokens of a server for want of a keyring; None if they are elsewhere."""
+    """Return the file that holds the tokens of a server if there is no keyring; None if they are elsewhere."""
     store = SystemTokens()
     return store.path if await asyncio.to_thread(store.in_file, key_of(server)) else None
 
