@@ -172,7 +172,7 @@ class ServedModels:
 
     @property
     def engine(self) -> "Engine":
-        """The engine of the first model; of a list, that of the model that was used last."""
+        """The engine of the first model; for a list of models, of the one that was used last."""
         return self.rows[0].engine
 
     async def reread(self) -> None:
@@ -236,7 +236,7 @@ class Caller:
 # opened; what was learned about them (does the server's own function calling work, thresholds) goes with them.
 
 
-ALL: Final = "*"  # the name of a model that means each that its server lists
+ALL: Final = "*"  # the name that stands for every model that the server lists
 OPEN_LIMIT: Final = 8
 LISTED_LIMIT: Final = 1000  # models of a list; hosted services have some hundreds
 NAME_LIMIT: Final = 200
