@@ -326,7 +326,7 @@ def _in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
 
 TaskMoment = Literal["task_awaited", "task_unreachable", "task_ended"]
 OnTask = Callable[[TaskMoment, str, CallFinished | str], None]
-"""Notified of a call that its server runs as a task: the moment, `server.tool`, and its end or why it cannot be asked about."""
+"""Notified of a call that runs as a task of its server: the moment, `server.tool`, and its end or why that is unknown."""
 
 
 def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:

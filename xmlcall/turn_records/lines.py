@@ -298,7 +298,7 @@ class LineThread:
     def _complain(self, why: str) -> None:
         if not self._is_said:
             self._is_said = True
-            self._say(f"turns are not written to {self.path}: {why}; it is tried again with each that ends")
+            self._say(f"turns are not written to {self.path}: {why}; each later turn is tried again")
 
 
 # -- secrets -------------------------------------------------------------------------------------------------------------
