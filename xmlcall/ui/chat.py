@@ -350,12 +350,12 @@ class ChatRoom:
         return {"conversation": about, "turns": turns, "branches": branches, "questions": questions}
 
     def turns_of(self, conversation: str) -> list[TurnRecord]:
-        """Return the turns of a conversation: those that this program saw as it saw them, the others as they are kept."""
+        """Return the turns of a conversation: as this program recorded them if it ran them, else as they are kept."""
         live = ((kept, self.recorder.find(kept.id)) for kept in turns_of(self.store, conversation))
         return [builder.record() if builder else kept for kept, builder in live]
 
     def kept_turn(self, turn: str) -> TurnRecord | None:
-        """Return a kept turn; None if there is none of this id."""
+        """Return a kept turn; None if no turn has this id."""
         conversation = turn.rpartition(".")[0]
         try:
             found = turns_of(self.store, conversation) if conversation else []
