@@ -250,7 +250,7 @@ class OllamaBackend:
                 yield
             except UsageError:
                 raise
-            except (ValueError, RecursionError) as error:  # a line is no JSON, or no object
+            except (ValueError, RecursionError) as error:  # a line is not JSON, or not an object
                 raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got {_one_line(error)}") from error
 
     def _refusal(self, error: Any, status: int) -> BackendStatusError:

@@ -311,7 +311,7 @@ class _Draft:
             self._drop_issue(name)
             self.arguments[name] = fit.value
             for code, path in fit.liberties:
-                if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is no string of JSON
+                if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is not a JSON string
                     if jsonish.strict(raw.text) is not MISSING:
                         continue
                     code = "number-format"

@@ -472,6 +472,6 @@ def wants_zone(schema: Any) -> bool:
 
 
 def zone_of(text: str) -> str:
-    """Return the IANA name of the time zone of a city; "" if the text is none."""
+    """Return the IANA name of the time zone of a city; "" if the text is not a city."""
     region, _, city = text.strip().replace(" ", "_").rpartition("/") if len(text) <= _LONGEST else ("", "", "")
     return _ZONES.get(city.casefold(), "") if not region or region in _CITIES else ""

@@ -100,7 +100,7 @@ def _plain(text: str) -> str:
             text = unescaped(_HALVES.sub(_half, _AMPERSANDS.sub("&", text)))
         if "%" in text:
             text = unquote(text)
-        if text == before:  # not earlier, because a backslash and a full-width character are no escape
+        if text == before:  # not earlier, because a backslash and a full-width character are not an escape
             text = _narrow(text)
         if text == before:
             break
@@ -351,7 +351,7 @@ def _on_offer(catalog: Catalog) -> str:
 
 
 def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) -> InvalidCall | None:
-    """Return a copied call with issues `echo`, at `$` or at each value of our example; None if it is no copy."""
+    """Return a copied call with issues `echo`, at `$` or at each value of our example; None if it is not a copy."""
     if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
     elif isinstance(call, ToolCall) and (tool := catalog.get(call.name)):

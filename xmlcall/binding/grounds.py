@@ -98,7 +98,7 @@ _IN_ENGLISH: Final = {
     "时间": "time",
 }
 
-# Words of Chinese requests that are no names. What is left of a request without them may be one.
+# Words of Chinese requests that are not names. What is left of a request without them may be a name.
 _NO_NAME: Final = re.compile(
     "|".join(
         [
@@ -429,7 +429,7 @@ def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
 
 
 def stands_for_another(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a text is no real value: a placeholder, an address or id that was never said, or words of the schema."""
+    """Say whether a text is not a real value: a placeholder, an address or id that was never said, or words of the schema."""
     if not may_be_groundless(text):
         return False
     found = [*placeholders(text), *addresses(text)]
@@ -491,7 +491,7 @@ def _is_said_whole(name: str, said: Said) -> bool:
 
 
 def _counts(part: Any) -> bool:
-    """Say whether a value is specific enough that it has to be said."""
+    """Say whether a value is so specific that it must appear in the conversation."""
     return not isinstance(part, bool) and part not in (None, "", 0, 1, [], {}) and str(part).casefold().strip() not in _ANYTHING
 
 
@@ -579,7 +579,7 @@ def _keys(atom: Atom) -> Iterator[str]:
 
 
 def _numbers(value: str | float) -> Iterator[str]:
-    """Yield the numbers of a text, or a number, without their signs; words such as "two", which count things, are none."""
+    """Yield the numbers of a text, or a number, without their signs; words such as "two", which count things, do not count."""
     if not isinstance(value, str):
         yield number_key_of(value).lstrip("#-")
         return

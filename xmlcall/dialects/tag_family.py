@@ -56,7 +56,8 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
                 tag("</function"),
             ),
             parameter=(
-                # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` is another's.
+                # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` belongs to
+                # another format.
                 tag(r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=\s](?:[^<>=]{0,127}>|[^<>=\s]{0,127}\s{0,4}=)", ""),
                 tag("</parameter"),
             ),

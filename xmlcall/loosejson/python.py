@@ -21,7 +21,7 @@ import regex
 from .machine import CLOSERS, MAX_DEPTH, Frame, LooseCall, finite
 from .strings import Refused
 
-_TOKEN = regex.compile(  # its letters are those of any script, with their marks; those of `re` are not
+_TOKEN = regex.compile(  # `regex` matches letters of any script, with their marks, and `re` does not
     r"""(?P<space>(?:\s|\\\r?\n)++|\#[^\n]*+)
       | (?P<prefix>[A-Za-z]{0,2})(?P<quote>'{3}|"{3}|'|")
       | (?P<number>(?:\d|\.\d)(?:[eE][+-]|[\w.])*+)

@@ -61,7 +61,7 @@ _VERDICTS = {
     ("text", True): "literal",
 }
 
-# Escapes of other languages that are no JSON: raw text or a character, nothing decides.
+# Escapes of other languages that JSON lacks: they may be raw text or a character, and nothing decides which.
 _ESCAPE = r"""\\(?:
     (?P<valid> ["\\/bfnrt] | u[0-9a-fA-F]{4} )
   | (?P<apostrophe> ' )

@@ -98,7 +98,7 @@ class SourceFailed(Exception):
 
 
 class _WrongContent(SourceFailed):
-    """The part file is no prefix of the file."""
+    """The part file is not a prefix of the file."""
 
 
 def fetch(download: Download, sources: Sequence[Source]) -> None:

@@ -203,7 +203,7 @@ class Extent:
         self._special = _SPECIAL.get(body, _JSON)
         self._goes_on = body is Body.LINES  # the value continues until its wrapper ends
         self._raw_marks = body is Body.GEMMA
-        self._is_round = False  # parentheses surround the whole value, and count
+        self._is_round = False  # parentheses surround the whole value, so they count as brackets
         self._last = ""  # the last character other than white space
         self._in_comment = False
         self._escaped = False  # the next character belongs to an escape

@@ -47,7 +47,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: Mapping[str, Any]) -> Message:
-    """Read what `message_to_json` wrote; raise a ValueError, TypeError or KeyError if this is no message."""
+    """Read what `message_to_json` wrote; raise a ValueError, TypeError or KeyError if this is not a message."""
     if not (data["role"] in get_args(Role) and isinstance(data["content"], str)):
         raise ValueError("no message has this role, or no text")
     calls = tuple(call_from_json(call) for call in data.get("tool_calls", ()))
@@ -141,8 +141,8 @@ class Branch:
 def _make(path: Path) -> None:
     """Make a file for its owner alone, if there is none.
 
-    One that is there is not opened: POSIX frees all locks that a process has on a file when it closes any opening of it, those of
-    SQLite's own connections, too; another program would then take itself for the last one, and take the write-ahead log away.
+    An existing file is not opened: POSIX frees all locks that a process has on a file when it closes any opening of it, including
+    those of SQLite's connections. Another program would then believe that it is the last one, and remove the write-ahead log.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))

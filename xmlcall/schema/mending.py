@@ -176,7 +176,7 @@ _READERS: Final[dict[str, _Reader]] = {
     **_each(_matching(_ANCHOR), "$anchor $dynamicAnchor"),
     **_each(_kept_if(lambda value: False), "$vocabulary $recursiveRef $recursiveAnchor"),
 }
-"""By keyword; the keywords that hold schemas, `required` and the references need more than their value to be read."""
+"""Reader of each keyword, except keywords that hold schemas, `required` and references, which need more than their value."""
 
 
 def _spelled(value: Any, kinds: list[str]) -> Any:
@@ -259,7 +259,7 @@ class _Mender:
         return found
 
     def listed(self, key: str, value: Any, path: str) -> Any:
-        """Mend a list of schemas. An entry that is no schema is dropped from alternatives; elsewhere it admits anything."""
+        """Mend a list of schemas. An entry that is not a schema is dropped from alternatives; elsewhere it admits anything."""
         members = value if isinstance(value, list) else [value] if isinstance(value, Mapping) else []
         if not members:
             self.note(path, value)
@@ -429,7 +429,7 @@ def _kinds(found: Schema) -> list[str]:
 
 
 def _item_values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Move listed values of an array to its items, if these values are no arrays."""
+    """Move listed values of an array to its items, if these values are not arrays."""
     values, items = found.get("enum", []), found.get("items", {})
     if found.get("type") != "array" or not values or any(isinstance(value, list) for value in values):
         return

@@ -101,7 +101,7 @@ def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[
 
 
 def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> list[UnionBranch]:
-    """Return the objects among the branches of a union; those of a union in it are its own."""
+    """Return the objects among the branches of a union, including those of a union inside it."""
     return list(itertools.islice(_branches(schema, key, root, levels), _MAX_BRANCHES))
 
 

@@ -47,7 +47,7 @@ class NativeOptions:
     # Whether the caller keeps the conversation. Calls then keep the ids that the server gave them, because the caller's next
     # request may need them; and an invalid call in the text stays text, because it may be meant for the user.
     is_for_caller: bool = False
-    is_asked_again: bool = False  # whether a reply that came to nothing is asked for in another way, so that it is no error
+    is_asked_again: bool = False  # whether a reply that came to nothing is asked for in another way, so that it is not an error
 
 
 def generate_native(request: CompletionRequest, binder: Binder, how: NativeOptions) -> Script[Generated]:

@@ -246,7 +246,7 @@ def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: b
 # -- whether one is needed ---------------------------------------------------------------------------------------------
 
 
-CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of a call, because code is fenced, too
+CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence does not indicate a call, because code is fenced, too
 LEAST_NUMBER: Final = -1.0  # the log-odds of the second opinion are clipped to these limits
 MOST_NUMBER: Final = 6.0
 USUAL_NUMBER: Final = 3.0  # if the second opinion is missing
@@ -456,7 +456,7 @@ def _ask_number(
     """Ask a model for the number of the tool that the message asks for.
 
     Returns:
-        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is no number, the
+        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is not a number, the
         server reports no probabilities, or there is only one tool, or too many.
     """
     if not 1 < len(catalog) <= MOST_NUMBERED or server.reasoning_open:
@@ -469,7 +469,7 @@ def _ask_number(
 
 
 def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
-    """Return the log-odds of a number above 0 against 0, from the likeliest first tokens; None if they are no numbers."""
+    """Return the log-odds of a number above 0 against 0, from the likeliest first tokens; None if they are not numbers."""
     none, any_tool, least = 0.0, 0.0, math.exp(-SURE_NUMBER)
     for token, logprob in candidates:
         digits = token.strip().rstrip(".")
