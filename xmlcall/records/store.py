@@ -307,7 +307,7 @@ class Store:
         try:
             hold_byte(lock, int(conversation, 16))
         except BlockingIOError as error:
-            raise UsageError(f"conversation {conversation} is open in another program just now; leave it there first") from error
+            raise UsageError(f"conversation {conversation} is open in another program; close it there first") from error
 
     def free(self, conversation: str) -> None:
         """Let other programs continue a conversation."""
@@ -366,9 +366,7 @@ class Store:
             if isinstance(error, XmlcallError):
                 raise
             why = getattr(error, "strerror", None) or str(error)
-            raise XmlcallError(
-                f"conversations are kept in {self.path or 'memory'}, and that failed: {why}; --no-record does without"
-            ) from error
+            raise XmlcallError(f"cannot keep conversations in {self.path or 'memory'}: {why}; --no-record keeps none") from error
 
 
 _LINES: Final = (
