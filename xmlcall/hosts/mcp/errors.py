@@ -150,10 +150,10 @@ def _lost_error(server: ServerConfig, doing: str, error: Exception, connection: 
 
 def _http_error(server: ServerConfig, doing: str, error: MCPError, trouble: HttpTrouble) -> ToolHostError:
     if trouble.status == 404 and error.code == INVALID_REQUEST and error.message == "Session terminated":
-        what = f"{server.name}: the server no longer knows the session while {doing}, however often it is asked; it was not done"
+        what = f"{server.name}: the server no longer knows the session while {doing}, not even a new one; it was not done"
         return SessionLost(what, host=server.name, reason="not_run")
     if trouble.is_too_large:
-        return _unavailable(server, f"{doing} gave more than can be read ({_detail(error)}); ask it for less", "too_large")
+        return _unavailable(server, f"{doing} returned more than can be read ({_detail(error)}); ask it for less", "too_large")
     if trouble.is_cut:
         what = f"{server.name}: the answer was cut while {doing} ({_detail(error)}); {_LOOK_FIRST}"
         return Repeatable(what, host=server.name, reason="unknown")
