@@ -90,7 +90,7 @@ class Display:
             lambda: Wrapping(self.console.width) if self.console.is_terminal else None,
         )
         self._status = SlowStatus(self.console, self.say)
-        self._judged: ToolCall | None = None  # the last shown call, while it is not decided about
+        self._judged: ToolCall | None = None  # the last shown call, until it is decided about
         self._call_pieces = 0  # of the call that the model is writing; most servers send one for each token
 
     def show(self, event: LoopEvent) -> None:

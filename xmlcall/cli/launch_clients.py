@@ -19,7 +19,7 @@ _SECONDS: Final = 3000  # enough for a slow machine to read a long prompt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What a client has to know; `folder` is for its files alone, None for those that a person keeps."""
+    """What a client has to know; `folder` is for its files alone; None if a person keeps the files."""
 
     url: str
     model: str = "local"

@@ -35,7 +35,7 @@ _MAX_LINE: Final = 1 << 20
 _PIECE: Final = 1 << 16
 _PAUSE: Final = 0.25  # seconds without a key before a server is asked (MCP 2025-11-25, completion: clients SHOULD wait)
 Suggest = Callable[[str], Awaitable[str]]
-"""Finds what could follow a line; "" for nothing."""
+"""Returns how a line could continue; "" if that is unknown."""
 
 
 class LineReader:

@@ -134,7 +134,7 @@ def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
         print(json_text({"ways": ways, "cases": len(cases), "most_replies": most, "minutes": [round(each) for each in minutes]}))
         return OK
     shown = visible(options.model.rpartition("@")[2])  # the part before may be a password
-    print(f"{len(ways)} ways of asking {shown}, and up to two made of what is measured:")
+    print(f"{len(ways)} ways of asking {shown}, and up to two more that follow from the measurements:")
     for way in asked:
         print(f"  {in_words(way, asked[0])}")
     print(

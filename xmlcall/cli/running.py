@@ -96,7 +96,7 @@ def _get(url: str, key: str) -> tuple[int, Mapping[str, Any]]:
         said = json.loads(body)
     except httpx2.ConnectError as error:
         raise ConnectionError(str(error)) from error
-    except (httpx2.HTTPError, ValueError, RecursionError):  # no HTTP, no JSON: it is something else
+    except (httpx2.HTTPError, ValueError, RecursionError):  # not HTTP, or not JSON: another program
         return 0, {}
     return response.status_code, said if isinstance(said, dict) else {}
 
@@ -111,7 +111,7 @@ def served(arguments: Sequence[str], log: Path, key: str) -> Iterator[Running]:
     """Start `xmlcall serve`, and stop it at the end; its output goes to a file, and until it listens also to standard error.
 
     Raises:
-        XmlcallError: it did not start; it has said why.
+        XmlcallError: it did not start; its output says why.
     """
     command, output = [sys.executable, "-m", "xmlcall", "serve", *arguments], log.with_suffix(".out")
     with log.open("wb") as errors, output.open("wb") as said, on_signals(END_SIGNALS, _end_by_signal):
