@@ -317,7 +317,7 @@ class Probe:
         self._runs: dict[Profile, RecordedRun] = {}
 
     async def run(self) -> Finding:
-        """Measure until a way is settled on."""
+        """Measure until a way is chosen."""
         default, *challengers = self._outcomes
         asked = 0
         while asked == 0 or len(challengers) > 1:
