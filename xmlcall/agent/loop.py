@@ -58,8 +58,7 @@ class ToolLoop:
     """Gives a model tools. Use it in an `async with` statement, which opens the backend and the hosts.
 
     Args:
-        backend: a model, as from `connect`, or its name. A name takes the model's profile along: what `asking` and `asked` leave
-            open is set as it was measured.
+        backend: a model, as from `connect`, or its name; then the model's profile sets what `asking` and `asked` leave open.
         hosts: the tool servers, each with its own name, and Python functions, which become the tools of the server `local`.
         policy: decides before each call whether it may run; or globs over `server.tool` that may run, such as `["*"]`. By default
             no call may run.
