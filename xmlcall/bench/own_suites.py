@@ -165,7 +165,7 @@ def _long_messages(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
-    """Return what is accepted for the parameters that may be left out, where a question names none of them."""
+    """Return the accepted values of optional parameters, for questions that do not mention them."""
     schema = tool.input_schema
     optional = schema.get("properties", {}).keys() - set(schema.get("required", ()))
     return {
@@ -209,10 +209,10 @@ def _talk_case(row: Mapping[str, Any], language: str) -> Case:
 
 
 CANNED: Final = "catalog:"
-"""Before the name of a catalog, where a conversation names its servers."""
+"""Marks the name of a catalog among the servers of a conversation."""
 _CATEGORIES: Final = {"en": "english", "zh": "chinese"}
-_APART: Final = 4  # catalogs between the two that a request is asked with
-_SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind, and the catalogs with a calculator
+_APART: Final = 4  # distance of the two catalogs that a request is asked with
+_SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind of sums, and the catalogs with a calculator
 
 
 def ordinary_cases() -> list[Case]:

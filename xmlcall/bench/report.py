@@ -149,7 +149,7 @@ def _warnings(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> li
 _GROUPED = "the {cases} cases are {groups} groups of like ones, so true intervals are wider and true p-values higher"
 
 
-# What people look at first, then the funnel, then the requests that need no call.
+# First the metrics that people want most, then the funnel, then those for requests that need no call.
 SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if name not in ("call_correct", "parsed_as_written")])
 
 

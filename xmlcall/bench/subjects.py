@@ -167,8 +167,8 @@ def concrete(value: Any) -> Any:
 
 
 # -- what a perfect model says in a conversation -----------------------------------------------------------------------
-# The answer is the turn's `reply`; without one it is the tools' results, since times are known only while a conversation is
-# played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
+# The answer is the turn's `reply`. Without one it is the tools' results, because a result such as the time is known only when the
+# conversation is played, or a plain sentence if nothing was called. Nothing is remembered: what to say follows from the messages.
 
 
 _PLAIN_WORDS: Final = {"english": "All right.", "chinese": "好的。"}
