@@ -37,7 +37,7 @@ from ..observed.observer import FIRST_TOKEN
 LONGEST_CLIENT: Final = 80  # characters of a program's name
 LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
-_STEP: Final = 8_192  # text is counted after every so many characters
+_STEP: Final = 8_192  # characters after which text is counted
 _EVENT: Final = 64  # characters that an event counts for, besides its text
 _WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is already counted with the reply
 _FREQUENT: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta, Markup, ReasoningDelta})

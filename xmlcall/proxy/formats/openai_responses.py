@@ -143,13 +143,13 @@ class LocalShellCallOutputItem(JsonBody):
 
 
 class ReasoningItem(JsonBody):
-    """What the model thought, in an earlier answer; no model is shown it again."""
+    """The model's reasoning in an earlier answer; it is not shown to a model again."""
 
     type: Literal["reasoning"]
 
 
 class AdditionalToolsItem(JsonBody):
-    """Tools that are offered in the history instead of beside it."""
+    """Tools that the caller offers inside the history, not in `tools`."""
 
     type: Literal["additional_tools"]
     tools: list[dict[str, Any]]
