@@ -235,7 +235,7 @@ def _drop(metrics: Mapping[str, Any], most: float) -> int:
 def _declare_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
     parser.add_argument(
-        "case", metavar="CASE", help="id of a case; of a conversation, or CONVERSATION#NUMBER for one of its turns"
+        "case", metavar="CASE", help="id of a case or a conversation, or CONVERSATION#NUMBER for one turn of a conversation"
     )
     parser.add_argument("--way", help="only this way of calling")
 

@@ -1,7 +1,8 @@
 """`xmlcall launch`: a client, with its settings, on a proxy that is started for it if none runs.
 
-The settings are variables, arguments, and files in a folder that is removed at the end, so nothing of the person's is written.
-The proxy runs in a session of its own: Ctrl-C at the terminal is for the client, and the proxy ends when the client has ended.
+The settings are variables, arguments, and files in a folder that is removed at the end, so none of the person's own files is
+changed. The proxy runs in a session of its own: Ctrl-C at the terminal is for the client, and the proxy ends when the client has
+ended.
 """
 
 import argparse

@@ -123,7 +123,7 @@ class Profile:
 
     @property
     def sampled(self) -> AskingFields:
-        """The settings of sampling, without those that are left to whoever asks."""
+        """The sampling settings that the profile has; the program that asks sets the others."""
         found = {name: value for name in ("sampling", *SAMPLED) if (value := getattr(self, name)) is not None}
         return cast(AskingFields, found)
 

@@ -185,7 +185,7 @@ def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:
 
 
 def _is_copied(call: InvalidCall) -> bool:
-    """Say whether a call was copied whole: asking for it again would ask for what somebody else wants."""
+    """Say whether a whole call was copied: asking for it again would do what somebody else wants."""
     return any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
 
 

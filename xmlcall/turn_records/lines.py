@@ -247,7 +247,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-# -- turns written by a thread of its own, so that no turn waits for a disk ---------------------------------
+# -- turns written by a thread of its own, so that no turn waits for a disk --------------------------------------------
 # Turns wait in a bounded queue. If the disk is full or slower than the turns arrive, turns are left out of the file. This is
 # logged once, and again only after a turn has been written in between. Nothing here ends the program.
 
