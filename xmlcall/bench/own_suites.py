@@ -368,7 +368,7 @@ def _probe_case(row: Mapping[str, Any], id: str, category: str, tools: tuple[Too
 
 
 def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of what was said before (see `history`)."""
+    """Return a message of the earlier conversation (see `history`)."""
     if "calls" in row:
         return {"role": "assistant", "content": "", "calls": row["calls"]}
     ((who, text),) = row.items()

@@ -346,7 +346,7 @@ _TALK_TURN = _object(
     usage=_USAGE,
     seconds=_NUMBER,
 )
-_ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
+_ADDED = _object(*_KEY, **_KEY)  # required of a line that another process added after the run was read
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _SETTINGS: dict[str, Any] = {
     name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,) if each in _JSON_TYPES]}

@@ -273,7 +273,7 @@ _PAST: Final[dict[Barrier, tuple[_Row, ...]]] = {
     ),
     "other": (),
 }
-"""What helps past each barrier."""
+"""Advice for each barrier."""
 
 
 _ROWS: Final = (

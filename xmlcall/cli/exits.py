@@ -34,7 +34,7 @@ def complain(message: str) -> None:
 
 
 def _broken(line: str) -> str:
-    """Break a line between words where it goes to a terminal."""
+    """Break a line between words if it goes to a terminal."""
     if not sys.stderr.isatty():
         return line
     from .wrapping import wrapped  # only here: most commands need none of what it imports

@@ -118,7 +118,7 @@ def _cut(text: str, width: int | None) -> str:
 
 
 def issue_line(issue: Issue) -> str:
-    """Say what is wrong in one line; where, unless the sentence names it, and in the words of a person."""
+    """Describe an issue to a person in one line, with its place unless the sentence names it."""
     where = issue.path.removeprefix("$").removeprefix(".")
     message = issue.message if not where or repr(where) in issue.message else f"{where}: {issue.message}"
     return shortened(visible(message), lines=1, width=_ISSUE_WIDTH)

@@ -112,7 +112,7 @@ class DownloadBar:
 
 
 def needs_of(model: KnownModel) -> str:
-    """Say what a download takes, before it begins."""
+    """Say how large a download is, before it begins."""
     smaller = models.KNOWN[models.DEFAULT_MODEL]
     parts = [
         f"{model.name} is fetched once: {model.size / 1e6:.0f} MB on the disk, in {models.folder()}",
