@@ -17,7 +17,7 @@ from ..types.calls import MISSING, Repair, Span
 from .strings import QUOTES, Context, Refused, read_string
 
 MAX_DEPTH = 64
-"""Levels of arrays and objects that are read; what comes after recurses over values."""
+"""Levels of arrays and objects that are read; later steps recurse over values."""
 
 _LITERALS = {"true": True, "false": False, "null": None}
 _PYTHON_LITERALS = {"True": True, "False": False, "None": None}

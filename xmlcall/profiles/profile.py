@@ -55,7 +55,7 @@ class Figure:
     """The results of one way of asking."""
 
     way: str
-    calls: Rate  # of questions that need a call: answered with exactly the right calls
+    calls: Rate  # questions that need a call, answered with exactly the right calls
     none: Rate
 
 

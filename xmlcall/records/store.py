@@ -392,7 +392,7 @@ def _conversation(row: tuple[Any, ...]) -> ConversationSummary:
 
 
 def _text(value: Any) -> str:
-    """Return a text of a column; SQLite takes bytes in any."""
+    """Return the text of a column; SQLite accepts bytes in any column."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

@@ -108,7 +108,7 @@ class _NativeReply:
         yield from events
 
     def survives(self, error: BackendError) -> bool:
-        """Say whether the reply can be of use in spite of a failure, or is asked for in another way."""
+        """Say whether the reply is useful despite a failure, or is asked for in another way."""
         if isinstance(error, OutputRejected):
             return True
         is_asked = self._how.is_asked_again and not self._has_calls
@@ -149,7 +149,7 @@ class _NativeReply:
 
     @property
     def stands(self) -> bool:
-        """Whether a reply that a failure ended is of use: it has calls, or text, or is asked for in another way."""
+        """Whether a reply that ended in a failure is useful: it has calls, or text, or is asked for in another way."""
         return self._has_calls or self._how.is_asked_again or (self._has_text and isinstance(self.error, OutputRejected))
 
     def generated(self) -> Generated:

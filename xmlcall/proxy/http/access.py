@@ -364,7 +364,7 @@ class ListedModels:
         self._open.append(listed)
 
     async def _close_unused(self, most: int) -> None:
-        """Close models that no request uses until at most so many are open, those not used for longest first."""
+        """Close models that no request uses, the least recently used first, until at most this many are open."""
         while len(self._open) > most:
             each = next((each for each in self._open if not each.requests), None)  # found again: others open and close meanwhile
             if each is None:
