@@ -214,7 +214,7 @@ def _is_slow(found: Findings) -> bool:
 
 
 class _Row:
-    """What to do where a condition holds; `why` and `lines` name facts of `_words` in braces."""
+    """What to do if a condition holds; `why` and `lines` have placeholders for the facts that `_words` returns."""
 
     def __init__(self, applies: Condition, why: str, *lines: str) -> None:
         self.applies, self.why, self.lines = applies, why, lines

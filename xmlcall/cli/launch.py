@@ -242,7 +242,7 @@ def _run(client: Client, program: list[str], settings: Settings, folder: Path, a
 
 def _environment(settings: Settings) -> dict[str, str]:
     env = {**{name: value for name, value in os.environ.items() if name not in settings.unset}, **settings.env}
-    if any(env.get(name) or env.get(name.lower()) for name in _PROXIES):  # which is not meant for this machine
+    if any(env.get(name) or env.get(name.lower()) for name in _PROXIES):  # a proxy of the network is not meant for this machine
         for name in ("NO_PROXY", "no_proxy"):
             env[name] = ",".join(filter(None, [env.get(name), _HOST]))
     return env
@@ -250,7 +250,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _passed_on(children: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
-    """Pass on signals to end to the client. The terminal sends it Ctrl-C itself, which need not end it."""
+    """Pass termination signals on to the client. Ctrl-C is ignored here, because the terminal sends it to the client, too."""
 
     def passed(number: int, frame: FrameType | None) -> None:
         for child in children:

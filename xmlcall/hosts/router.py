@@ -305,7 +305,7 @@ class Router:
         return self._origins.get(name)
 
     async def rewritten(self, name: str) -> Tool | None:
-        """Return a tool's new definition if its server has changed it since `tools()` offered it, which stays; else None."""
+        """Return a tool's new definition if its server has changed it since `tools()` offered it; the offer stays. Else None."""
         host, own_name = self.origin(name)
         member = next(each for each in self._members if each.host is host)
         member.ask()

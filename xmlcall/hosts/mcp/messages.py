@@ -30,7 +30,7 @@ from pydantic import ValidationError
 MAX_MESSAGE_BYTES: Final = 32 << 20  # the largest message that is read; over the older HTTP+SSE, the SDK's limit of 1 MiB applies
 _MAX_UNASKED = 50_000
 _FLOOD_SECONDS = 60.0
-_MAX_KEPT = 1000  # troubles; the answer to a request takes out its own
+_MAX_KEPT = 1000  # most troubles; each is removed with the answer to its request
 _OF_THE_WIRE = {"content-encoding", "content-length"}
 
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"

@@ -646,7 +646,7 @@ class Loopback:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         if not self._answer.cancel() and not self._answer.cancelled():
-            self._answer.exception()  # retrieved, even if nothing waited for it
+            self._answer.exception()  # asyncio logs an exception that nothing has retrieved
         await asyncio.gather(*(task for task in self._connections if task), return_exceptions=True)
 
     async def answer(self, seconds: float) -> AuthorizationCodeResult:
