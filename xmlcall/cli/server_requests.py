@@ -66,7 +66,7 @@ _LEAVING: Final[Mapping[str, _Step]] = {"/no": "decline", "/cancel": "cancel"}
 
 
 def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
-    """Return what is declared to servers: nothing that needs a person if nobody can be asked."""
+    """Return what is declared to servers: nothing that needs a person if no person can be asked."""
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
     sampling = _Sampling(display, terminal if is_asked else None, backend, asking_of(options).max_tokens)
