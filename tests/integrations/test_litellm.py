@@ -215,7 +215,7 @@ async def test_a_fallback_gets_the_same_prompt_and_is_read_the_same(place: Place
 REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"n": 2}, 400, "ask once for each answer"),
     ({"tool_choice": {"type": "function", "function": {"name": "fly"}}}, 400, "expected one of the tools"),
-    ({"model": "wrong"}, 500, "not configured correctly"),
+    ({"model": "wrong"}, 500, "not configured rightly"),
 ]
 
 

@@ -115,7 +115,7 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             return read_asking(marks[0]) if marks else self._otherwise
         except UsageError as error:
             log.error("model_info of %r: %s", model, error)
-            raise ApiError("the model is not configured correctly", status=500, kind="server_error") from None
+            raise ApiError("the model is not configured rightly", status=500, kind="server_error") from None
 
     def _taken(self, data: Mapping[str, Any]) -> Rewritten | None:
         """Return the rewritten form of a request, and forget it."""
