@@ -157,7 +157,7 @@ def test_always_holds_for_the_next_question_and_a_branch_leaves_the_first_as_it_
     )
     window = opened(own, "#/chat")
     card = asked(window, "Analyze abc")
-    more(card, "Always this tool")
+    more(card, "Allow this tool until xmlcall ends")
     said(window, "First answer.").wait_for()
     send(window, "And abcd?")
     said(window, "Second answer.").wait_for()

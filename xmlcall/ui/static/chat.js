@@ -23,6 +23,7 @@ export function mount(container, [given]) {
   const side = h("aside", { className: "column chat-side", id: SIDE, popover: "auto", "aria-label": t("chat.side") });
   const status = h("p", { className: "soft small chat-status" });
   const problem = h("p", { className: "error", role: "alert", hidden: true });
+  const busy = h("p", { className: "small", role: "status", hidden: true }, t("chat.busy"));
   const editing = h("p", { className: "small row", hidden: true }, h("span", null, t("chat.editing")), h("button", { className: "plain", onclick: endEditing }, t("ask.cancel")));
   const input = h("textarea", { rows: 2, value: draft, placeholder: t("chat.ask"), "aria-label": t("chat.ask"), onkeydown: onInputKey, oninput: () => { draft = input.value; } });
   const send = h("button", { className: "main large", onclick: ask }, t("chat.send"));
@@ -39,7 +40,7 @@ export function mount(container, [given]) {
 
   fill(container, h("div", { className: "chat" }, side, h("div", { className: "chat-main" }, h("h1", { className: "unseen" }, t("view.chat")),
     h("div", { className: "chat-top" }, h("button", { popovertarget: SIDE, "aria-label": t("chat.side") }, "☰", h("span", { className: "wide" }, ` ${t("chat.side")}`)), h("span", { className: "soft small clip" }, [visible(about.model ?? ""), about.way ? wayText(about.way) : ""].filter(Boolean).join(" · "))), log,
-    h("div", { className: "chat-input" }, problem, editing, h("div", { className: "row" }, input, send, stop), status))));
+    h("div", { className: "chat-input" }, problem, busy, editing, h("div", { className: "row" }, input, send, stop), status))));
 
   async function open() {
     const mine = ++opening;
@@ -111,6 +112,7 @@ export function mount(container, [given]) {
     underWay = id;
     stop.hidden = !id;
     send.hidden = Boolean(id);
+    if (!id) busy.hidden = true;
   }
 
   const nearEnd = () => log.scrollTop + log.clientHeight > log.scrollHeight - 160;
@@ -121,7 +123,11 @@ export function mount(container, [given]) {
 
   async function ask() {
     const question = input.value.trim();
-    if (!question || underWay || sent) return;
+    if (!question) return;
+    if (underWay || sent) {
+      busy.hidden = false;
+      return;
+    }
     const edited = insteadOf;
     endEditing();
     write(""); // at once: what is typed from now on is the next question
