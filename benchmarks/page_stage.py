@@ -43,7 +43,7 @@ __all__ = [
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SECONDS: Final = 30.0  # for whatever is waited for
-START_SECONDS: Final = 50.0  # for a program and its servers to start, where several tests share a core
+START_SECONDS: Final = 120.0  # for a program and its servers to start, where several tests share a core
 PIECE: Final = 7  # characters of a token
 DEMO: Final = {"demo": {"command": sys.executable, "args": ["-m", "xmlcall.hosts.demo_server"]}}
 _ADDRESS = re.compile(r"http://[^\s]+/ui/\?token=[^\s]+")

@@ -18,6 +18,13 @@ from ui.browser.window import Window
 Open = Callable[..., Window]
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test of this folder more time: the first of a worker starts programs and a browser, perhaps on a busy machine."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.timeout(240))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _needs_a_browser() -> None:
     if missing := why_no_browser():
