@@ -15,6 +15,7 @@ import { visible } from "./visible.js";
 
 const part = encodeURIComponent;
 const SIDE = "chat-side";
+const WIDE = "(min-width: 901px)"; // where it is no drawer, as in views.css
 
 let draft = ""; // what is written and not sent stays while another view is looked at
 
@@ -264,7 +265,8 @@ export function mount(container, [given]) {
     const [{ conversations }, { servers }] = await Promise.all([get("recorded"), get("about")]);
     const held = side.contains(document.activeElement) ? document.activeElement.dataset.path : null;
     const toggle = (path, isOn) => ({ target }) => doing(async () => { target.disabled = true; await post(path, { is_on: !isOn }); await drawAround(); });
-    fill(side, h("button", { onclick: () => { side.hidePopover(); go("chat"); } }, t("chat.new")), historyOf(conversations, conversation), serversOf(servers, toggle));
+    const close = h("button", { className: "plain drawer-close", "aria-label": t("close"), onclick: closeSide }, "✕");
+    fill(side, h("div", { className: "row" }, h("button", { className: "grow", onclick: () => { closeSide(); go("chat"); } }, t("chat.new")), close), historyOf(conversations, conversation), serversOf(servers, toggle));
     if (held) side.querySelector(`[data-path="${CSS.escape(held)}"]`)?.focus();
     if (!conversation && !sent) fill(log, hello(servers ?? []));
   }
@@ -283,11 +285,14 @@ export function mount(container, [given]) {
     setUnderWay(null);
   }
 
+  const closeSide = () => side.hidePopover();
+  const wide = matchMedia(WIDE); // a drawer that stays open while the window is widened would cover the page
+  wide.addEventListener("change", closeSide);
   addEventListener("keydown", onPageKey);
   const forget = listen(onEvent);
   open().catch(tell);
   input.focus();
-  return { unmount() { opening += 1; forget(); endFollowing(); endSent(); removeEventListener("keydown", onPageKey); } };
+  return { unmount() { opening += 1; forget(); endFollowing(); endSent(); removeEventListener("keydown", onPageKey); wide.removeEventListener("change", closeSide); } };
 }
 
 /** Add to the last reply of a record what has come to it. */
