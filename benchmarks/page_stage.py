@@ -205,6 +205,7 @@ class Program:
         end = time.monotonic() + START_SECONDS
         while not (found := _ADDRESS.search(self.log)):
             if time.monotonic() > end or self.process.poll() is not None:
+                self.process.kill()
                 raise RuntimeError(f"no address of the page:\n{self.log}")
             time.sleep(0.02)
         self.page = found[0]
