@@ -240,9 +240,10 @@ class RunBar:
         self._since_line += answered * is_new
         self._progress.advance(self._task, answered)
         seconds = time.monotonic() - self._shown_at
-        if not self._console.is_terminal and seconds > _RUN_LINE_SECONDS:
+        is_first = not self._said_how_long and self._since_line >= _FEW and seconds > _LINE_SECONDS
+        if not self._console.is_terminal and self._since_line and (is_first or seconds > _RUN_LINE_SECONDS):
             # Assume that the rest continues at the pace since the last line.
-            minutes = (self._total - self._answered) * seconds / max(self._answered - self._answered_before, 1) / 60
+            minutes = (self._total - self._answered) * seconds / self._since_line / 60
             complain(f"{self._answered} of {self._total} {self._what}, about {max(round(minutes), 1)} min left")
             self._since_line, self._shown_at, self._said_how_long = 0, time.monotonic(), True
 
