@@ -1,8 +1,7 @@
 """Builds the record of a turn from its events, at any time while the turn runs.
 
-`note` only appends the parser's events. The builder interprets them when a caller asks for the record, or when enough have
-arrived to be folded together. It keeps no events of a reply that has ended, because the text, the spans and the bound calls hold
-everything. It interprets each reply once; afterwards it updates only the calls that change.
+`note` reads the parser's events as they come and keeps none of them, because the text, the spans and the bound calls hold
+everything. Each reply is written as a record once; afterwards only the calls that change are.
 
 The record of a running turn shows the raw text as far as it is known: `wrote` takes the model server's output piece by piece.
 
@@ -38,20 +37,16 @@ from ..turn.events import (
 )
 from ..types.calls import InvalidCall, Message, Tool, ToolCall
 from ..types.completion import Chunk, CompletionRequest
-from ..types.events import Event, Markup, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ..types.events import Event, Markup, ToolCallEnd, ToolCallStart
 from .reading import ReadCall, Reading, call_record, prompt_of, tools_told
 from .record import CallRecord, ReplyRecord, SaidBefore, TurnRecord
 
 MOST_RESULT: Final = 200_000  # maximum characters of a result in a record
-_FOLD: Final = 4096  # events of a running reply that are kept before they are folded
 _REFUSALS: Final = frozenset({"invented_results", "own_words"})
 _PARSED: Final = frozenset(get_args(Event))
-_RUNS: Final = frozenset({TextDelta, ToolArgumentDelta})
 
 
 # -- a reply, from the events of the parser and the pieces of its raw text ---------------------------------------------
-# Events wait until the record is read, or until there are enough to fold; none are left when the reply has ended. Consecutive
-# pieces of one text or value cost only one offset each.
 
 
 class ReplyUnderWay:
@@ -63,8 +58,6 @@ class ReplyUnderWay:
         self.ended_at: float | None = None
         self.prompt: tuple[Message, ...] = ()
         self.conversation: tuple[Message, ...] = ()
-        self.pending: list[Event] = []
-        self.run_end = 0  # end of the last event, which may stand for several consecutive ones
         self.reading = Reading()
         self.begun = ""  # the model's own words at the end of the prompt
         self.is_begun = False  # whether these words are the beginning of the reply, not words that a caller put there
@@ -77,29 +70,7 @@ class ReplyUnderWay:
 
     @property
     def has_arrived(self) -> bool:
-        return bool(self.pending) or self.reading.end > 0 or bool(self.reading.reasoning or self.reading.calls or self.raw)
-
-    def merges(self, event: TextDelta | ToolArgumentDelta) -> bool:
-        """Merge an event into the last one if it only continues it; its own text is in what the model `wrote`."""
-        last = self.pending[-1] if self.pending else None
-        if type(last) is not type(event) or event.span[0] != self.run_end:
-            return False
-        if isinstance(last, ToolArgumentDelta) and isinstance(event, ToolArgumentDelta) and last.parameter != event.parameter:
-            return False
-        self.run_end = event.span[1]
-        return True
-
-    def end_run(self) -> None:
-        """Extend the last event over all the events merged into it."""
-        if self.pending and self.pending[-1].span[1] < self.run_end:
-            last = self.pending[-1]
-            self.pending[-1] = replace(last, span=(last.span[0], self.run_end))
-
-    def fold(self) -> None:
-        """Interpret the events that have arrived, and drop them."""
-        self.end_run()
-        events, self.pending = self.pending, []
-        self.reading.take(events)
+        return self.first_at is not None or bool(self.raw)
 
     def text(self) -> str:
         """Return the raw text as far as it is known."""
@@ -125,7 +96,6 @@ class ReplyUnderWay:
         self.known, self.record = replace(self.known, **facts), None
 
     def end(self, event: ReplyEnded) -> None:
-        self.fold()
         self.raw = event.raw or self.text()
         self.counting = frozenset(call.id for call in event.reply.calls)
         self.reading.settle(event.reply)
@@ -204,13 +174,7 @@ class TurnBuilder:
                 reply.note_first(parsed, time.monotonic())
                 self._first_at = reply.first_at if self._first_at is None else self._first_at
             reply.record = None
-            if kind in _RUNS and reply.merges(parsed):
-                return
-            reply.end_run()
-            reply.pending.append(parsed)
-            reply.run_end = parsed.span[1]
-            if len(reply.pending) >= _FOLD:
-                reply.fold()
+            reply.reading.read(parsed)
         elif (take := _TAKES.get(kind)) is not None:
             take(self, event)
 
@@ -224,8 +188,6 @@ class TurnBuilder:
         self._known = replace(known, outcome=outcome or known.outcome, answer=answer or known.answer, error=error or known.error)
         self._ended_at = time.monotonic() if self._ended_at is None else self._ended_at
         self.is_over = True
-        if self._reply is not None:
-            self._reply.fold()
         for fact in self._calls.values():
             if fact.shown.get("outcome") in ("running", "waiting"):
                 fact.shown["outcome"] = "unknown" if fact.shown["outcome"] == "running" else "not started"
@@ -285,7 +247,7 @@ class TurnBuilder:
         self._tell(event.call.id, outcome="held", reason=", ".join(event.paths))
         raw, reading = event.call.raw, self._replies[-1].reading if self._replies else Reading()
         if any(call.call is None for call in reading.calls):
-            reading.take([ToolCallEnd(raw=raw, span=(min(reading.end, raw.span[1]), raw.span[1]), call=event.call)])
+            reading.read(ToolCallEnd(raw=raw, span=(min(reading.end, raw.span[1]), raw.span[1]), call=event.call))
 
     def _asked_again(self, event: RetryAsked | AskedAgain) -> None:
         if self._replies:
@@ -323,7 +285,6 @@ class TurnBuilder:
     def _reply_record(self, reply: ReplyUnderWay) -> ReplyRecord:
         if reply.record is not None:
             return reply.record
-        reply.fold()
         text = reply.text()
         reply.record = replace(
             reply.known,

@@ -56,6 +56,9 @@ from .record import (
 DROPPED: Final = "dropped"
 UNDECIDED: Final = "undecided"  # what a span is about that the parser still holds back
 
+_What = tuple[str, str, int | None]  # of a span: its kind, what it is about, and its call
+_TEXT: Final[_What] = ("text", "", None)
+
 
 @dataclass(slots=True)
 class ReadCall:
@@ -85,7 +88,7 @@ class Reading:
         self.lost: list[CallInReasoning] = []  # calls in reasoning that never ended
         self.reasoning: list[str] = []  # pieces that the server sent apart from the text
         self._spans: list[SpanRecord] = []
-        self._last: tuple[str, str, int | None] | None = None  # the kind of the last span, which may still grow
+        self._last: _What | None = None  # what the span is that may still grow
         self._last_start = 0
         self._by_index: dict[int, ReadCall] = {}
         self._open: ReadCall | None = None
@@ -93,14 +96,18 @@ class Reading:
     def take(self, events: Iterable[Event]) -> None:
         """Read more of the reply."""
         for event in events:
-            if isinstance(event, Repaired):
-                self.repairs.append(Repair(code=event.code, span=event.span))
-            elif isinstance(event, CallInReasoning):
-                self.lost.append(event)
-            elif isinstance(event, ReasoningDelta) and event.text and event.span[0] == event.span[1]:
-                self.reasoning.append(event.text)
-            else:
-                self._cover(event.span, *self._kind(event))
+            self.read(event)
+
+    def read(self, event: Event) -> None:
+        """Read one event; most only extend the piece before."""
+        start, end = event.span
+        if (what := self._kind(event)) is None or end <= self.end:
+            return
+        if start > self.end:
+            self._grow(self.end, ("markup", DROPPED, self._open.index if self._open else None))
+        self._grow(end, what)
+        if self._open is not None:
+            self._open.end = end
 
     def spans(self, length: int, *, is_whole: bool = True) -> tuple[SpanRecord, ...]:
         """Return what each piece of the reply was read as; what no event covers was left out, or is undecided before the end."""
@@ -135,22 +142,29 @@ class Reading:
         """Return the repairs and lost calls, in words."""
         return (*repairs_of(self.repairs), *map(lost_call, self.lost))
 
-    def _kind(self, event: Event) -> tuple[str, str, int | None]:
-        """Return the kind of an event's span; this also begins and ends calls."""
+    def _kind(self, event: Event) -> _What | None:
+        """Say what the span of an event is, None for one that is noted otherwise; calls begin and end with that."""
         match event:
             case TextDelta():
-                return "text", "", None
-            case ReasoningDelta():
-                return "reasoning", "", None
+                return _TEXT
             case ToolArgumentDelta(index=index, parameter=parameter):
                 call = self._by_index.get(index)
                 return "value", parameter, call.index if call else None
+            case ReasoningDelta(text=text, span=(start, end)):
+                if not text or start < end:
+                    return "reasoning", "", None
+                self.reasoning.append(text)
+            case Markup(kind=kind):
+                return "markup", kind, self._open.index if self._open else None
             case ToolCallStart():
                 return "name", event.name, self._begin(event).index
             case ToolCallEnd():
                 return "end", event.raw.name, self._finish(event).index
-        assert isinstance(event, Markup)
-        return "markup", event.kind, self._open.index if self._open else None
+            case Repaired(code=code, span=span):
+                self.repairs.append(Repair(code=code, span=span))
+            case CallInReasoning():
+                self.lost.append(event)
+        return None
 
     def _begin(self, event: ToolCallStart) -> ReadCall:
         call = ReadCall(len(self.calls), event.name, event.dialect, *event.span)
@@ -168,25 +182,15 @@ class Reading:
         self._open = None
         return call
 
-    def _cover(self, span: Span, kind: str, about: str, call: int | None) -> None:
-        start, end = span
-        if end <= self.end:
-            return
-        if start > self.end:
-            self._grow(self.end, start, ("markup", DROPPED, self._open.index if self._open else None))
-        self._grow(max(start, self.end), end, (kind, about, call))
-        if self._open is not None:
-            self._open.end = end
-
-    def _grow(self, start: int, end: int, what: tuple[str, str, int | None]) -> None:
+    def _grow(self, end: int, what: _What) -> None:
         if what != self._last:
             if self._last is not None and self._last_start < self.end:
                 self._spans.append(self._span(self._last_start, self.end, self._last))
-            self._last, self._last_start = what, start
+            self._last, self._last_start = what, self.end
         self.end = end
 
     @staticmethod
-    def _span(start: int, end: int, what: tuple[str, str, int | None]) -> SpanRecord:
+    def _span(start: int, end: int, what: _What) -> SpanRecord:
         kind, about, call = what
         return SpanRecord(start=start, end=end, kind=kind, about=about, call=call)
 

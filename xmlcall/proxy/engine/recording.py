@@ -12,7 +12,7 @@ out, because the caller received them byte for byte anyway.
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
@@ -148,7 +148,7 @@ class Recording:
             return
         if text:
             turn.wrote(text)
-        for event in _joined(events) if len(events) > 1 else events:
+        for event in events:
             turn.note(event)
             if type(event) not in _WRITTEN:
                 self._uncounted += _size(event)
@@ -237,33 +237,6 @@ def _bounded(text: str, most: int) -> str:
 
 def _without_pictures(messages: Sequence[Message]) -> tuple[Message, ...]:
     return tuple(replace(message, images=()) if message.images else message for message in messages)
-
-
-def _joined(events: Iterable[LoopEvent]) -> Iterator[LoopEvent]:
-    """Join consecutive pieces of one text or of one argument."""
-    run: TextDelta | ToolArgumentDelta | None = None  # the first of several pieces
-    texts: list[str] = []
-    end = 0
-    for event in events:
-        if run is not None:
-            if isinstance(event, TextDelta | ToolArgumentDelta) and event.span[0] == end and _is_same(run, event):
-                texts.append(event.text)
-                end = event.span[1]
-                continue
-            yield replace(run, text="".join(texts), span=(run.span[0], end)) if len(texts) > 1 else run
-            run = None
-        if isinstance(event, TextDelta | ToolArgumentDelta):
-            run, texts, end = event, [event.text], event.span[1]
-        else:
-            yield event
-    if run is not None:
-        yield replace(run, text="".join(texts), span=(run.span[0], end)) if len(texts) > 1 else run
-
-
-def _is_same(run: TextDelta | ToolArgumentDelta, event: TextDelta | ToolArgumentDelta) -> bool:
-    if isinstance(run, TextDelta) or isinstance(event, TextDelta):
-        return type(run) is type(event)
-    return (run.index, run.parameter) == (event.index, event.parameter)
 
 
 def _size(event: LoopEvent) -> int:
