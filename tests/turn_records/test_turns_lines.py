@@ -23,7 +23,7 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.errors import UsageError
 from xmlcall.turn_records import lines as turn_lines
 from xmlcall.turn_records.builder import Recorder, TurnBuilder
-from xmlcall.turn_records.lines import LineFile, LineThread, read_lines, without_secrets
+from xmlcall.turn_records.lines import LineThread, append_turn, read_lines, without_secrets
 from xmlcall.turn_records.reading import read_reply
 from xmlcall.turn_records.record import MessageRecord, TurnRecord, record_to_json
 
@@ -53,11 +53,11 @@ def written(path: Path, *lines: Any) -> Path:
 
 async def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     record = await turn([f"Let me see. {block(call('add', a=1, b=2))}", "It is 3. \ud83d"])
-    file = LineFile(tmp_path / "turns.jsonl")
-    file.append(record)
-    file.append(replace(record, id="other"))
-    assert list(read_lines(file.path)) == [record, replace(record, id="other")]
-    assert stat.S_IMODE(os.stat(file.path).st_mode) == 0o600
+    path = tmp_path / "turns.jsonl"
+    append_turn(path, record)
+    append_turn(path, replace(record, id="other"))
+    assert list(read_lines(path)) == [record, replace(record, id="other")]
+    assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
 
 
 FORMS = [
@@ -81,11 +81,11 @@ def test_no_secret_is_written(text: str, tmp_path: Path) -> None:
     record = replace(record, replies=(replace(record.replies[0], prompt=(*record.replies[0].prompt, prompt)),))
     calls = [replace(each, result=json.dumps({"token": SECRET, "user": "me"}), outcome="ok") for each in record.replies[0].calls]
     record = replace(record, replies=(replace(record.replies[0], calls=tuple(calls)),))
-    file = LineFile(tmp_path / "turns.jsonl")
-    file.append(record)
-    shown = file.path.read_text()
+    path = tmp_path / "turns.jsonl"
+    append_turn(path, record)
+    shown = path.read_text()
     assert "hunter2" not in shown
-    [again] = read_lines(file.path)
+    [again] = read_lines(path)
     tiles(again.replies[0])
     for each in again.replies[0].calls:
         if each.start is not None:
@@ -109,13 +109,13 @@ def test_places_move_with_the_masks() -> None:
 
 
 def test_a_line_that_was_cut_ends_where_it_is(tmp_path: Path) -> None:
-    file = LineFile(tmp_path / "turns.jsonl")
-    file.append(turn_of("Hi."))
-    with open(file.path, "ab") as opened:
+    path = tmp_path / "turns.jsonl"
+    append_turn(path, turn_of("Hi."))
+    with open(path, "ab") as opened:
         opened.write(b'{"id": "cut')
-    assert len(list(read_lines(file.path))) == 1  # it may be written just now
-    file.append(turn_of("Hi."))
-    found = read_lines(file.path)
+    assert len(list(read_lines(path))) == 1  # it may be written just now
+    append_turn(path, turn_of("Hi."))
+    found = read_lines(path)
     assert next(found).id == "t"
     with pytest.raises(UsageError, match=r"turns\.jsonl, line 2: expected JSON"):
         next(found)
@@ -123,7 +123,7 @@ def test_a_line_that_was_cut_ends_where_it_is(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_told() -> None:
     with pytest.raises(OSError, match="No space"):
-        LineFile("/dev/full").append(turn_of("Hi."))
+        append_turn("/dev/full", turn_of("Hi."))
 
 
 def test_replies_of_any_origin(tmp_path: Path) -> None:
@@ -302,14 +302,13 @@ def test_a_full_disk_is_told_once() -> None:
 def test_it_is_told_again_when_some_could_be_written_between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     lines = LineThread(tmp_path / "turns.jsonl", said.append)
-    append = lines._file.append
 
-    def refused(turn: TurnRecord) -> None:
+    def refused(path: Path, turn: TurnRecord) -> None:
         if turn.id != "t2":
             raise OSError(28, "No space left on device")
-        append(turn)
+        append_turn(path, turn)
 
-    monkeypatch.setattr(lines._file, "append", refused)
+    monkeypatch.setattr(turn_lines, "append_turn", refused)
     for number in range(5):
         lines.append(finished(number))
     lines.close()
@@ -321,7 +320,7 @@ def test_a_disk_that_is_slow_makes_nobody_wait(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(turn_lines, "MOST_WAITING", 3)
     said: list[str] = []
     lines, waits = LineThread(tmp_path / "turns.jsonl", said.append), threading.Event()
-    monkeypatch.setattr(lines._file, "append", lambda turn: waits.wait(10))
+    monkeypatch.setattr(turn_lines, "append_turn", lambda path, turn: waits.wait(10))
     begun = time.monotonic()
     for number in range(50):
         lines.append(finished(number))

@@ -228,13 +228,18 @@ def secret_places(text: str, known: Iterable[str] = ()) -> list[Span]:
     places = [found.span(2) for given in _GIVEN for found in given.finditer(text) if is_secret(found[1])]
     for each in written:
         places += [found.span() for found in re.finditer(re.escape(each), text)]
-    apart: list[Span] = []
-    for start, end in sorted(places):
-        if apart and start <= apart[-1][1]:
-            apart[-1] = (apart[-1][0], max(end, apart[-1][1]))
+    return apart(places)
+
+
+def apart(places: Iterable[Span]) -> list[Span]:
+    """Return spans sorted, with those that touch joined into one; empty ones are left out."""
+    joined: list[Span] = []
+    for start, end in sorted(place for place in places if place[0] < place[1]):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
         else:
-            apart.append((start, end))
-    return apart
+            joined.append((start, end))
+    return joined
 
 
 def secrets_in(value: Any, name: str = "") -> Iterator[str]:

@@ -4,8 +4,8 @@ Secrets are masked before writing. Names of parameters identify them, as in the 
 mask and the secret it replaces differ in length, so the places in the text of a reply are moved accordingly. If a reply contains
 the name of a secret but its value cannot be identified, the whole text of the reply is left out.
 
-Each line is one write under a lock, so several programs can append to one file. If
-a line was cut off, for example by a full disk, the next turn starts a new line.
+Each line is one write under a lock, so several programs can append to one file. If a line was cut off, for example by a full
+disk, the next turn starts a new line.
 
 The input may be hostile, so every value is checked against the fields of the records, and every place against its text, before a
 turn is built. Reading stops at the first line that is not a turn, with an error that gives the line's number.
@@ -19,13 +19,13 @@ import threading
 import types
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
 from ..errors import UsageError
-from ..records.audit import MASK, is_secret, masked, secret_places, secrets_in, shows_secret
+from ..records.audit import MASK, apart, is_secret, masked, secret_places, secrets_in, shows_secret
 from ..records.folder import append_line
 from ..tools.catalog import Catalog
 from ..types.calls import Span
@@ -38,21 +38,15 @@ _TEXTS: Final = ("raw", "text", "reply")
 _SHOWN: Final = 100  # characters of a value in an error
 
 
-class LineFile:
-    """A file to which turns are appended; the first one creates it, readable only by its owner."""
-
-    def __init__(self, path: Path | str) -> None:
-        self.path = Path(path)
-
-    def append(self, turn: TurnRecord) -> None:
-        """Append a turn, with its secrets masked."""
-        append_line(self.path, json.dumps(without_secrets(turn)))  # in ASCII, because lone surrogates are not valid UTF-8
+def append_turn(path: Path | str, turn: TurnRecord) -> None:
+    """Append a turn to a file, which is its owner's alone, with its secrets masked."""
+    append_line(Path(path), json.dumps(without_secrets(turn)))  # in ASCII, because lone surrogates are not valid UTF-8
 
 
 def read_lines(path: Path | str) -> Iterator[TurnRecord]:
     """Read a file of turns, or of replies; a `UsageError` says which line is neither.
 
-    A line is a turn as `LineFile` writes it, or a reply: a JSON string, or an object with its text as `raw`, `text` or `reply`,
+    A line is a turn as `append_turn` writes it, or a reply: a string, or an object with its text as `raw`, `text` or `reply`,
     and optionally `tools`, `question`, `messages`, `dialect`, `reasoning_open`, `finish_reason`, `model` and `id`. Empty lines
     are ignored, and so is a last line that is still being written.
     """
@@ -151,77 +145,59 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
 # -- records from JSON, checked against their fields ---------------------------------------------------------------------------
 
 
-class _Misplaced(Exception):
-    """A value does not fit the type of its field."""
-
-    def __init__(self, expected: str, got: Any) -> None:
-        super().__init__(f"to {expected}, got {_short(got)}")
-        self.path: list[str] = []  # from the inside out
-
-
 def _read_turn(row: Any) -> TurnRecord:
-    try:
-        turn: TurnRecord = _check_of(TurnRecord)(row)
-    except _Misplaced as error:
-        raise _WrongLine(f"expected turn{''.join(reversed(error.path))} {error}") from None
+    turn: TurnRecord = _fitting(TurnRecord, row, "turn")
     for reply in turn.replies:
         _check_places(reply)
     return turn
 
 
-@cache
-def _check_of(kind: Any) -> Callable[[Any], Any]:
-    """Return what converts a JSON value to a type, or raises; cached, because a file may have thousands of lines."""
-    origin, parts = get_origin(kind), get_args(kind)
-    if kind is Any:
-        return lambda value: value
-    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
-        checks = {name: _check_of(each) for name, each in get_type_hints(kind).items()}
-        none = dataclasses.MISSING
-        required = [each.name for each in dataclasses.fields(kind) if each.default is none and each.default_factory is none]
-        return partial(_record, kind, checks, required)
+def _fitting(kind: Any, value: Any, path: str) -> Any:
+    """Convert a JSON value to a type; a value that does not fit is an error with its path."""
+    if kind is Any or type(value) is kind:
+        return value
+    origin, parts = _parts_of(kind)
+    if dataclasses.is_dataclass(kind):
+        return _record(kind, value, path)
     if origin in (Union, types.UnionType):
-        inner = _check_of(next(part for part in parts if part is not type(None)))
-        return lambda value: None if value is None else inner(value)
+        return None if value is None else _fitting(parts[0], value, path)
     if origin is tuple:
-        return partial(_items, _check_of(parts[0]))
+        items = value if isinstance(value, list) else _refuse(path, "be a list", value)
+        return tuple(_fitting(parts[0], each, f"{path}[{place}]") for place, each in enumerate(items))
     if origin is Literal:
-        return partial(_plain, f"be one of {', '.join(map(str, parts))}", lambda value: isinstance(value, str) and value in parts)
-    if origin is not None:
-        return partial(_plain, "be an object", lambda value: isinstance(value, dict))
-    wanted: Any = (int, float) if kind is float else kind
-    return partial(
-        _plain, f"be {kind.__name__}", lambda value: isinstance(value, wanted) and (kind is bool or not isinstance(value, bool))
-    )
+        fits, expected = isinstance(value, str) and value in parts, f"be one of {', '.join(map(str, parts))}"
+    elif origin is not None:
+        fits, expected = isinstance(value, dict), "be an object"
+    else:
+        fits, expected = kind is float and isinstance(value, int) and not isinstance(value, bool), f"be {kind.__name__}"
+    return value if fits else _refuse(path, expected, value)
 
 
-def _record(kind: type[Any], checks: Mapping[str, Callable[[Any], Any]], required: Iterable[str], row: Any) -> Any:
+def _record(kind: Any, row: Any, path: str) -> Any:
     """Read an object, and ignore fields that a later version added."""
     if not isinstance(row, dict):
-        raise _Misplaced("be an object", row)
+        _refuse(path, "be an object", row)
+    kinds, required = _fields_of(kind)
     if missing := [name for name in required if name not in row]:
-        raise _Misplaced(f"have {' and '.join(missing)}", row)
-    return kind(**{name: _inside(f".{name}", checks[name], value) for name, value in row.items() if name in checks})
+        _refuse(path, f"have {' and '.join(missing)}", row)
+    return kind(**{name: _fitting(kinds[name], value, f"{path}.{name}") for name, value in row.items() if name in kinds})
 
 
-def _items(check: Callable[[Any], Any], value: Any) -> tuple[Any, ...]:
-    if not isinstance(value, list):
-        raise _Misplaced("be a list", value)
-    return tuple(_inside(f"[{place}]", check, each) for place, each in enumerate(value))
+@cache
+def _parts_of(kind: Any) -> tuple[Any, tuple[Any, ...]]:
+    return get_origin(kind), get_args(kind)
 
 
-def _plain(expected: str, fits: Callable[[Any], bool], value: Any) -> Any:
-    if not fits(value):
-        raise _Misplaced(expected, value)
-    return value
+@cache
+def _fields_of(kind: Any) -> tuple[Mapping[str, Any], Sequence[str]]:
+    """Return the types of a record's fields, and the names of those without a default."""
+    none = dataclasses.MISSING
+    required = [each.name for each in dataclasses.fields(kind) if each.default is none and each.default_factory is none]
+    return get_type_hints(kind), required
 
 
-def _inside(step: str, check: Callable[[Any], Any], value: Any) -> Any:
-    try:
-        return check(value)
-    except _Misplaced as error:
-        error.path.append(step)
-        raise
+def _refuse(path: str, expected: str, got: Any) -> NoReturn:
+    raise _WrongLine(f"expected {path} to {expected}, got {_short(got)}")
 
 
 def _check_places(reply: ReplyRecord) -> None:
@@ -262,7 +238,6 @@ class LineThread:
 
     def __init__(self, path: Path, say: Callable[[str], None] = log.warning) -> None:
         self.path = path
-        self._file = LineFile(path)
         self._say = say
         self._is_said = False
         self._waiting: queue.Queue[TurnBuilder | None] = queue.Queue(MOST_WAITING)
@@ -288,7 +263,7 @@ class LineThread:
     def _work(self) -> None:
         while (turn := self._waiting.get()) is not None:
             try:
-                self._file.append(turn.record())
+                append_turn(self.path, turn.record())
                 self._is_said = False
             except OSError as error:
                 self._complain(error.strerror or str(error))
@@ -376,7 +351,7 @@ class _Moved:
 
 def _mask_reply(reply: dict[str, Any], known: frozenset[str]) -> None:
     spans = [(span["start"], span["end"]) for span in reply["spans"] if span["kind"] == "value" and is_secret(span["about"])]
-    moved = _Moved(reply["raw"], _apart([*secret_places(reply["raw"], known), *spans]))
+    moved = _Moved(reply["raw"], apart([*secret_places(reply["raw"], known), *spans]))
     if shows_secret(moved.text):
         reply["raw"], reply["spans"] = "", []
     else:
@@ -395,16 +370,6 @@ def _mask_reply(reply: dict[str, Any], known: frozenset[str]) -> None:
             placed["start"] = placed["end"] = None
     for call in reply["calls"]:
         _mask_call(call, known, prompts)
-
-
-def _apart(places: Sequence[Span]) -> list[Span]:
-    joined: list[Span] = []
-    for start, end in sorted(place for place in places if place[0] < place[1]):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
-        else:
-            joined.append((start, end))
-    return joined
 
 
 def _placed(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
