@@ -11,7 +11,7 @@ import time
 import tomllib
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
@@ -20,6 +20,8 @@ from hypothesis import HealthCheck, given, settings
 from profiles import covering, examples, is_deep
 from proxy_harness import ask as ask_model
 from proxy_harness import ask_engine, block, body, function
+from pydantic import BaseModel, create_model
+from pydantic.json_schema import models_json_schema
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.specs.openapi.checks import positive_data_acceptance
@@ -34,11 +36,15 @@ from xmlcall.proxy.app import app_of
 from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats import contract
+from xmlcall.proxy.formats.anthropic import CountBody, MessagesBody
 from xmlcall.proxy.formats.contract import ApiError
+from xmlcall.proxy.formats.ollama import OllamaChatBody, OllamaGenerateBody
+from xmlcall.proxy.formats.openai_chat import ChatBody
+from xmlcall.proxy.formats.openai_responses import _ITEMS, ResponsesBody
 from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import incoming
 from xmlcall.proxy.http.access import Guard, serving
-from xmlcall.proxy.http.routes import QUESTIONS, RELAYED, description, format_of
+from xmlcall.proxy.http.routes import ENDPOINTS, QUESTIONS, RELAYED, format_of
 from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
 from xmlcall.schema import validation as schema
@@ -407,7 +413,50 @@ async def test_wrong_values_in_every_field(path: str, strict: bool, caplog: pyte
     assert no_errors(caplog)
 
 
-# -- the app's own description -----------------------------------------------------------------------------------------
+# -- the models that validate bodies, as a description of the app ------------------------------------------------------
+
+BODIES: dict[str, type[BaseModel]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/responses": ResponsesBody,
+    "/v1/messages": MessagesBody,
+    "/v1/messages/count_tokens": CountBody,
+    "/api/chat": OllamaChatBody,
+    "/api/generate": OllamaGenerateBody,
+}
+MEDIA_TYPES = {question.path: question.form.media_type for question in (*QUESTIONS, *RELAYED)}
+
+
+def operation(path: str) -> dict[str, Any]:
+    content = {media_type: {"schema": {}} for media_type in filter(None, ("application/json", MEDIA_TYPES.get(path)))}
+    error = {"description": "An error.", "content": {"application/json": {"schema": {"type": "object"}}}}
+    found: dict[str, Any] = {"responses": {"2XX": {"description": "The answer.", "content": content}, "4XX": error, "5XX": error}}
+    if path in BODIES or path in MEDIA_TYPES:
+        schema = {"$ref": f"#/components/schemas/{BODIES[path].__name__}"} if path in BODIES else {"type": "object"}
+        found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    if "{name}" in path:
+        found["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
+    return found
+
+
+def item(kind: str, model: type[BaseModel]) -> type[BaseModel]:
+    """Return the model of an item of Responses with its type, by which it is chosen; a message may have none."""
+    wanted: Any = Literal[kind]
+    return model if kind == "message" else create_model(f"Item_{kind}", __base__=model, type=(wanted, ...))
+
+
+def description() -> dict[str, Any]:
+    items = [item(kind, model) for kind, (model, _) in _ITEMS.items()]
+    bodies: list[Any] = [(body, "validation") for body in (*BODIES.values(), *items)]
+    schemas = models_json_schema(bodies, ref_template="#/components/schemas/{model}")[1]["$defs"]
+    listed = {"type": "array", "items": {"anyOf": [{"$ref": f"#/components/schemas/{each.__name__}"} for each in items]}}
+    schemas["ResponsesBody"]["properties"]["input"] = {"anyOf": [{"type": "string"}, listed]}
+    paths: dict[str, Any] = {}
+    for endpoint in ENDPOINTS:
+        path = endpoint.path.replace(":path", "")
+        paths.setdefault(path, {})[endpoint.method.lower()] = operation(path)
+    info = {"title": "xmlcall", "version": "1"}
+    return {"openapi": "3.1.0", "info": info, "paths": paths, "components": {"schemas": schemas}}
+
 
 load_all_checks()
 FOUND = [*schemathesis.openapi.from_dict(description()).get_all_operations()]

@@ -22,10 +22,10 @@ from ..hosts.base import Host
 from ..turn.asking import Asking, AskingFields
 from .engine.engine import Engine
 from .formats.contract import ApiError
-from .http.access import Caller, Guard, ServedModels, key_of, serving
-from .http.exchange import Ending, Exchange
+from .http.access import Guard, ServedModels, key_of, serving
+from .http.exchange import Ending
 from .http.incoming import one_framing, tolerant_paths
-from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, description, format_of
+from .http.routes import ENDPOINTS, PATH_LIMIT, QUESTIONS, RELAYED, Handler, Responder, format_of
 from .observed.observer import Observer
 from .observed.probes import outside_routes
 
@@ -106,9 +106,6 @@ def app_of(
         observed = partial(observer.begin, endpoint=path)
         return Route(path, Handler(served, guard, format_of(path), answer, ending, observed), methods=[method, "OPTIONS"])
 
-    async def describe(caller: Caller, request: Request, exchange: Exchange) -> None:
-        await exchange.json(description())
-
     async def not_here(request: Request, error: Exception) -> Response:
         """Write Starlette's own 404 and 405 in the caller's format."""
         assert isinstance(error, HTTPException)
@@ -119,14 +116,13 @@ def app_of(
             return _error(request, refusal)
         observer.missed(request, error.status_code)
         asked = f"{request.method} {request.url.path[:PATH_LIMIT]}: {error.status_code} {error.detail}"
-        served.engine.say_once(f"{asked} (said once); questions go to {QUESTIONS[0].path} and others, see /openapi.json")
+        served.engine.say_once(f"{asked} (said once); questions go to {QUESTIONS[0].path} and others")
         return _error(request, _unknown(request, error), error.headers)
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
         routes=[
             *routes,
-            route("/openapi.json", "GET", describe),
             *outside_routes(observer, guard, served),
             *beside,
         ],

@@ -89,38 +89,29 @@ class MessageItem(JsonBody):
     content: Content
 
 
-class FunctionCallItem(JsonBody):
+class CallItem(JsonBody):
     """A call of the history."""
 
-    type: Literal["function_call"]
     call_id: str
     name: str
     namespace: str | None = None
+
+
+class FunctionCallItem(CallItem):
+    """A call of a function, with its arguments as JSON."""
+
     arguments: str
 
 
-class FunctionCallOutputItem(JsonBody):
-    """The output of a call."""
+class CustomToolCallItem(CallItem):
+    """A call of a custom tool, with its text."""
 
-    type: Literal["function_call_output"]
-    call_id: str
-    output: Content
-
-
-class CustomToolCallItem(JsonBody):
-    """A call of a custom tool."""
-
-    type: Literal["custom_tool_call"]
-    call_id: str
-    name: str
-    namespace: str | None = None
     input: str
 
 
-class CustomToolCallOutputItem(JsonBody):
-    """The output of a custom tool's call."""
+class OutputItem(JsonBody):
+    """What a call gave."""
 
-    type: Literal["custom_tool_call_output"]
     call_id: str
     output: Content
 
@@ -128,51 +119,28 @@ class CustomToolCallOutputItem(JsonBody):
 class LocalShellCallItem(JsonBody):
     """A command that an agent ran in its own shell."""
 
-    type: Literal["local_shell_call"]
     call_id: str
     action: dict[str, Any]
 
 
-class LocalShellCallOutputItem(JsonBody):
-    """The output of the command; the id is the call's."""
+class LocalShellOutputItem(JsonBody):
+    """What the command gave; the id is the call's."""
 
-    type: Literal["local_shell_call_output"]
     id: str | None = None
     call_id: str | None = None
     output: Content
 
 
-class ReasoningItem(JsonBody):
-    """The model's reasoning in an earlier answer; it is not shown to a model again."""
-
-    type: Literal["reasoning"]
-
-
 class AdditionalToolsItem(JsonBody):
     """Tools that the caller offers inside the history, not in `tools`."""
 
-    type: Literal["additional_tools"]
     tools: list[dict[str, Any]]
 
 
 Items = Annotated[
     list[dict[str, Any]],
     Field(min_length=1),
-    _listed(
-        lambda text: {"role": "user", "content": text},
-        str
-        | list[
-            MessageItem
-            | FunctionCallItem
-            | FunctionCallOutputItem
-            | CustomToolCallItem
-            | CustomToolCallOutputItem
-            | LocalShellCallItem
-            | LocalShellCallOutputItem
-            | ReasoningItem
-            | AdditionalToolsItem
-        ],
-    ),
+    _listed(lambda text: {"role": "user", "content": text}, str | list[dict[str, Any]]),
 ]
 
 
@@ -389,27 +357,29 @@ def _said(identity: str, name: str, arguments: Mapping[str, Any]) -> Message:
     return Message(role="assistant", content="", tool_calls=(call_of(identity, name, arguments, 0),))
 
 
-def _output(
-    item: FunctionCallOutputItem | CustomToolCallOutputItem | LocalShellCallOutputItem, path: str, known: Mapping[str, Offered]
-) -> Message:
+def _output(item: OutputItem | LocalShellOutputItem, path: str, known: Mapping[str, Offered]) -> Message:
     text, images = content_of(item.output, f"{path}.output")
     identity = item.call_id or getattr(item, "id", None)
     return Message(role="tool", content=text, tool_call_id=identity, images=images)
 
 
+def _nothing(item: JsonBody, path: str, known: Mapping[str, Offered]) -> None:
+    return None
+
+
 _ITEMS: Final[dict[str, tuple[type[JsonBody], Callable[[Any, str, Mapping[str, Offered]], Message | None]]]] = {
     "message": (MessageItem, _message),
     "function_call": (FunctionCallItem, _call),
-    "function_call_output": (FunctionCallOutputItem, _output),
+    "function_call_output": (OutputItem, _output),
     "custom_tool_call": (CustomToolCallItem, _custom_call),
-    "custom_tool_call_output": (CustomToolCallOutputItem, _output),
+    "custom_tool_call_output": (OutputItem, _output),
     "local_shell_call": (
         LocalShellCallItem,
         lambda item, path, known: _said(item.call_id, "local_shell", {"command": item.action.get("command")}),
     ),
-    "local_shell_call_output": (LocalShellCallOutputItem, _output),
-    "reasoning": (ReasoningItem, lambda item, path, known: None),
-    "additional_tools": (AdditionalToolsItem, lambda item, path, known: None),  # `_listed_tools` has read them
+    "local_shell_call_output": (LocalShellOutputItem, _output),
+    "reasoning": (JsonBody, _nothing),  # no model is shown again what it thought in an earlier answer
+    "additional_tools": (AdditionalToolsItem, _nothing),  # `_listed_tools` has read them
 }
 _OF_SERVERS: Final = """
     code_interpreter_call compaction computer_call computer_call_output file_search_call image_generation_call

@@ -3,8 +3,6 @@
 A `QuestionPath` is a row: a path, a wire format, and the same path at a model server that uses the format. Requests without tools
 are passed on to that server, rewritten from the parsed body with the server's name of the model; the answer comes back byte for
 byte. The engine answers all other requests, in the caller's format.
-
-The app's OpenAPI document (3.1) is built from these rows and from the models that validate bodies.
 """
 
 import json
@@ -13,13 +11,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
-from importlib.metadata import version
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
-from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
 from starlette.requests import ClientDisconnect, Request
 from starlette.types import Receive, Scope, Send
 
@@ -29,11 +24,11 @@ from ...errors import BackendProtocolError
 from ...wire.openai import mapping, read_error, sampling_fields
 from ..engine.engine import Engine
 from ..formats import ollama
-from ..formats.anthropic import MESSAGES, CountBody, MessagesBody, read_count
+from ..formats.anthropic import MESSAGES, read_count
 from ..formats.contract import ApiError, Format
-from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, OllamaChatBody, OllamaGenerateBody, loaded
-from ..formats.openai_chat import CHAT, ChatBody
-from ..formats.openai_responses import RESPONSES, ResponsesBody
+from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
+from ..formats.openai_chat import CHAT
+from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
 from ..observed.observer import Hearing, Observing, relaying
 from .access import NAMES_SHOWN, Caller, Guard, ServedModel, ServedModels
@@ -441,55 +436,3 @@ ENDPOINTS: Final = (
     Endpoint(path="/props", method="GET", answer=_props),
     Endpoint(path="/", method="GET", answer=_alive),
 )
-
-
-# -- the app's description ------------------------------------------------------------------------------------------------
-
-_BODIES: Final[dict[str, type[BaseModel]]] = {
-    "/v1/chat/completions": ChatBody,
-    "/v1/responses": ResponsesBody,
-    "/v1/messages": MessagesBody,
-    "/v1/messages/count_tokens": CountBody,
-    "/api/chat": OllamaChatBody,
-    "/api/generate": OllamaGenerateBody,
-}
-
-_STREAMED: Final = {question.path: question.form.media_type for question in (*QUESTIONS, *RELAYED)}
-_ERROR: Final = {"application/json": {"schema": {"type": "object"}}}
-
-
-@cache
-def description() -> dict[str, Any]:
-    """Return the OpenAPI document."""
-    _, schemas = models_json_schema(
-        [(body, "validation") for body in _BODIES.values()], ref_template="#/components/schemas/{model}"
-    )
-    paths: dict[str, Any] = {}
-    for endpoint in ENDPOINTS:
-        path = endpoint.path.replace(":path", "")
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(path)
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "xmlcall", "version": version("xmlcall"), "description": "Tool calling for models that lack it."},
-        "paths": paths,
-        "components": {"schemas": schemas.get("$defs", {})},
-    }
-
-
-def _answers(path: str) -> dict[str, Any]:
-    media_types = ["application/json", *([_STREAMED[path]] if path in _STREAMED else [])]
-    return {
-        "2XX": {"description": "The answer.", "content": {media_type: {"schema": {}} for media_type in media_types}},
-        "4XX": {"description": "What is wrong with the request.", "content": _ERROR},
-        "5XX": {"description": "What the model server failed at.", "content": _ERROR},
-    }
-
-
-def _operation(path: str) -> dict[str, Any]:
-    operation: dict[str, Any] = {"responses": _answers(path)}
-    if path in _BODIES or path in _STREAMED:
-        schema = {"$ref": f"#/components/schemas/{_BODIES[path].__name__}"} if path in _BODIES else {"type": "object"}
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    if "{name}" in path:
-        operation["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
-    return operation
