@@ -1,9 +1,9 @@
 """Correct harmless deviations from a wire format before a body is read, unless `--strict` is given.
 
-A repair is a row of `_MENDS`: the wire formats whose clients need it, a function that changes a body and notes what it changed,
-and, if the function is for the objects in lists of the body, the names of these. All deviations were reported for real clients
-(2026-11-22). Everything else is read strictly, so that mistakes are reported instead of guessed at. The original body is not
-changed, because each repaired part is copied first.
+A repair of one value is a row of `_VALUES`. Any other repair is a row of `_MENDS`: the wire formats whose clients need it, the
+list of objects that it is for (none for the body), and a function that changes the object and notes what it changed. All
+deviations were reported for real clients (2026-11-22). Everything else is read strictly, so that mistakes are reported instead of
+guessed at. The original body is not changed, because each repaired part is copied first.
 
 *Files, audio and video*: text is read, and a note replaces anything else. A client sends its attachments again with every
 question, so a refusal would block the conversation permanently.
@@ -46,23 +46,26 @@ _HOSTED: Final = tuple(_HOSTED_TYPES.split())
 
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
     """Return a copy of a body with its deviations repaired, and notes on what was done, for the log."""
-    body, found = dict(data), list[str]()
-    for mend, lists in ((mend, lists) for wires, mend, lists in _MENDS if wire in wires):
-        notes = set[str]()
-        if not lists:
+    body, notes, copied = dict(data), set[str](), set[str]()
+    for field, mend in _BY_WIRE[wire]:
+        if not field:
             mend(body, notes)
-        for name in lists:
-            over(body, name, mend, notes)
-        found += ["; ".join(sorted(notes))] if notes else []
-    return body, found
+            continue
+        if field not in copied:
+            copied.add(field)
+            over(body, field)
+        for item in body[field] if isinstance(body.get(field), list) else ():
+            if isinstance(item, dict):
+                mend(item, notes)
+    return body, sorted(notes)
 
 
-def over(body: Body, field: str, change: Callable[..., None], *more: Any) -> None:
+def over(body: Body, field: str, change: Callable[..., None] | None = None, *more: Any) -> None:
     """Replace the objects in a list with copies, and change the copies."""
     if not isinstance(items := body.get(field), list):
         return
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
-    for item in copies:
+    for item in copies if change else ():
         if isinstance(item, dict):
             change(item, *more)
 
@@ -78,113 +81,71 @@ def text_part(value: Any) -> Body:
     return {"type": "text", "text": value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}
 
 
-# -- numbers, and how to choose ----------------------------------------------------------------------------------------
+# -- single values -----------------------------------------------------------------------------------------------------
+# A function of these takes a value of a request, and returns it, another one in its place, or `_GONE` to leave it out.
+
+_GONE: Final = object()
 
 
-def _without_model(body: Body, notes: set[str]) -> None:
-    if "model" not in body or body["model"] is not None:
-        return
-    del body["model"]
-    notes.add("model: null means the one that is served")
+def _not_null(value: Any) -> Any:
+    return _GONE if value is None else value
 
 
-def _scalars(body: Body, notes: set[str]) -> None:
-    """Read numbers and switches that are written as text; Ollama's format has its numbers in `options`."""
-    for name in _NUMBERS:
-        if (number := _number(body.get(name))) is not None:
-            body[name] = number
-            notes.add(f"{name}: read a number")
-    for name in _SWITCHES:
-        if isinstance(word := body.get(name), str) and word.lower() in _WORDS:
-            body[name] = _WORDS[word.lower()]
-            notes.add(f"{name}: read true or false")
-
-
-def _number(value: Any) -> int | float | None:
-    """Read a number written as text; None if the text is not a number."""
+def _number(value: Any) -> Any:
+    """Read a number written as text."""
     if not isinstance(value, str) or not 0 < len(value) <= 40 or not value.isascii():
-        return None
+        return value
     for read in (int, float):
         try:
             number = read(value)
         except ValueError:
             continue
-        return number if math.isfinite(number) else None
-    return None
+        return number if math.isfinite(number) else value
+    return value
 
 
-def _limits(body: Body, notes: set[str]) -> None:
-    """Read 1000.0 as 1000, and 0 and -1 as no limit."""
-    for name in _LIMITS:
-        value = body.get(name)
-        if isinstance(value, float) and value.is_integer():
-            value = body[name] = int(value)
-            notes.add(f"{name}: read a whole number")
-        if isinstance(value, int) and not isinstance(value, bool) and value < 1:
-            del body[name]
-            notes.add(f"{name}: left out, as it was below 1")
+def _switch(value: Any) -> Any:
+    return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
-def _temperature(body: Body, notes: set[str]) -> None:
-    """Leave out -1, which some clients send for the model's default; Ollama's format has it in `options`."""
-    options = body.get("options")
-    if _is_negative(body.get("temperature")):
-        del body["temperature"]
-    elif isinstance(options, dict) and _is_negative(options.get("temperature")):
-        body["options"] = {name: each for name, each in options.items() if name != "temperature"}
-    else:
-        return
-    notes.add("temperature: left out, as it was below 0")
+def _whole(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def _is_negative(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
+def _limit(value: Any) -> Any:
+    """Leave out 0 and -1, which some clients send for no limit."""
+    return _GONE if isinstance(value, int) and not isinstance(value, bool) and value < 1 else value
 
 
-def _stops(body: Body, notes: set[str]) -> None:
+def _temperature(value: Any) -> Any:
+    """Leave out -1, which some clients send for the model's default."""
+    return _GONE if isinstance(value, int | float) and value < 0 else value
+
+
+def _stops(value: Any) -> Any:
     """Leave out empty stop strings, which would end every reply or none."""
-    name = "stop_sequences" if "stop_sequences" in body else "stop"
-    given = body.get(name)
-    listed = given if isinstance(given, list) else [given]
+    listed = value if isinstance(value, list) else [value]
     kept = [each for each in listed if each not in ("", None)]
-    if given is None or (len(kept) == len(listed) and (name == "stop" or isinstance(given, list))):
-        return
-    body[name] = kept
-    if not kept:
-        del body[name]
-    notes.add(f"{name}: left out what was empty, or made a list")
+    return value if value is None or len(kept) == len(listed) else kept or _GONE
 
 
-def _options(body: Body, notes: set[str]) -> None:
-    if not isinstance(body.get("options"), dict):
-        return
-    body["options"] = options = dict(body["options"])
-    _scalars(options, notes)
-    _stops(options, notes)
+def _list(value: Any) -> Any:
+    return value if value is None or isinstance(value, list) else [value]
 
 
-def _no_choice(body: Body, notes: set[str]) -> None:
-    """Treat an empty text, an empty object or false as no choice."""
-    if "tool_choice" not in body or body["tool_choice"] not in ("", {}, False):
-        return
-    del body["tool_choice"]
-    notes.add("tool_choice: left out, as it was empty")
+def _not_empty(value: Any) -> Any:
+    return _GONE if value in ("", {}, False) else value
 
 
-def _choice(body: Body, notes: set[str]) -> None:
+def _choice(value: Any) -> Any:
     """Read `any`, which is Anthropic's word, and a mode in an object."""
-    choice = body.get("tool_choice")
-    mode = choice.get("type") if isinstance(choice, dict) else choice
-    if not isinstance(mode, str) or mode not in _MODES or choice == _MODES[mode]:
-        return
-    body["tool_choice"] = _MODES[mode]
-    notes.add(f'tool_choice: read "{_MODES[mode]}"')
+    mode = value.get("type") if isinstance(value, dict) else value
+    return _MODES.get(mode, value) if isinstance(mode, str) and value != _MODES.get(mode) else value
 
 
-def _anthropic_choice(body: Body, notes: set[str]) -> None:
+def _anthropic_choice(value: Any) -> Any:
     """Accept OpenAI's choices in place of Anthropic's."""
-    given = body.get("tool_choice")
-    choice = {"type": given} if isinstance(given, str) else dict(given) if isinstance(given, dict) else {}
+    choice = {"type": value} if isinstance(value, str) else dict(value) if isinstance(value, dict) else {}
     function = choice.pop("function", None)
     if choice.get("type") == "required":
         choice["type"] = "any"
@@ -192,10 +153,54 @@ def _anthropic_choice(body: Body, notes: set[str]) -> None:
         choice |= {"type": "tool", "name": function.get("name")}
     if choice.get("name", "") is None:
         del choice["name"]
-    if not choice or choice == given:
-        return
-    body["tool_choice"] = choice
-    notes.add("tool_choice: read in OpenAI's form")
+    return value if not choice or choice == value else choice
+
+
+_ALL: Final = frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA})
+_NOT_OLLAMA: Final = _ALL - {OLLAMA}
+_OPTIONS: Final = "ollama's options"
+_TOOL: Final = "a tool"
+_VALUES: Final[tuple[tuple[frozenset[str], tuple[str, ...], Callable[[Any], Any], str], ...]] = (
+    (_NOT_OLLAMA, ("model",), _not_null, "model: null means the one that is served"),
+    (_ALL | {_OPTIONS}, _NUMBERS, _number, "{}: read a number"),
+    (_ALL | {_OPTIONS}, _SWITCHES, _switch, "{}: read true or false"),
+    (_NOT_OLLAMA, _LIMITS, _whole, "{}: read a whole number"),
+    (_NOT_OLLAMA, _LIMITS, _limit, "{}: left out, as it was below 1"),
+    (_ALL | {_OPTIONS}, ("temperature",), _temperature, "{}: left out, as it was below 0"),
+    (_NOT_OLLAMA | {_OPTIONS}, ("stop", "stop_sequences"), _stops, "{}: left out what was empty"),
+    (_NOT_OLLAMA, ("stop_sequences",), _list, "{}: made a list"),
+    (_ALL, ("tool_choice",), _not_empty, "{}: left out, as it was empty"),
+    (_ALL - {MESSAGES}, ("tool_choice",), _choice, "{}: read a mode"),
+    (frozenset({MESSAGES}), ("tool_choice",), _anthropic_choice, "{}: read in OpenAI's form"),
+    (frozenset({_TOOL}), ("type",), _not_null, "tools: left out a type that was null"),
+)
+"""The objects that they are for, the names of the values, what reads them, and what the log says of one that was changed."""
+
+
+def _values(of: str) -> Mend:
+    """Make the function that reads the values of one kind of object."""
+    rows = [row[1:] for row in _VALUES if of in row[0]]
+
+    def mend(body: Body, notes: set[str]) -> None:
+        for names, read, note in rows:
+            for name in body.keys() & names:
+                value = read(body[name])
+                if value is not body[name]:
+                    notes.add(note.format(name))
+                    body[name] = value
+                if value is _GONE:
+                    del body[name]
+
+    return mend
+
+
+_read_options: Final = _values(_OPTIONS)
+
+
+def _options(body: Body, notes: set[str]) -> None:
+    if isinstance(body.get("options"), dict):
+        body["options"] = dict(body["options"])
+        _read_options(body["options"], notes)
 
 
 # -- tools -------------------------------------------------------------------------------------------------------------
@@ -208,12 +213,6 @@ def _without_hosted_tools(body: Body, notes: set[str]) -> None:
         return
     body["tools"] = [tool for tool in body["tools"] if tool not in hosted]
     notes.add(f"tools: left out, as nobody here runs them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}")
-
-
-def _without_null_type(tool: Body, notes: set[str]) -> None:
-    if "type" in tool and tool["type"] is None:
-        del tool["type"]
-        notes.add("tools: left out a type that was null")
 
 
 def _without_hosted_items(item: Body, notes: set[str]) -> None:
@@ -364,22 +363,23 @@ def _calls(message: Body, notes: set[str]) -> None:
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
-    """Write a call's arguments as the text of an object; broken JSON is repaired, other text becomes an argument of its own."""
+    """Write a call's arguments as the text of an object."""
     given = call.get("arguments")
-    if given is None or (isinstance(given, str) and not given.strip()):
-        call["arguments"] = "{}"
-    if isinstance(given, str) and given.strip() and not isinstance(_parsed(given), dict):
-        given = _mended(given)
-    if isinstance(given, dict):
-        call["arguments"] = json.dumps(given, ensure_ascii=False)
-        notes.add("arguments of a call in the history: put into the text of an object")
+    if not isinstance(given, str | dict | None) or (isinstance(given, str) and isinstance(_parsed(given), dict)):
+        return
+    call["arguments"] = json.dumps(_object_of(given), ensure_ascii=False)
+    notes.add("arguments of a call in the history: put into the text of an object")
 
 
-def _mended(text: str | None) -> Any:
-    """Return the only possible reading of broken arguments; a model wrote them, so the client cannot correct them."""
-    read = loosejson.read(text or "", kinds={"object"}, complete=True)
-    value = read.value if isinstance(read, loosejson.JsonReading) else None
-    return value if isinstance(value, dict) else {"arguments": text}
+def _object_of(given: str | Body | None) -> Body:
+    """Read arguments; broken JSON is repaired, as the client cannot correct it; other text becomes an argument of its own."""
+    if not isinstance(given, str) or not given.strip():
+        return given if isinstance(given, dict) else {}
+    found = _parsed(given)
+    if not isinstance(found, dict):
+        read = loosejson.read(given, kinds={"object"}, complete=True)
+        found = read.value if isinstance(read, loosejson.JsonReading) else None
+    return found if isinstance(found, dict) else {"arguments": given}
 
 
 def _parsed(text: str) -> Any:
@@ -484,11 +484,9 @@ def _summary(block: Any) -> Any:
 
 
 def _write_input(call: Body, notes: set[str]) -> None:
-    """Write a call's input as an object; broken JSON is repaired, other text becomes an argument of its own."""
-    given = call.get("input")
-    if given is None or isinstance(given, str):
-        parsed = _parsed(given) if given else {}
-        call["input"] = parsed if isinstance(parsed, dict) else _mended(given)
+    """Write a call's input as an object."""
+    if isinstance(given := call.get("input"), str | None):
+        call["input"] = _object_of(given)
         notes.add("input of a call in the history: made an object of it")
 
 
@@ -506,28 +504,18 @@ def _developer(message: Body, notes: set[str]) -> None:
         notes.add("content: joined parts")
 
 
-_ALL: Final = frozenset({CHAT, RESPONSES, MESSAGES, OLLAMA})
-_MESSAGES: Final = ("messages", "input")
-_MENDS: Final[tuple[tuple[frozenset[str], Mend, tuple[str, ...]], ...]] = (
-    (_ALL - {OLLAMA}, _without_model, ()),
-    (_ALL, _scalars, ()),
-    (frozenset({OLLAMA}), _options, ()),
-    (_ALL - {OLLAMA}, _limits, ()),
-    (_ALL, _temperature, ()),
-    (_ALL - {OLLAMA}, _stops, ()),
-    (_ALL, _no_choice, ()),
-    (_ALL - {MESSAGES}, _choice, ()),
-    (frozenset({MESSAGES}), _anthropic_choice, ()),
-    (_ALL, _without_null_type, ("tools",)),
-    (_ALL, _without_hosted_tools, ()),
-    (frozenset({RESPONSES}), _without_hosted_items, ("input",)),
-    (_ALL, _without_twins, ()),
-    (frozenset({MESSAGES, RESPONSES}), _null_content, _MESSAGES),
-    (_ALL, _bare_texts, _MESSAGES),
-    (_ALL, _files, _MESSAGES),
-    (frozenset({CHAT}), _calls, ("messages",)),
-    (frozenset({CHAT}), _contents, ("messages",)),
-    (frozenset({RESPONSES}), _items, ()),
-    (frozenset({MESSAGES}), _blocks, ("messages",)),
-    (frozenset({OLLAMA}), _developer, ("messages",)),
+_MENDS: Final[tuple[tuple[frozenset[str], str, Mend], ...]] = (
+    (frozenset({OLLAMA}), "", _options),
+    (_ALL, "tools", _values(_TOOL)),
+    (_ALL, "", _without_hosted_tools),
+    (frozenset({RESPONSES}), "input", _without_hosted_items),
+    (_ALL, "", _without_twins),
+    *((frozenset({MESSAGES, RESPONSES}), field, _null_content) for field in ("messages", "input")),
+    *((_ALL, field, mend) for mend in (_bare_texts, _files) for field in ("messages", "input")),
+    (frozenset({CHAT}), "messages", _calls),
+    (frozenset({CHAT}), "messages", _contents),
+    (frozenset({RESPONSES}), "", _items),
+    (frozenset({MESSAGES}), "messages", _blocks),
+    (frozenset({OLLAMA}), "messages", _developer),
 )
+_BY_WIRE: Final = {wire: [("", _values(wire)), *(row[1:] for row in _MENDS if wire in row[0])] for wire in _ALL}
