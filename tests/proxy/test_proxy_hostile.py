@@ -415,7 +415,7 @@ async def test_wrong_values_in_every_field(path: str, strict: bool, caplog: pyte
 
 # -- the models that validate bodies, as a description of the app ------------------------------------------------------
 
-BODIES: dict[str, type[BaseModel]] = {
+MODELS: dict[str, type[BaseModel]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/responses": ResponsesBody,
     "/v1/messages": MessagesBody,
@@ -430,8 +430,8 @@ def operation(path: str) -> dict[str, Any]:
     content = {media_type: {"schema": {}} for media_type in filter(None, ("application/json", MEDIA_TYPES.get(path)))}
     error = {"description": "An error.", "content": {"application/json": {"schema": {"type": "object"}}}}
     found: dict[str, Any] = {"responses": {"2XX": {"description": "The answer.", "content": content}, "4XX": error, "5XX": error}}
-    if path in BODIES or path in MEDIA_TYPES:
-        schema = {"$ref": f"#/components/schemas/{BODIES[path].__name__}"} if path in BODIES else {"type": "object"}
+    if path in MODELS or path in MEDIA_TYPES:
+        schema = {"$ref": f"#/components/schemas/{MODELS[path].__name__}"} if path in MODELS else {"type": "object"}
         found["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
     if "{name}" in path:
         found["parameters"] = [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}]
@@ -446,7 +446,7 @@ def item(kind: str, model: type[BaseModel]) -> type[BaseModel]:
 
 def description() -> dict[str, Any]:
     items = [item(kind, model) for kind, (model, _) in _ITEMS.items()]
-    bodies: list[Any] = [(body, "validation") for body in (*BODIES.values(), *items)]
+    bodies: list[Any] = [(body, "validation") for body in (*MODELS.values(), *items)]
     schemas = models_json_schema(bodies, ref_template="#/components/schemas/{model}")[1]["$defs"]
     listed = {"type": "array", "items": {"anyOf": [{"$ref": f"#/components/schemas/{each.__name__}"} for each in items]}}
     schemas["ResponsesBody"]["properties"]["input"] = {"anyOf": [{"type": "string"}, listed]}

@@ -30,7 +30,7 @@ from xmlcall.proxy.formats.contract import (
     ToolChoice,
     whole_response,
 )
-from xmlcall.proxy.formats.openai_responses import RESPONSES, ResponsesBody
+from xmlcall.proxy.formats.openai_responses import RESPONSES
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 from xmlcall.types.completion import Usage
 
@@ -353,24 +353,6 @@ def test_tools_that_are_no_functions_are_refused_by_their_type(kind: Any) -> Non
 def test_a_field_that_needs_a_memory_says_what_to_do_instead(field: str) -> None:
     with pytest.raises(ApiError, match="keeps no state: send the whole input"):
         RESPONSES.read(given(**{field: {"id": "x"} if field == "prompt" else "x"}))
-
-
-def test_the_body_is_described() -> None:
-    described = ResponsesBody.model_json_schema()
-    text, items = described["properties"]["input"]["anyOf"]
-    assert text == {"type": "string"}
-    assert {item["$ref"].rpartition("/")[2] for item in items["items"]["anyOf"]} == {
-        "MessageItem",
-        "FunctionCallItem",
-        "FunctionCallOutputItem",
-        "CustomToolCallItem",
-        "CustomToolCallOutputItem",
-        "LocalShellCallItem",
-        "LocalShellCallOutputItem",
-        "ReasoningItem",
-        "AdditionalToolsItem",
-    }
-    assert described["required"] == ["input"]
 
 
 # -- writing: what the client reads ------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ from ..formats.contract import (
 from .filters import CallText, Filter, MayBeMadeUp
 
 if TYPE_CHECKING:
-    from ..observed.observer import Hearing
+    from ..observed.observer import Observing
 
 # -- each caller's tool list, compiled and rendered once, because a caller sends the same list with every request ------
 
@@ -192,7 +192,7 @@ _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wi
 class Answer(ABC):
     """An answer, or one of several consecutive parts of it; `recording` receives each event."""
 
-    def __init__(self, recording: "Hearing | None" = None, *, otherwise: "Callable[[], Answer] | None" = None) -> None:
+    def __init__(self, recording: "Observing | None" = None, *, otherwise: "Callable[[], Answer] | None" = None) -> None:
         self.filters: list[Filter] = []  # applied in this order to everything that goes out
         self.again: Callable[[], Answer | None] = lambda: None  # makes the answer that follows this one, if any
         self._recording = recording
@@ -241,7 +241,7 @@ class PlainAnswer(Answer):
         self,
         backend: Backend,
         completion: CompletionRequest,
-        recording: "Hearing | None" = None,
+        recording: "Observing | None" = None,
         *,
         number: int = 1,
         otherwise: Callable[[], Answer] | None = None,
@@ -276,7 +276,7 @@ class PlainAnswer(Answer):
         return (ResponseEnded(finish_reason=generated.reply.finish_reason, usage=generated.usage),)
 
 
-def _record(recording: "Hearing", generated: Generated, number: int) -> None:
+def _record(recording: "Observing", generated: Generated, number: int) -> None:
     reply, message = generated.reply, Message(role="assistant", content=generated.text)
     recording.note(ReplyEnded(number=number, reply=reply, usage=generated.usage, raw=generated.raw, message=message))
     recording.answered("end" if reply.finish_reason in UNCUT else reply.finish_reason, reply.text)
@@ -415,7 +415,7 @@ class PromptedAnswer(Answer):
         *,
         is_strict: bool,
         keep: Callable[[OwnRounds], None] | None = None,
-        recording: "Hearing | None" = None,
+        recording: "Observing | None" = None,
     ) -> None:
         super().__init__(recording)
         self._turn, self._driven, self._sender, self._format = turn, driven, sender, format

@@ -52,7 +52,7 @@ from .own_tools import OwnTools, native_rounds, with_own_results
 
 if TYPE_CHECKING:
     from ...turn_records.builder import Recorder
-    from ..observed.observer import Hearing
+    from ..observed.observer import Observing
 
 RECHECK_SECONDS: Final = 300.0
 """Seconds until the next check after one that was too slow, because each check costs a reply that is thrown away."""
@@ -170,7 +170,7 @@ class Engine:
     # -- answers -----------------------------------------------------------------------------------------------------
 
     async def respond(
-        self, request: ChatRequest, *, is_streamed: bool = True, recording: "Hearing | None" = None
+        self, request: ChatRequest, *, is_streamed: bool = True, recording: "Observing | None" = None
     ) -> AsyncGenerator[ResponseEvent]:
         """Answer a request; the last event is a ResponseEnded, and closing the generator ends the generation."""
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
@@ -219,7 +219,7 @@ class Engine:
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
     def _text(
-        self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Hearing | None", *, stream_arguments: bool
+        self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Observing | None", *, stream_arguments: bool
     ) -> Answer:
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
@@ -313,7 +313,7 @@ class Engine:
         words = prompt.json_answer(schema, self._format)
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
-    def _constrained(self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Hearing | None") -> PlainAnswer:
+    def _constrained(self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Observing | None") -> PlainAnswer:
         """Ask again in place of the last reply, and let the server constrain the new reply to a schema."""
         request = turn.first.request
         messages = (*request.messages, *turn.added[:-1])
@@ -372,7 +372,7 @@ class Engine:
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)
 
-    def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Hearing | None") -> Answer:
+    def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Observing | None") -> Answer:
         """Answer without tools; calls in the history are written as text."""
         backend = self._fitting.backend_for(recording)
         if recording is not None:
@@ -391,7 +391,7 @@ class Engine:
             return PlainAnswer(backend, with_beginning(completion, begun), recording, otherwise=asked)
         return asked()
 
-    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Hearing | None") -> Answer:
+    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Observing | None") -> Answer:
         """Answer with the server's own function calling; feedback on invalid calls goes to the model, as for calls in text."""
         tools = self._catalogs.natively(shown.catalog, self._format_of(request), self._budget())
         catalog, listed = tools.catalog, key_of(shown.tools) if tools.own else ""

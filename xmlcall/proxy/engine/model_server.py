@@ -29,7 +29,7 @@ from ...types.completion import CompletionRequest
 from ...wire.openai import count, message_dict, read_json
 
 if TYPE_CHECKING:
-    from ..observed.observer import Hearing
+    from ..observed.observer import Observing
 
 log = logging.getLogger("xmlcall.proxy")
 
@@ -143,7 +143,7 @@ class Fitting:
         self._is_measured = False
         self._fitted = partial(FittedBackend, lang=lang, on_cut=said.cut, measure=self._measure)
 
-    def backend_for(self, heard: "Hearing | None") -> Backend:
+    def backend_for(self, heard: "Observing | None") -> Backend:
         """Return the backend for one request; `heard` observes what goes out and what comes back."""
         facts = self._facts
         if facts.context_length is None:

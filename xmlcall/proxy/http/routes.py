@@ -30,7 +30,7 @@ from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
 from ..formats.openai_chat import CHAT
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
-from ..observed.observer import Hearing, Observing, relaying
+from ..observed.observer import Observing, relaying
 from .access import NAMES_SHOWN, Caller, Guard, ServedModel, ServedModels
 from .exchange import Ending, Exchange, api_error
 from .incoming import content_of, data_and_left_out, data_of, object_of, refuse_many
@@ -179,8 +179,8 @@ def _answered(engine: Engine, form: Format, data: Mapping[str, Any], exchange: E
         return exchange.json(loaded(asked))
     if exchange.recording is not None:
         exchange.recording.asked(chat)
-    heard = Hearing(observing, exchange.recording)
-    events = engine.respond(chat, is_streamed=asked.stream, recording=heard)
+        observing.recording = exchange.recording
+    events = engine.respond(chat, is_streamed=asked.stream, recording=observing)
     return (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
 

@@ -12,8 +12,7 @@ the id of the caller's trace, from the header `traceparent` (W3C Trace Context).
 *Requests to the model server*: a request through the engine is a stream of chunks. A request that is passed on is a stream of
 bytes. These are searched for the first token while they pass, and the last of them are kept, because they hold the token counts.
 
-*Listeners of the engine*: the request's metrics and trace always listen, and its recording if there is one. The engine knows only
-one listener, `Hearing`, so its code does not depend on who listens.
+*The engine* knows only one listener, `Observing`. It passes everything on to the request's recording, if there is one.
 """
 
 import json
@@ -261,6 +260,7 @@ class Observing:
         self._started = time.monotonic()
         self._finish_reason = ""
         self._is_stream = self._has_token = False
+        self.recording: Recording | None = None  # hears everything, too
         metrics.add(OPEN_REQUESTS)
 
     def stream_began(self) -> None:
@@ -293,9 +293,36 @@ class Observing:
             if tokens:
                 self._metrics.add(row, self.model, self.key, amount=tokens)
 
-    def note(self, event: LoopEvent) -> None:
+    @property
+    def note(self) -> Callable[[LoopEvent], None]:
+        """What takes each event of the turn."""
+        return self._count if self.recording is None else self._count_and_record
+
+    def _count(self, event: LoopEvent) -> None:
         if (heard := _HEARD.get(type(event))) is not None:
             heard(self, event)
+
+    def _count_and_record(self, event: LoopEvent) -> None:
+        self._count(event)
+        if self.recording is not None:
+            self.recording.note(event)
+
+    def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
+        """Return an observed backend that fits requests into the context and records what goes out and comes back."""
+        observed = ObservedBackend(backend, self)
+        if self.recording is None:
+            return fitted(observed)
+        return fitted(observed, on_sent=self.recording.prompt, on_text=self.recording.texts.append)
+
+    def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
+        """Note in which way a request is answered (see `Recording.goes`)."""
+        if self.recording is not None:
+            self.recording.goes(way, tools, format)
+
+    def answered(self, reason: str, text: str) -> None:
+        """Note how the turn ended (see `Recording.answered`)."""
+        if self.recording is not None:
+            self.recording.answered(reason, text)
 
     def _turn_ended(self, event: ReplyEnded) -> None:
         metrics, model, reply = self._metrics, self.model, event.reply
@@ -589,36 +616,3 @@ def _counts(text: bytes) -> Usage | None:
         return usage
     prompt, completion = count(data.get("prompt_eval_count")), count(data.get("eval_count"))
     return None if prompt is None and completion is None else Usage(prompt_tokens=prompt, completion_tokens=completion)
-
-
-# -- the listener of the engine -------------------------------------------------------------------------------------------
-
-
-class Hearing:
-    """Passes what the engine reports about a request to its metrics, its trace and its recording."""
-
-    def __init__(self, observing: Observing, recording: "Recording | None" = None) -> None:
-        self._observing, self._recording = observing, recording
-        self.note: Callable[[LoopEvent], None] = observing.note if recording is None else self._both
-
-    def _both(self, event: LoopEvent) -> None:
-        self._observing.note(event)
-        if self._recording is not None:
-            self._recording.note(event)
-
-    def backend(self, backend: Backend, fitted: Callable[..., Backend]) -> Backend:
-        """Return an observed backend that fits requests into the context and records what goes out and comes back."""
-        observed = ObservedBackend(backend, self._observing)
-        if self._recording is None:
-            return fitted(observed)
-        return fitted(observed, on_sent=self._recording.prompt, on_text=self._recording.texts.append)
-
-    def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
-        """Note in which way a request is answered (see `Recording.goes`)."""
-        if self._recording is not None:
-            self._recording.goes(way, tools, format)
-
-    def answered(self, reason: str, text: str) -> None:
-        """Note how the turn ended (see `Recording.answered`)."""
-        if self._recording is not None:
-            self._recording.answered(reason, text)
