@@ -46,28 +46,22 @@ _HOSTED: Final = tuple(_HOSTED_TYPES.split())
 
 def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str]]:
     """Return a copy of a body with its deviations repaired, and notes on what was done, for the log."""
-    body, notes, copied = dict(data), set[str](), set[str]()
+    body, notes = dict(data), set[str]()
+    copied: dict[str, list[Body]] = {"": [body]}
     for field, mend in _BY_WIRE[wire]:
-        if not field:
-            mend(body, notes)
-            continue
         if field not in copied:
-            copied.add(field)
-            over(body, field)
-        for item in body[field] if isinstance(body.get(field), list) else ():
-            if isinstance(item, dict):
-                mend(item, notes)
+            copied[field] = copies_in(body, field)
+        for each in copied[field]:
+            mend(each, notes)
     return body, sorted(notes)
 
 
-def over(body: Body, field: str, change: Callable[..., None] | None = None, *more: Any) -> None:
-    """Replace the objects in a list with copies, and change the copies."""
+def copies_in(body: Body, field: str) -> list[Body]:
+    """Replace the objects in a list with copies, and return these."""
     if not isinstance(items := body.get(field), list):
-        return
+        return []
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
-    for item in copies if change else ():
-        if isinstance(item, dict):
-            change(item, *more)
+    return [each for each in copies if isinstance(each, dict)]
 
 
 def kind_of(value: Any) -> str:
@@ -243,7 +237,9 @@ def _files(given: Body, notes: set[str], *, is_result: bool = False) -> None:
     """Replace each file among the parts of messages, items and results with its text or a note."""
     for field in ("content", "output"):
         if not is_result:
-            over(given, field, lambda part: _files(part, notes, is_result=True) if kind_of(part) == "tool_result" else None)
+            for part in copies_in(given, field):
+                if kind_of(part) == "tool_result":
+                    _files(part, notes, is_result=True)
         if isinstance(parts := given.get(field), list):
             given[field] = [each for part in parts for each in _replaced(part, notes)]
 
@@ -350,16 +346,13 @@ def _bare_texts(message: Body, notes: set[str]) -> None:
 
 def _calls(message: Body, notes: set[str]) -> None:
     """Give the calls in a chat's history their proper form, so that the conversation does not get stuck."""
-
-    def call(given: Body) -> None:
+    for call in copies_in(message, "tool_calls"):
         for name in ("id", "type"):
-            if name in given and given[name] is None:
-                del given[name]
-        if isinstance(function := given.get("function"), dict):
-            given["function"] = dict(function)
-            _write_arguments(given["function"], notes)
-
-    over(message, "tool_calls", call)
+            if name in call and call[name] is None:
+                del call[name]
+        if isinstance(function := call.get("function"), dict):
+            call["function"] = dict(function)
+            _write_arguments(call["function"], notes)
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
@@ -395,8 +388,8 @@ def _contents(message: Body, notes: set[str]) -> None:
     if isinstance(content, list):
         said = [each for each in content if kind_of(each) not in _THOUGHTS]
         notes.update({"content: left out thoughts"} if len(said) < len(content) else ())
-        message["content"] = _shown(said, notes) if is_result else said
-    elif is_result:
+        message["content"] = said
+    if is_result:
         _write_result(message, notes)
 
 
@@ -431,7 +424,7 @@ def _items(body: Body, notes: set[str]) -> None:
         notes.update(f"input: left out {kind[:60]}" for kind in foreign)
         body["input"] = [each for each in listed if kind_of(each) not in foreign or "role" in each]
 
-    def item(given: Body) -> None:
+    for given in copies_in(body, "input"):
         kind = kind_of(given)
         if kind == "function_call":
             _write_arguments(given, notes)
@@ -441,8 +434,6 @@ def _items(body: Body, notes: set[str]) -> None:
         if kind.endswith("_call_output") and isinstance(output := given.get("output", ""), dict | int | float | None):
             given["output"] = "" if output is None else json.dumps(output, ensure_ascii=False)
             notes.add("output: wrote a value as text")
-
-    over(body, "input", item)
 
 
 # -- Anthropic's messages ----------------------------------------------------------------------------------------------
@@ -454,7 +445,8 @@ def _blocks(given: Body, notes: set[str]) -> None:
         foreign = [kind_of(each) for each in content if _is_foreign(kind_of(each), given.get("role"))]
         notes.update(f"content: left out {kind[:60]}" for kind in foreign)
         given["content"] = [_summary(each) for each in content if kind_of(each) not in foreign or _summary(each) is not each]
-    over(given, "content", _block, notes)
+    for block in copies_in(given, "content"):
+        _block(block, notes)
 
 
 def _block(given: Body, notes: set[str]) -> None:
