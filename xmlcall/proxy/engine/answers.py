@@ -23,7 +23,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ...agent.drive import drive, new_id
 from ...backends.base import Backend
@@ -66,6 +67,8 @@ if TYPE_CHECKING:
 
 
 LIMIT: Final = 32  # tool lists to keep; the least recently used is dropped first
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +88,6 @@ class OfferedTools:
         return Sources(said=[*said, *results], described=[*self.words, *described], instructions=system)
 
 
-_Rendered = tuple[Catalog, Mapping[str, str], tuple[ToolPrompt, str]]
-
-
 class Catalogs:
     """A cache of catalogs and their prompts, by tool list."""
 
@@ -95,20 +95,17 @@ class Catalogs:
         self._say = say
         self._reminder = reminder
         self._known: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
-        self._rendered: OrderedDict[tuple[int, PromptFormat], _Rendered] = OrderedDict()
-        self._native: OrderedDict[tuple[int, PromptFormat, Budget], tuple[Catalog, ToolPrompt]] = OrderedDict()
+        self._shown: OrderedDict[tuple[Any, ...], tuple[ToolPrompt, str]] = OrderedDict()
+        self._native: OrderedDict[tuple[Any, ...], ToolPrompt] = OrderedDict()
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a tool list; the same list gives the same catalog."""
         return self._found(tools, key_of(tools))[0]
 
     def _found(self, tools: tuple[Tool, ...], key: str) -> tuple[Catalog, list[str]]:
-        found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
-        self._known[key] = found
+        found = _kept(self._known, key, lambda: (Catalog(tools), [words_of(tool) for tool in tools]))
         for notice in found[0].notices:
             self._say(notice)
-        while len(self._known) > LIMIT:
-            self._known.popitem(last=False)
         return found
 
     def knows(self, key: str) -> bool:
@@ -120,38 +117,25 @@ class Catalogs:
     ) -> OfferedTools:
         """Return how a tool list is shown to the model; without tools, the prompt and the reminder are empty."""
         catalog, words = self._found(tools, key)
-        shown, reminder = self._prompts(catalog, format, instructions, budget)
+        texts = partial(self._texts, catalog, format, instructions, budget)
+        shown, reminder = _kept(self._shown, (catalog, format, tuple(instructions.items())), texts)
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
 
     def natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
         """Return how a catalog is offered to the server's own function calling."""
-        key = (id(catalog), format, budget)
-        found = self._native.pop(key, None)
-        if found is None or found[0] is not catalog:
-            found = (catalog, native_tools_within(budget, catalog, format))
-            if found[1].own:
-                self._say(f"{len(catalog)} tools: those that fit are sent to the model server (see --ask tool_tokens)")
-        self._native[key] = found
-        while len(self._native) > LIMIT:
-            self._native.popitem(last=False)
-        return found[1]
+        return _kept(self._native, (catalog, format, budget), lambda: self._within(catalog, format, budget))
 
-    def _prompts(
-        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
-    ) -> tuple[ToolPrompt, str]:
-        if not len(catalog):
-            return ToolPrompt(catalog=catalog, grade="whole", system="", format=format), ""
-        key = (id(catalog), format)
-        found = self._rendered.get(key)
-        if found is None or found[:2] != (catalog, instructions):
-            found = self._rendered[key] = (catalog, instructions, self._texts(catalog, format, instructions, budget))
-            while len(self._rendered) > LIMIT:
-                self._rendered.popitem(last=False)
-        return found[2]
+    def _within(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
+        found = native_tools_within(budget, catalog, format)
+        if found.own:
+            self._say(f"{len(catalog)} tools: those that fit are sent to the model server (see --ask tool_tokens)")
+        return found
 
     def _texts(
         self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
     ) -> tuple[ToolPrompt, str]:
+        if not len(catalog):
+            return ToolPrompt(catalog=catalog, grade="whole", system="", format=format), ""
         offered = tool_prompt_within(budget, catalog, format, instructions=instructions)
         if offered.own:
             self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --ask tool_tokens)")
@@ -159,6 +143,17 @@ class Catalogs:
             if catalog.parameters(tool.name) and not parameters_of(tool):
                 self._say(f"The tool {tool.name[:80]!r} is shown with its name and description only: its schema is too large.")
         return offered, prompt.reminder(catalog, format) if self._reminder else ""
+
+
+def _kept(cache: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value]) -> _Value:
+    """Return a value of a cache; what was not used for longest is dropped."""
+    if key in cache:
+        cache.move_to_end(key)
+        return cache[key]
+    made = cache[key] = make()
+    if len(cache) > LIMIT:
+        cache.popitem(last=False)
+    return made
 
 
 def key_of(tools: tuple[Tool, ...]) -> str:
