@@ -140,7 +140,7 @@ async def staged(
         **settings,
     )
     with Store(path) as store:
-        async with loop, ChatRoom(loop, store, recorder, news, questions, start=start) as room:
+        async with loop, ChatRoom(loop, store, recorder, questions, start=start) as room:
             shown = ShownPage(recorder=recorder, about=dict, url=URL, instance="one", news=room.news.watch, find=room.kept_turn)
             page = page_of(shown, Guard(), routes(room))
             transport = httpx.ASGITransport(app=app_of_page(page))

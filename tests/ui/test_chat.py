@@ -22,7 +22,7 @@ from xmlcall.records.store import Store
 from xmlcall.turn_records.keeping import branched
 from xmlcall.types.calls import Message, TextContent, ToolResult
 from xmlcall.types.completion import Chunk, CompletionRequest, PromptProgress
-from xmlcall.ui.questions import News, OpenQuestions, PageAsker, PageElicitation, PageSampling
+from xmlcall.ui.questions import News, OpenQuestions, PageAsker, ServerRequests
 
 FREE = Rules(rules=(Rule(effect="allow", tools=("*",), repaired=True, may_flow=True),))
 
@@ -558,7 +558,7 @@ async def test_a_server_that_dies_in_a_call() -> None:
 
 async def test_a_form_is_filled_in() -> None:
     async with staged([]) as stage:
-        elicit = PageElicitation(stage.room.questions, lambda server: "")
+        elicit = ServerRequests(stage.room.questions, lambda: ScriptedBackend([])).elicit
         asking = asyncio.create_task(elicit(FormRequest(server="files", message="How old?", schema=SCHEMA)))
         question = await stage.question()
         assert (question["kind"], question["server"], question["message"]) == ("form", "files", "How old?")
@@ -577,7 +577,7 @@ async def test_a_form_is_filled_in() -> None:
 @pytest.mark.parametrize(("given", "action"), [("yes", "accept"), ("no", "decline"), ("stop", "cancel")])
 async def test_an_address_is_shown(given: str, action: str) -> None:
     async with staged([]) as stage:
-        elicit = PageElicitation(stage.room.questions, lambda server: "")
+        elicit = ServerRequests(stage.room.questions, lambda: ScriptedBackend([])).elicit
         asking = asyncio.create_task(elicit(UrlRequest(server="files", message="Sign in", url="https://ex\u0430mple.com/a")))
         question = await stage.question()
         assert (question["url"], question["host"]) == ("https://ex\u0430mple.com/a", "xn--exmple-4nf.com")
@@ -587,7 +587,7 @@ async def test_an_address_is_shown(given: str, action: str) -> None:
 
 async def test_nobody_fills_in_a_form() -> None:
     async with staged([], is_open=False, patience=0.05) as stage:
-        elicit = PageElicitation(stage.room.questions, lambda server: "")
+        elicit = ServerRequests(stage.room.questions, lambda: ScriptedBackend([])).elicit
         assert (await elicit(FormRequest(server="files", message="How old?", schema=SCHEMA))).action == "cancel"
         assert stage.room.questions.open() == []
 
@@ -599,7 +599,7 @@ def wanted() -> SampleRequest:
 async def test_a_completion_is_asked_about_before_and_behind() -> None:
     async with staged([]) as stage:
         backend = ScriptedBackend(["<think>hm</think>Short.", "Other."])
-        sample = PageSampling(stage.room.questions, stage.room.news, lambda: backend, lambda server: "", max_tokens=10)
+        sample = ServerRequests(stage.room.questions, lambda: backend, max_tokens=10).sample
         asking = asyncio.create_task(sample(wanted()))
         question = await stage.question()
         assert (question["kind"], question["limit"]) == ("completion", 10)
@@ -620,7 +620,7 @@ async def test_a_completion_is_asked_about_before_and_behind() -> None:
 async def test_a_completion_that_fails_is_told() -> None:
     async with staged([]) as stage:
         backend = ScriptedBackend([BackendUnavailable("it is gone")])
-        sample = PageSampling(stage.room.questions, stage.room.news, lambda: backend, lambda server: "", is_asked=False)
+        sample = ServerRequests(stage.room.questions, lambda: backend, is_asked=False).sample
         assert await sample(wanted()) is None
         await stage.until(lambda: any(name == "notice" for name, _ in stage.told))
         page = stage.room.news.watch()

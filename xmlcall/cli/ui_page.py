@@ -24,7 +24,7 @@ from ..ui.app import UiPage, app_of_page, facts_of_room, page_of
 from ..ui.asking import routes as asking_routes
 from ..ui.chat import ChatRoom, PageAudit, SharedBackend
 from ..ui.chat import routes as chat_routes
-from ..ui.questions import News, OpenQuestions, PageAsker, PageElicitation, PageSampling, PageSignIn
+from ..ui.questions import News, OpenQuestions, PageAsker, ServerRequests
 from ..ui.recorded import Recorded, named_paths, turn_at
 from ..ui.recorded import routes as recorded_routes
 from .display import Display
@@ -74,10 +74,9 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         path = options.audit or (None if options.no_record else audit_path())
         news = News()
         questions = OpenQuestions(news)
-        room: list[ChatRoom] = []
         opening = OpeningStatus(display.console, display.say)
         backend = SharedBackend(connected(options.model, options.context, opening), news)
-        features = _features(options, display, news, questions, lambda: backend, lambda server: room[0].turn_on(server))
+        features = _features(options, display, questions, lambda: backend)
         asker = PageAsker(questions, display.lang, recorder.changed)
         audit = PageAudit(AuditFile(path)) if path else None
         loop = loop_of(options, display, backend, hosts_of(servers_of(options), options, features), asker=asker, audit=audit)
@@ -86,27 +85,21 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         session = Session(loop, display, options, Keeper(None, None))
         await session.tell_notices()
         session.tell_of_model()
-        room.append(ChatRoom(loop, store, recorder, news, questions, start=opening_messages(options)))
-        yield await stack.enter_async_context(room[0])
+        yield await stack.enter_async_context(ChatRoom(loop, store, recorder, questions, start=opening_messages(options)))
 
 
 def _features(
-    options: argparse.Namespace,
-    display: Display,
-    news: News,
-    questions: OpenQuestions,
-    backend: Callable[[], Backend],
-    turn_on: Callable[[str], str],
+    options: argparse.Namespace, display: Display, questions: OpenQuestions, backend: Callable[[], Backend]
 ) -> ClientFeatures:
-    limit = asking_of(options).max_tokens
-    sampling = PageSampling(questions, news, backend, turn_on, max_tokens=limit, is_asked=options.sampling == "ask")
+    limit, is_asked = asking_of(options).max_tokens, options.sampling == "ask"
+    requests = ServerRequests(questions, backend, max_tokens=limit, is_asked=is_asked)
     return page_features(
         options,
         display,
-        elicit=PageElicitation(questions, turn_on),
-        sample=sampling if options.sampling in ("ask", "allow") else None,
-        sign_in=PageSignIn(questions, turn_on),
-        notice=news.notice,
+        elicit=requests.elicit,
+        sample=requests.sample if options.sampling in ("ask", "allow") else None,
+        sign_in=requests.sign_in,
+        notice=questions.news.notice,
     )
 
 

@@ -216,16 +216,15 @@ class ChatRoom:
         loop: ToolLoop,
         store: Store,
         recorder: Recorder,
-        news: News,
         questions: OpenQuestions,
         *,
         start: Sequence[Message] = (),
     ) -> None:
         self.loop, self.store, self.recorder = loop, store, recorder
-        self.news, self.questions = news, questions
+        self.news, self.questions = questions.news, questions
         self._start = tuple(start)
-        self._turns: dict[str, TurnUnderWay | None] = {}  # conversation -> its running turn
-        news.opening = questions.open
+        self._turns: dict[str, TurnUnderWay | None] = {}  # by conversation; only those with a running turn
+        self.news.opening, questions.turn_on = questions.open, self.turn_on
         self._servers_sent: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> Self:

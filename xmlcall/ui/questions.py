@@ -23,6 +23,7 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Final, get_args
 
 from ..agent.asking_person import Choice, PersonAnswer, Question, read_arguments
@@ -157,7 +158,8 @@ class OpenQuestions:
     """The questions that are open."""
 
     def __init__(self, news: News, patience: float = _PATIENCE) -> None:
-        self._news, self._patience = news, patience
+        self.news, self._patience = news, patience
+        self.turn_on: Callable[[str], str] = lambda server: ""  # returns the id of the turn that uses a server, or ""
         self._open: dict[str, _Open] = {}
         self._over: OrderedDict[str, None] = OrderedDict()
 
@@ -168,10 +170,10 @@ class OpenQuestions:
         asked = loop.time()
         question = _Open(event=event, body={"id": id, **body}, read=read, answer=loop.create_future())
         self._open[id] = question
-        self._news.tell(event, question.body)
+        self.news.tell(event, question.body)
         try:
             while not question.answer.done():
-                left = self._patience - min(self._news.seconds_alone, loop.time() - asked)
+                left = self._patience - min(self.news.seconds_alone, loop.time() - asked)
                 if left <= 0:
                     self._end(id, "late")
                     return late
@@ -201,7 +203,7 @@ class OpenQuestions:
         self._over[id] = None
         while len(self._over) > _REMEMBERED:
             self._over.popitem(last=False)
-        self._news.tell("answered", {"id": id, "answer": answer})
+        self.news.tell("answered", {"id": id, "answer": answer})
 
 
 class PageAsker:
@@ -277,78 +279,69 @@ def _read(given: Given, proposal: Proposal) -> PersonAnswer:
     return PersonAnswer(choice="edit", arguments=arguments)
 
 
-class PageElicitation:
-    """Asks the person to fill in a form, or to visit an address; `turn_on` gives the id of the turn that uses a server, or ""."""
+class ServerRequests:
+    """Asks the person what servers want while a call runs.
 
-    def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
-        self._questions, self._turn_on = questions, turn_on
+    Args:
+        backend: returns the model that completes for a server.
+        max_tokens: the most that a completion may have; None for what the server asks for.
+        is_asked: whether a completion is shown before the model is asked, and again before the server gets it.
+    """
 
-    async def __call__(self, request: FormRequest | UrlRequest) -> ElicitAnswer:
-        """Show a request and wait for the answer."""
-        body: dict[str, Any] = {"turn": self._turn_on(request.server), "server": request.server, "message": request.message}
+    def __init__(
+        self, questions: OpenQuestions, backend: Callable[[], Backend], *, max_tokens: int | None = None, is_asked: bool = True
+    ) -> None:
+        self._questions, self._backend = questions, backend
+        self._max_tokens, self._is_asked = max_tokens, is_asked
+
+    async def elicit(self, request: FormRequest | UrlRequest) -> ElicitAnswer:
+        """Have the person fill in a form, or visit an address."""
         if isinstance(request, UrlRequest):
-            body |= {"kind": "address", "url": request.url, "host": request.spelled_host, "is_awaited": request.is_awaited}
-            return await self._answer(body, lambda given: ElicitAnswer(action="accept"))
-        form = {"kind": "form", "fields": [_field(each) for each in fields(request.schema)]}
-        return await self._answer(body | form, lambda given: _filled_in(given, request))
+            body = _address(request)
 
-    async def _answer(self, body: dict[str, Any], accepted: Callable[[Given], ElicitAnswer]) -> ElicitAnswer:
+            def accepted(given: Given) -> ElicitAnswer:
+                return ElicitAnswer(action="accept")
+        else:
+            body = {"kind": "form", "message": request.message, "fields": [_field(each) for each in fields(request.schema)]}
+            accepted = partial(_filled_in, request)
+
         def read(given: Given) -> ElicitAnswer:
             step = _step(given)
             return accepted(given) if step == "yes" else _DECLINED if step == "no" else _CANCELLED
 
-        answer: ElicitAnswer = await self._questions.ask("request", body, read, _CANCELLED)
+        answer: ElicitAnswer = await self._ask(request.server, body, read, _CANCELLED)
         return answer
 
+    async def sign_in(self, server: str, url: str) -> bool:
+        """Show the address of a sign-in, and say whether the person agreed to go there."""
+        return await self._agreed(server, _address(UrlRequest(server=server, message="", url=url)) | {"is_awaited": False})
 
-class PageSignIn:
-    """Asks the person to sign in where a server wants that while a call runs."""
-
-    def __init__(self, questions: OpenQuestions, turn_on: Callable[[str], str]) -> None:
-        self._questions, self._turn_on = questions, turn_on
-
-    async def __call__(self, server: str, url: str) -> bool:
-        """Show the address, and say whether the person agreed to go there."""
-        host = UrlRequest(server=server, message="", url=url).spelled_host
-        body = {"turn": self._turn_on(server), "kind": "address", "server": server, "message": "", "url": url, "host": host}
-        data = body | {"is_awaited": False}
-        return bool(await self._questions.ask("request", data, lambda given: _step(given) == "yes", late=False))
-
-
-class PageSampling:
-    """Lets servers ask the model, for at most `max_tokens`; None for what the server asks for."""
-
-    def __init__(
-        self,
-        questions: OpenQuestions,
-        news: News,
-        backend: Callable[[], Backend],
-        turn_on: Callable[[str], str],
-        *,
-        max_tokens: int | None = None,
-        is_asked: bool = True,
-    ) -> None:
-        self._questions, self._news, self._backend, self._turn_on = questions, news, backend, turn_on
-        self._max_tokens, self._is_asked = max_tokens, is_asked
-
-    async def __call__(self, request: SampleRequest) -> SampleReply | None:
-        """Ask, complete, and ask again; None where the person refuses or the model fails."""
+    async def sample(self, request: SampleRequest) -> SampleReply | None:
+        """Ask, have the model complete, and ask again; None where the person refuses or the model fails."""
         limit = min(request.max_tokens, self._max_tokens or request.max_tokens)
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
-        if not await self._allowed(request.server, {"kind": "completion", "messages": messages, "limit": limit}):
+        body = {"kind": "completion", "messages": messages, "limit": limit}
+        if self._is_asked and not await self._agreed(request.server, body):
             return None
         try:
             reply = await completed(self._backend(), request, limit)
         except BackendError as error:
-            self._news.notice(f"{request.server}: the completion that it asked for failed: {error}")
+            self._questions.news.notice(f"{request.server}: the completion that it asked for failed: {error}")
             return None
-        return reply if await self._allowed(request.server, {"kind": "reply", "text": reply.text}) else None
+        is_allowed = not self._is_asked or await self._agreed(request.server, {"kind": "reply", "text": reply.text})
+        return reply if is_allowed else None
 
-    async def _allowed(self, server: str, body: dict[str, Any]) -> bool:
-        if not self._is_asked:
-            return True
-        data = {"turn": self._turn_on(server), "server": server, **body}
-        return bool(await self._questions.ask("request", data, lambda given: _step(given) == "yes", late=False))
+    async def _agreed(self, server: str, body: Mapping[str, Any]) -> bool:
+        return bool(await self._ask(server, body, lambda given: _step(given) == "yes", late=False))
+
+    async def _ask(self, server: str, body: Mapping[str, Any], read: Callable[[Given], Any], late: Any) -> Any:
+        data = {"turn": self._questions.turn_on(server), "server": server, **body}
+        return await self._questions.ask("request", data, read, late)
+
+
+def _address(request: UrlRequest) -> dict[str, Any]:
+    shown = {"kind": "address", "message": request.message, "url": request.url, "host": request.spelled_host}
+    return shown | {"is_awaited": request.is_awaited}
 
 
 def _step(given: Given) -> str:
@@ -358,7 +351,7 @@ def _step(given: Given) -> str:
     return str(answer)
 
 
-def _filled_in(given: Given, request: FormRequest) -> ElicitAnswer:
+def _filled_in(request: FormRequest, given: Given) -> ElicitAnswer:
     values = given.get("arguments")
     if not isinstance(values, dict):
         raise Misfit("arguments: expected an object with a value for each field")
