@@ -420,7 +420,7 @@ ANSWERS: list[tuple[list[ResponseEvent], list[Any], list[Any]]] = [
 
 def stream(events: list[ResponseEvent], asked: Asked = ASKED) -> bytes:
     writer = MESSAGES.writer(asked)
-    return b"".join([writer.begin(), writer.ping(), *(writer.write(event) for event in events)])
+    return b"".join([writer.begin(), MESSAGES.ping, *(writer.write(event) for event in events)])
 
 
 def client(content: bytes, media_type: str, status: int = 200) -> anthropic.Anthropic:

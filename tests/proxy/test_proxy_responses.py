@@ -459,7 +459,7 @@ def serving(body: bytes, media_type: str) -> openai.OpenAI:
 
 def streamed(events: Iterable[ResponseEvent], asked: Asked) -> bytes:
     writer = RESPONSES.writer(asked)
-    return writer.begin() + writer.ping() + b"".join(writer.write(event) for event in events)
+    return writer.begin() + RESPONSES.ping + b"".join(writer.write(event) for event in events)
 
 
 def sse(body: bytes) -> Iterator[dict[str, Any]]:
@@ -628,7 +628,7 @@ def test_half_of_a_surrogate_pair_is_written_as_utf8() -> None:
 
 
 def test_a_ping_is_a_comment() -> None:
-    ping = RESPONSES.writer(RESPONSES.read(given())).ping()
+    ping = RESPONSES.ping
     assert ping.startswith(b":")
     assert ping.endswith(b"\n\n")
     assert list(sse(ping)) == []

@@ -294,8 +294,9 @@ def test_every_code_is_told_in_chinese() -> None:
 async def test_a_text_is_read_anew(client: httpx.AsyncClient) -> None:
     text = '<invoke name="get_weather"><parameter name="city">Paris</parameter></invoke>'
     answer = await client.post("/ui/api/read", json={"text": text, "tools": [WEATHER]})
-    assert answer.json()["calls_as_json"] == [{"name": "get_weather", "arguments": {"city": "Paris"}}]
-    spans = answer.json()["reply"]["spans"]
+    reply = answer.json()["reply"]
+    assert [(call["name"], call["arguments"]) for call in reply["calls"]] == [("get_weather", {"city": "Paris"})]
+    spans = reply["spans"]
     assert [spans[0]["start"], spans[-1]["end"]] == [0, len(text)]
 
 

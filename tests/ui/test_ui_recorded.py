@@ -76,7 +76,7 @@ async def test_a_turn_of_a_run_is_copied_and_shown(client: httpx.AsyncClient) ->
 async def test_a_reply_of_a_file_is_read_anew_with_its_tools(client: httpx.AsyncClient, line_file: Path) -> None:
     place = "/".join(quote(part, safe="") for part in ("file", line_file.name, "a/b c"))
     told = (await client.post("/ui/api/read", json={"turn": place, "text": REPLY.replace("3", "4")})).json()
-    assert told["calls_as_json"] == [{"name": "get_weather", "arguments": {"days": 4}}]
+    assert [(call["name"], call["arguments"]) for call in told["reply"]["calls"]] == [("get_weather", {"days": 4})]
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,6 @@ from starlette.routing import Route
 
 from ..dialects import DIALECTS
 from ..errors import UsageError, XmlcallError
-from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..schema.references import deeper_than
 from ..turn_records.builder import Recorder
@@ -167,8 +166,7 @@ def _searched(row: Summary) -> str:
 
 
 async def _about(shown: ShownPage, request: Request) -> Response:
-    known = {**whys(), "dialects": list(DIALECTS), "families": list(FAMILIES)}
-    return json_answer({"instance": shown.instance, **known, **shown.about()})
+    return json_answer({"instance": shown.instance, **whys(), "dialects": list(DIALECTS), **shown.about()})
 
 
 async def _events(shown: ShownPage, request: Request) -> Response:
@@ -244,9 +242,7 @@ async def _read(shown: ShownPage, request: Request) -> Response:
         finish_reason=str(asked.get("finish_reason") or "stop"),
         conversation=_prompt(turn, asked.get("reply")) if turn else (),
     )
-    data = record_to_json(reply) | {"prompt": []}
-    calls = [{"name": call["name"], "arguments": call["arguments"]} for call in data["calls"] if call["arguments"] is not None]
-    return json_answer({"reply": data, "calls_as_json": calls})
+    return json_answer({"reply": record_to_json(reply) | {"prompt": []}})
 
 
 def _prompt(turn: TurnRecord, number: Any) -> tuple[MessageRecord, ...]:

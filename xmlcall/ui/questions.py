@@ -314,7 +314,7 @@ class ServerRequests:
 
     async def sign_in(self, server: str, url: str) -> bool:
         """Show the address of a sign-in, and say whether the person agreed to go there."""
-        return await self._agreed(server, _address(UrlRequest(server=server, message="", url=url)) | {"is_awaited": False})
+        return await self._agreed(server, _address(UrlRequest(server=server, message="", url=url)))
 
     async def sample(self, request: SampleRequest) -> SampleReply | None:
         """Ask, have the model complete, and ask again; None where the person refuses or the model fails."""
@@ -340,8 +340,7 @@ class ServerRequests:
 
 
 def _address(request: UrlRequest) -> dict[str, Any]:
-    shown = {"kind": "address", "message": request.message, "url": request.url, "host": request.spelled_host}
-    return shown | {"is_awaited": request.is_awaited}
+    return {"kind": "address", "message": request.message, "url": request.url, "host": request.spelled_host}
 
 
 def _step(given: Given) -> str:

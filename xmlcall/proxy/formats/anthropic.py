@@ -327,9 +327,6 @@ class _BlockWriter:
     def fail(self, error: ApiError) -> bytes:
         return _event(**error_body(error))
 
-    def ping(self) -> bytes:
-        return _event("ping")
-
 
 def _event(type: str, **fields: Any) -> bytes:
     return f"event: {type}\ndata: {json.dumps({'type': type, **fields}, ensure_ascii=False)}\n\n".encode("utf-8", "replace")
@@ -347,5 +344,11 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 
 MESSAGES: Final = Format(
-    name="anthropic", media_type="text/event-stream", read=_read, whole=_whole, writer=_BlockWriter, error=error_body
+    name="anthropic",
+    media_type="text/event-stream",
+    read=_read,
+    whole=_whole,
+    writer=_BlockWriter,
+    error=error_body,
+    ping=_event("ping"),
 )

@@ -145,13 +145,12 @@ ResponseEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallC
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WholeResponse:
+class WholeResponse(ResponseEnded):
+    """An answer with its end."""
+
     text: str
     reasoning: str
     calls: tuple[ToolCall, ...]
-    finish_reason: str
-    usage: Usage
-    all_usage: Usage | None = None
 
 
 def own_usage(usage: Usage | None) -> dict[str, Any]:
@@ -195,9 +194,6 @@ class Writer(Protocol):
     def fail(self, error: ApiError) -> bytes:
         """Write an error that ends the answer."""
 
-    def ping(self) -> bytes:
-        """Write something that readers skip, to keep an idle connection open; b"" if the format has no such thing."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
@@ -209,6 +205,8 @@ class Format:
     whole: Callable[[Asked, WholeResponse], dict[str, Any]]
     writer: Callable[[Asked], Writer]
     error: Callable[[ApiError], dict[str, Any]]
+    # What readers skip, to keep an idle connection open; b"" if the format has no such thing.
+    ping: bytes = b": the model has not said anything yet\n\n"
 
 
 # -- what the formats share for reading bodies: validation, contents made of parts, calls in a history -----------------

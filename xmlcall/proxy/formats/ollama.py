@@ -328,16 +328,19 @@ class _LineWriter:
     def fail(self, error: ApiError) -> bytes:
         return _line(_error(error))
 
-    def ping(self) -> bytes:
-        return b""  # clients parse every line as JSON, so an empty line would be an error
-
 
 def _error(error: ApiError) -> dict[str, Any]:
     return {"error": error.message}
 
 
 OLLAMA_CHAT: Final = Format(
-    name="ollama", media_type="application/x-ndjson", read=_read_chat, whole=_whole, writer=_LineWriter, error=_error
+    name="ollama",
+    media_type="application/x-ndjson",
+    read=_read_chat,
+    whole=_whole,
+    writer=_LineWriter,
+    error=_error,
+    ping=b"",  # clients parse every line as JSON, so an empty line would be an error
 )
 OLLAMA_GENERATE: Final = replace(OLLAMA_CHAT, read=_read_generate)
 

@@ -293,9 +293,6 @@ class _ChunkWriter:
     def fail(self, error: ApiError) -> bytes:
         return f"data: {json.dumps(error_body(error))}\n\n".encode()
 
-    def ping(self) -> bytes:
-        return b": the model has not said anything yet\n\n"
-
 
 def error_body(error: ApiError) -> dict[str, Any]:
     fields = {"message": error.message, "type": error.kind, "param": error.param or None, "code": error.code or None}

@@ -507,7 +507,7 @@ def begun(asked: Asked) -> dict[str, Any]:
     }
 
 
-def ended(response: dict[str, Any], end: ResponseEnded | WholeResponse, output: list[dict[str, Any]]) -> dict[str, Any]:
+def ended(response: dict[str, Any], end: ResponseEnded, output: list[dict[str, Any]]) -> dict[str, Any]:
     """Complete a response object."""
     finish_reason, status = end.finish_reason, status_of(end.finish_reason)
     used = _usage_dict(end.usage) | own_usage(end.all_usage)
@@ -645,9 +645,6 @@ class EventWriter:
         failure = {"code": _failure(error), "message": error.message}
         response = self._response | {"status": "failed", "error": failure, "output": self._output()}
         return self._event("error", **fields) + self._event("response.failed", response=response)
-
-    def ping(self) -> bytes:
-        return b": the model has not said anything yet\n\n"
 
     def _part_event(self, what: str, growing: _Growing, text: str) -> bytes:
         part = growing.row.part

@@ -196,7 +196,7 @@ class Exchange:
                 return writer.begin()  # sent together with what follows, because each send costs
 
         async def ping() -> None:
-            said = await begin() + writer.ping()
+            said = await begin() + self._form.ping
             if not self._is_over:  # the end may have come just before
                 await self._body(said, more=True)
 
