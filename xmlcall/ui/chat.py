@@ -58,7 +58,6 @@ _TASKS: Final[Mapping[TaskMoment, str]] = {
     "task_unreachable": "a server cannot be asked about a call of the turn before",
     "task_ended": "a call of the turn before has ended",
 }
-_STEP: Final = 8192  # characters after which the text of a turn is counted
 _TEXTS: Final = (TextDelta, ReasoningDelta, ToolArgumentDelta)
 _ENDED: Final = "left"  # outcome of a turn that a person stopped
 
@@ -133,7 +132,6 @@ class TurnUnderWay:
     messages: Sequence[Message] = ()
     task: asyncio.Task[None] | None = None
     servers: dict[str, str] = field(default_factory=dict)
-    uncounted: int = 0
     is_settled: bool = False
 
     async def keep_question(self) -> None:
@@ -180,16 +178,14 @@ class TurnUnderWay:
                     self.said.end(event.messages)
 
     def _note(self, event: LoopEvent) -> None:
+        text = event.text if isinstance(event, _TEXTS) else ""
         if isinstance(event, CallStarted):
             self.servers[event.call.id] = event.host
         elif isinstance(event, CallFinished):
             self.servers.pop(event.call.id, None)
+            text = result_text(event.result)
         self.builder.note(event)
-        self.uncounted += len(event.text) if isinstance(event, _TEXTS) else 0
-        if self.uncounted >= _STEP or isinstance(event, CallFinished):
-            self.uncounted += len(result_text(event.result)) if isinstance(event, CallFinished) else 0
-            self.recorder.grew(self.builder, self.uncounted)
-            self.uncounted = 0
+        self.recorder.grew(self.builder, len(text))
         self.recorder.changed(self.builder)
 
     def _end(self, outcome: str, error: str) -> None:
@@ -204,7 +200,7 @@ class TurnUnderWay:
             self.keeper.leave()
             if not self.builder.is_over or error:
                 self.builder.end(outcome, error=error)
-            self.recorder.grew(self.builder, self.uncounted + sum(len(each.content) for each in self.messages))
+            self.recorder.grew(self.builder, sum(len(each.content) for each in self.messages))
             self.recorder.done(self.builder)
 
 
