@@ -427,7 +427,7 @@ MEDIA_TYPES = {question.path: question.form.media_type for question in (*QUESTIO
 
 
 def operation(path: str) -> dict[str, Any]:
-    content = {media_type: {"schema": {}} for media_type in filter(None, ("application/json", MEDIA_TYPES.get(path)))}
+    content: dict[str, Any] = {each: {"schema": {}} for each in filter(None, ("application/json", MEDIA_TYPES.get(path)))}
     error = {"description": "An error.", "content": {"application/json": {"schema": {"type": "object"}}}}
     found: dict[str, Any] = {"responses": {"2XX": {"description": "The answer.", "content": content}, "4XX": error, "5XX": error}}
     if path in MODELS or path in MEDIA_TYPES:
