@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import takewhile
 from typing import Any, Final
 
 from ..binding.bind import bind
@@ -108,9 +109,10 @@ class _KeptTurn:
         self._facts = _facts_of(events)
 
     def record(self, id: str, found: ConversationSummary) -> TurnRecord:
-        replies = tuple(self._reply(number, place) for number, place in enumerate(self._places(), start=1))
+        places = [place for place, event in enumerate(self._events) if event.kind == "reply"]
+        replies = tuple(self._reply(number, place) for number, place in enumerate(places, start=1))
         answer = next((event for event in self._events if event.kind == "answer"), None)
-        last = self._events[self._places()[-1]].body if replies else {}
+        last = self._events[places[-1]].body if places else {}
         error = next((_text(event.body, "error") for event in self._events if event.kind == "kept"), "")
         # Without an answer, these events show that the turn has ended; otherwise it may still be running.
         left = "left" if any(event.kind in ("kept", "recovered") for event in self._events) else ""
@@ -133,22 +135,21 @@ class _KeptTurn:
             seconds=_between(self._asked, answer) if answer is not None else None,
         )
 
-    def _places(self) -> list[int]:
-        return [place for place, event in enumerate(self._events) if event.kind == "reply"]
-
     def _reply(self, number: int, place: int) -> ReplyRecord:
-        event, body = self._events[place], self._events[place].body
+        event, body, later = self._events[place], self._events[place].body, self._events[place + 1 :]
         message = body.get("message")
+        is_empty = not _text(body, "text").strip() and not _list(body, "calls")
+        was_asked_again = is_empty and any(each.kind == "reply" for each in later)
         before = self._messages.before(message)
         prompt = self._begun if number == 1 else before
         raw = _text(body, "raw") or ("" if "raw" in body else _text(message, "content"))
         calls = [call for call in _list(body, "calls") if isinstance(call, Mapping)]
         read = self._read(raw, body, prompt, calls)
+        _settle(read.reading, calls, self._catalog, _held_in(later))
         said = SaidBefore(prompt, self._messages.said(prompt), self._catalog)
         tokens = {name: _count(body.get("usage"), name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         reasoning = "" if any(span.kind == "reasoning" for span in read.reading.spans(len(raw))) else _text(body, "reasoning")
         marks = read.reading.marks()
-        is_kept = message is not None and not self._is_empty_attempt(place)
         return ReplyRecord(
             number=number,
             prompt=prompt_of(prompt),
@@ -158,20 +159,14 @@ class _KeptTurn:
             calls=tuple(self._call(each, raw, said) for each in read.reading.calls),
             reasoning=reasoning,
             finish_reason=_text(body, "finish_reason") or read.reply.finish_reason,
-            is_kept=is_kept,
+            is_kept=message is not None and not was_asked_again,
             refusal=read.refusal,
             **tokens,
             seconds=_between(self._events[place - 1] if place else self._asked, event),
         )
 
-    def _is_empty_attempt(self, place: int) -> bool:
-        """Whether a reply was empty and the model was asked again."""
-        body = self._events[place].body
-        is_empty = not _text(body, "text").strip() and not _list(body, "calls")
-        return is_empty and any(event.kind == "reply" for event in self._events[place + 1 :])
-
     def _read(self, raw: str, body: Mapping[str, Any], prompt: Sequence[Message], calls: Sequence[Mapping[str, Any]]) -> ReadText:
-        """Parse a reply again, but with the calls as they were stored."""
+        """Parse a reply again."""
         family = _text(self._asked.body, "family")
         unsaid = FAMILIES[family].unsaid if self._mode == "xml" and family in FAMILIES else ""
         read = read_text(
@@ -185,18 +180,7 @@ class _KeptTurn:
         if self._mode != "xml" and not any((text := _raw(call).text) and text in raw for call in calls):
             read = ReadText(reading=Reading(), reply=read.reply, refusal="")
             read.reading.take([TextDelta(text=raw, span=(0, len(raw)))])
-        _settle(read.reading, calls, self._catalog, self._waiting_call(body))
         return read
-
-    def _waiting_call(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """Return the end of the call that waits; it is not among the calls kept with its reply."""
-        place = next(place for place, event in enumerate(self._events) if event.body is body)
-        for event in self._events[place + 1 :]:
-            if event.kind in ("reply", "answer"):
-                break
-            if event.kind == "ended" and event.body.get("outcome") == "held":
-                return event.body
-        return None
 
     def _call(self, read: ReadCall, text: str, said: SaidBefore) -> CallRecord:
         if read.call is None:
@@ -236,6 +220,12 @@ def _ended(body: Mapping[str, Any]) -> dict[str, Any]:
     if outcome == "denied":
         return ended | {"reason": text, "by": _text(body, "by")}
     return ended | ({"reason": text} if outcome == "held" else {})
+
+
+def _held_in(later: Iterable[KeptEvent]) -> Mapping[str, Any] | None:
+    """Return the end of the call that waits; it is not among the calls kept with its reply."""
+    of_reply = takewhile(lambda event: event.kind not in ("reply", "answer"), later)
+    return next((event.body for event in of_reply if event.kind == "ended" and event.body.get("outcome") == "held"), None)
 
 
 def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catalog, held: Mapping[str, Any] | None) -> None:

@@ -106,34 +106,25 @@ def _static() -> Callable[[Request], Awaitable[Response]]:
     kept: dict[str, tuple[bytes, str, str]] = {}
     root = files(__package__).joinpath("static")
 
-    def read(path: str) -> tuple[bytes, str, str]:
-        parts = PurePosixPath(path).parts
-        media_type = _TYPES.get(PurePosixPath(path).suffix)
+    def read(path: str) -> tuple[bytes, str, str] | None:
+        parts, media_type = PurePosixPath(path).parts, _TYPES.get(PurePosixPath(path).suffix)
         if media_type is None or any(part in ("..", "/") or part.startswith(".") for part in parts):
-            raise HTTPException(404)
+            return None
         found = root.joinpath(*parts)
-        if not found.is_file():
-            raise HTTPException(404)
-        content = found.read_bytes()
-        return content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+        content = found.read_bytes() if found.is_file() else None
+        return None if content is None else (content, media_type, f'"{hashlib.sha256(content).hexdigest()[:16]}"')
 
     async def answer(request: Request) -> Response:
         path = request.path_params.get("path", "index.html")
-        if path not in kept:
-            kept[path] = read(path)
-        content, media_type, tag = kept[path]
+        if (file := kept.get(path) or read(path)) is None:
+            return json_answer({"error": {"message": "the page has no such file"}}, 404)
+        content, media_type, tag = kept[path] = file
         headers = {"etag": tag, "cache-control": "no-cache"}
         if request.headers.get("if-none-match") == tag:
             return Response(status_code=304, headers=headers)
         return Response(content, media_type=media_type, headers=headers)
 
-    async def handle(request: Request) -> Response:
-        try:
-            return await answer(request)
-        except HTTPException:
-            return json_answer({"error": {"message": "the page has no such file"}}, 404)
-
-    return handle
+    return answer
 
 
 async def _to_the_page(request: Request) -> Response:
