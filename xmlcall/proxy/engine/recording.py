@@ -1,7 +1,8 @@
 """Record one request: the client, the way it was answered, every event of the turn, and how it ended.
 
 A request is one turn of the `Recorder`. Without a recorder there is no `Recording`, and none of this code runs. To keep recording
-cheap (`benchmarks/recording.py` measures the cost), it counts text in steps, keeps no image bytes, and defers all parsing.
+cheap (`benchmarks/recording.py` measures the cost), it passes events on in batches, keeps no image bytes, and defers all parsing
+of bytes.
 
 The name of the client program is the only header that is kept. Keys known to this program are removed from recorded error texts.
 
@@ -37,7 +38,6 @@ from ..observed.observer import FIRST_TOKEN
 LONGEST_CLIENT: Final = 80  # characters of a program's name
 LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
-_STEP: Final = 8_192  # characters after which text is counted
 _EVENT: Final = 64  # characters that an event counts for, besides its text
 _WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is already counted with the reply
 _FREQUENT: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta, Markup, ReasoningDelta})
@@ -67,7 +67,6 @@ class Recording:
         self._turn: TurnBuilder | None = None
         self._passing: RelayedTurn | None = None  # the same turn, if its bytes are passed on
         self._room = recorder.room
-        self._uncounted = 0
         self._events: list[LoopEvent] = []  # events that were not passed to the turn yet
         self._is_first = True
         self._prompt: tuple[Message, ...] = ()  # the last prompt; the next one begins with the same messages
@@ -150,11 +149,7 @@ class Recording:
             turn.wrote(text)
         for event in events:
             turn.note(event)
-            if type(event) not in _WRITTEN:
-                self._uncounted += _size(event)
-        self._uncounted += len(text)
-        if self._uncounted >= _STEP:
-            self._count(0)
+        self._count(len(text) + sum(_size(event) for event in events if type(event) not in _WRITTEN))
         if self.watchers:
             self._recorder.changed(turn)
 
@@ -168,10 +163,8 @@ class Recording:
         turn = self._passing
         if turn is None:
             return True
-        self._uncounted += turn.take()
-        if self._uncounted >= _STEP:
-            self._count(0)
-            turn.is_cut = self._room < 0
+        self._count(turn.take())
+        turn.is_cut = self._room < 0
         if self.watchers:
             self._recorder.changed(turn)
         return turn.token_at is not None
@@ -183,8 +176,7 @@ class Recording:
 
     def _count(self, text: int) -> None:
         if self._turn is not None:
-            self._room = self._recorder.grew(self._turn, self._uncounted + text)
-            self._uncounted = 0
+            self._room = self._recorder.grew(self._turn, text)
 
     # -- how it ends -----------------------------------------------------------------------------------------------------
 
