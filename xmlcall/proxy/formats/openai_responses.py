@@ -212,13 +212,6 @@ def offered_name(known: Mapping[str, Offered], name: str, namespace: str) -> str
     return next((each for each, tool in known.items() if (tool.name, tool.namespace) == (name, namespace)), name)
 
 
-def called_as(known: Mapping[str, Offered], name: str) -> tuple[str, dict[str, str]]:
-    """Return the type of a call's item and the fields that name its tool."""
-    tool = known.get(name, Offered(name=name))
-    kind = "custom_tool_call" if tool.is_custom else "function_call"
-    return kind, {"name": tool.name, **({"namespace": tool.namespace} if tool.namespace else {})}
-
-
 def _kind(item: Any) -> Any:
     return item.get("type", "function") if isinstance(item, dict) else None
 
@@ -470,8 +463,9 @@ def new_item(kind: str, **fields: Any) -> dict[str, Any]:
 
 def call_item(asked: Asked, identity: str, name: str) -> dict[str, Any]:
     """Write the item of a call that has just begun, in the form in which its tool was offered."""
-    kind, names = called_as(asked.shape["known"], name)
-    return new_item(kind, call_id=identity, **names)
+    tool = asked.shape["known"].get(name, Offered(name=name))
+    namespace = {"namespace": tool.namespace} if tool.namespace else {}
+    return new_item("custom_tool_call" if tool.is_custom else "function_call", call_id=identity, name=tool.name, **namespace)
 
 
 def call_text(item: Mapping[str, Any], call: ToolCall) -> str:

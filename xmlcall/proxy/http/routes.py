@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Container, Mappi
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import quote
 
 from starlette.requests import ClientDisconnect, Request
@@ -409,8 +409,7 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
     await exchange.json(shown if answer is None else ollama.with_tools(answer))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A path with its method and its responder."""
 
     path: str
@@ -419,20 +418,16 @@ class Endpoint:
 
 
 ENDPOINTS: Final = (
-    *(Endpoint(path=question.path, method="POST", answer=asking(question)) for question in (*QUESTIONS, *RELAYED)),
-    Endpoint(path="/v1/messages/count_tokens", method="POST", answer=_count),
-    Endpoint(path="/v1/models", method="GET", answer=_models),
-    Endpoint(path="/v1/models/{name:path}", method="GET", answer=_one_model),
-    Endpoint(
-        path="/api/tags",
-        method="GET",
-        answer=_ollama("/api/tags", lambda models: ollama.tags(each.name for each in models)),
-    ),
-    Endpoint(path="/api/show", method="POST", answer=_show),
-    Endpoint(path="/api/pull", method="POST", answer=_pull),
-    *(Endpoint(path=path, method=method, answer=_refuse_change) for method, path in ollama.REFUSED),
-    Endpoint(path="/api/version", method="GET", answer=_ollama("/api/version", lambda models: {"version": ollama.VERSION})),
-    Endpoint(path="/api/ps", method="GET", answer=_ollama("/api/ps", _running)),
-    Endpoint(path="/props", method="GET", answer=_props),
-    Endpoint(path="/", method="GET", answer=_alive),
+    *(Endpoint(question.path, "POST", asking(question)) for question in (*QUESTIONS, *RELAYED)),
+    Endpoint("/v1/messages/count_tokens", "POST", _count),
+    Endpoint("/v1/models", "GET", _models),
+    Endpoint("/v1/models/{name:path}", "GET", _one_model),
+    Endpoint("/api/tags", "GET", _ollama("/api/tags", lambda models: ollama.tags(each.name for each in models))),
+    Endpoint("/api/show", "POST", _show),
+    Endpoint("/api/pull", "POST", _pull),
+    *(Endpoint(path, method, _refuse_change) for method, path in ollama.REFUSED),
+    Endpoint("/api/version", "GET", _ollama("/api/version", lambda models: {"version": ollama.VERSION})),
+    Endpoint("/api/ps", "GET", _ollama("/api/ps", _running)),
+    Endpoint("/props", "GET", _props),
+    Endpoint("/", "GET", _alive),
 )
