@@ -70,7 +70,13 @@ def create_app(
     guard = _guard(guard or Guard(), api_key, hosts=asked.pop("allowed_hosts", None), origins=asked.pop("origins", None))
     how = cast(AskingFields, asked)
     engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **how)
-    return app_of(serving(engine), guard, lifespan=_opening(engine))
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with engine:
+            yield
+
+    return app_of(serving(engine), guard, lifespan=lifespan)
 
 
 def _guard(guard: Guard, api_key: str, **old: Iterable[str] | None) -> Guard:
@@ -79,15 +85,6 @@ def _guard(guard: Guard, api_key: str, **old: Iterable[str] | None) -> Guard:
         warnings.warn("origins and allowed_hosts are now create_app(guard=Guard(origins=..., hosts=...))", DeprecationWarning, 3)
     keys = (*guard.keys, key_of(api_key)) if api_key else guard.keys
     return replace(guard, keys=keys, **named)
-
-
-def _opening(engine: Engine) -> Lifespan[Starlette]:
-    @contextlib.asynccontextmanager
-    async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        async with engine:
-            yield
-
-    return lifespan
 
 
 def app_of(

@@ -433,7 +433,8 @@ def routes(room: ChatRoom) -> list[Route]:
 async def _on_ask(room: ChatRoom, request: Request) -> Response:
     body = await body_of(request)
     conversation = _text(body, "conversation") or None
-    return _begun(*await room.ask(conversation, _text(body, "question"), _text(body, "instead_of")))
+    id, turn = await room.ask(conversation, _text(body, "question"), _text(body, "instead_of"))
+    return json_answer({"conversation": id, "turn": turn}, 202)
 
 
 async def _on_stop(room: ChatRoom, request: Request) -> Response:
@@ -459,10 +460,6 @@ async def _on_switch(room: ChatRoom, request: Request, *, is_tool: bool) -> Resp
     if not isinstance(is_on, bool):
         raise ApiError("is_on: expected true or false", status=422)
     return json_answer(await room.switch(request.path_params["name"], on=is_on, is_tool=is_tool))
-
-
-def _begun(conversation: str, turn: str) -> Response:
-    return json_answer({"conversation": conversation, "turn": turn}, 202)
 
 
 def _text(body: dict[str, Any], name: str) -> str:

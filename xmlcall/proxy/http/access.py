@@ -182,10 +182,6 @@ class ServedModels:
                 await row.reread()
 
 
-def _matches(name: str, globs: Iterable[str]) -> bool:
-    return any(fnmatchcase(name, glob) for glob in globs)
-
-
 def serving(engine: "Engine") -> ServedModels:
     """Serve one model under every name."""
     return ServedModels(rows=(ServedModel(engine=engine),), takes_any_name=True)
@@ -221,7 +217,9 @@ class Caller:
         if not isinstance(name, str):
             return None
         named = (model for model in models if model.is_meant(name))
-        return next(named, None) or next((model for model in models if _matches(name, model.aliases)), None)
+        return next(named, None) or next(
+            (model for model in models if any(fnmatchcase(name, alias) for alias in model.aliases)), None
+        )
 
     def _unknown(self, name: Any) -> ApiError:
         models = self.models

@@ -210,12 +210,7 @@ def shared_folder() -> Path | None:
     return Path(os.environ[SHARED])
 
 
-_of_this_process: Final = cache(Metrics)
-
-
-def metrics_of_process() -> Metrics:
-    """Return the metrics for an app: its own, or the process's if several processes share a folder."""
-    return _of_this_process() if shared_folder() is not None else Metrics()
+_metrics_of_process: Final = cache(Metrics)  # of all its apps, if several processes share a folder
 
 
 # -- a request ---------------------------------------------------------------------------------------------------------
@@ -399,7 +394,7 @@ class Observer:
     """Observes all requests of an app; once `is_stopping`, no more requests should be sent to it."""
 
     def __init__(self, *, tracing: "Traces | None" = None, open_metrics: bool = False) -> None:
-        self.metrics = metrics_of_process()
+        self.metrics = _metrics_of_process() if shared_folder() is not None else Metrics()
         self.open_metrics = open_metrics
         self.is_stopping = False
         self._tracing = tracing
