@@ -447,7 +447,6 @@ class ModelRequest:
     def __init__(self, observing: Observing, span: "ModelSpan | None") -> None:
         self._observing, self._span = observing, span
         self._started = time.monotonic()
-        self._has_begun = False
         self.usage: Usage | None = None
         self.finish_reason = ""
         self._pieces = 0
@@ -455,10 +454,7 @@ class ModelRequest:
             TRACEPARENT.set(span.traceparent)
 
     def begun(self, *, is_reply: bool = True) -> None:
-        """Note the first piece that the model writes, unless it belongs to a preliminary decision; later calls have no effect."""
-        if self._has_begun:
-            return
-        self._has_begun = True
+        """Note the first piece that the model writes, unless it belongs to a preliminary decision."""
         if self._span:
             self._span.first_chunk(time.monotonic() - self._started)
         if is_reply:
