@@ -73,7 +73,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     model = parser.add_argument_group("the model")
     add_model_choice(model)
     add_asking_options(model, SERVED)
-    model.add_argument("--stream-arguments", action="store_true", help="send a call's arguments while the model writes them")
     model.add_argument(
         "--strict",
         action="store_true",
@@ -249,7 +248,6 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
         if serving.wait:
             await stack.enter_async_context(own)  # otherwise each attempt to open the model would restart its servers
         more = {
-            "stream_arguments": options.stream_arguments,
             "strict": options.strict,
             "repair": RepairPolicy(asks_for_unsaid=True),
             "recorder": recorder,

@@ -42,7 +42,6 @@ _OPTIONS: Final[Mapping[str, tuple[type, ...]]] = {
     "mode": (str,),
     **{name: (kind,) for name, kind in SETTINGS.items()},
     "call_threshold": (str, float, int),
-    "stream_arguments": (bool,),
     "tool_tokens": (int,),
 }
 _LITELLMS: Final = ("stream", "stream_options", "max_retries", "xmlcall")  # fields of the request that are not for the model
@@ -60,7 +59,7 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
         """Answer a request in one piece: fill `model_response` among the arguments with which LiteLLM calls providers."""
         async with _errors_converted():
             asked, engine = _read(call), await self._engine(call)
-            async with aclosing(engine.respond(asked.request, is_streamed=False)) as events:
+            async with aclosing(engine.respond(asked.request)) as events:
                 answer = whole_response([event async for event in events])
         written, response = CHAT.whole(asked, answer), call["model_response"]
         choice = written["choices"][0]

@@ -93,7 +93,6 @@ class RaySettings(BaseModel):
     lang: str = "en"
     family: str = "list"
     reminder: bool = True
-    stream_arguments: bool = False
     strict: bool = False
     tool_tokens: int | None = None
     mcp: str = ""
@@ -143,7 +142,6 @@ class Proxy:
             _hosts(settings),
             allowed=settings.allow,
             asking=Asking(**settings.model_dump(include=set(AskingFields.__annotations__))),
-            stream_arguments=settings.stream_arguments,
             strict=settings.strict,
         )
 

@@ -191,7 +191,7 @@ class StreamedReply:
         server = Capabilities(server="a gateway's")
         binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid, new_id=new_id)
         self._reader = ReplyReader(binder, sent, server, parallel=request.parallel)
-        self._sender = Sender(catalog, stream_arguments=False, unsaid=unsaid)
+        self._sender = Sender()
         self._request, self._catalog, self._names = request, catalog, names
         self._reasoning = ""
         self._taken: set[Hashable] = set()  # calls that went out

@@ -43,7 +43,6 @@ def create_app(
     *,
     allowed: Iterable[str] | Rules = (),
     asking: Asking | None = None,
-    stream_arguments: bool = False,
     api_key: str = "",
     guard: Guard | None = None,
     strict: bool = False,
@@ -56,7 +55,6 @@ def create_app(
         hosts: MCP servers whose tools the proxy runs itself.
         allowed: globs over `server.tool` that select the hosts' tools to offer and run without confirmation; or `Rules`.
         asking: how the model is asked; None for the defaults, in mode `auto`.
-        stream_arguments: whether arguments go out before their call is complete.
         api_key: the key that every request must carry; "" if none is required.
         guard: several keys, web pages that may call, and names under which clients may call the proxy; None allows no page and
             only this machine's own names.
@@ -69,7 +67,7 @@ def create_app(
     backend = connect(model) if isinstance(model, str) else model
     guard = _guard(guard or Guard(), api_key, hosts=asked.pop("allowed_hosts", None), origins=asked.pop("origins", None))
     how = cast(AskingFields, asked)
-    engine = Engine(backend, hosts, allowed=allowed, asking=asking, stream_arguments=stream_arguments, strict=strict, **how)
+    engine = Engine(backend, hosts, allowed=allowed, asking=asking, strict=strict, **how)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

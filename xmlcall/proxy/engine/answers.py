@@ -9,10 +9,6 @@ the model is asked for plain words, and if it gives none, the answer is an error
 be worse. The request was valid, so the error is never the caller's (4xx), with one exception: once tools of the proxy's own have
 run, the status is one that clients do not retry.
 
-*Calls* go out whole once they are bound, or in fragments as the model writes them. A call that turns out invalid after its
-beginning was sent stays unfinished: later calls wait for it. If the model's next attempt calls the same tool with everything that
-was sent, the rest is appended; otherwise the answer ends in an error.
-
 `Engine.respond` iterates the driver of the machine directly; nothing here wraps it.
 """
 
@@ -26,11 +22,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from ...agent.drive import drive, new_id
+from ...agent.drive import drive
 from ...backends.base import Backend
 from ...binding.bind import as_written
 from ...binding.echo import Sources, words_of
-from ...dialects import DIALECTS
 from ...errors import BackendError
 from ...parsing.repetition import identity
 from ...prompting import system as prompt
@@ -47,7 +42,7 @@ from ...turn.native import NativeOptions, generate_native
 from ...turn.turn import Turn
 from ...types.calls import InvalidCall, Message, Reply, TextContent, Tool, ToolCall, ToolResult
 from ...types.completion import UNCUT, CompletionRequest, Usage
-from ...types.events import CallInReasoning, Markup, ReasoningDelta, TextDelta, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from ...types.events import CallInReasoning, ReasoningDelta, TextDelta, ToolCallEnd, ToolCallStart
 from ..formats.contract import (
     ApiError,
     ArgumentsPiece,
@@ -58,7 +53,7 @@ from ..formats.contract import (
     ResponseEvent,
     TextPiece,
 )
-from .filters import CallText, Filter, MayBeMadeUp
+from .filters import Filter
 
 if TYPE_CHECKING:
     from ..observed.observer import Observing
@@ -281,79 +276,15 @@ def _record(recording: "Observing", generated: Generated, number: int) -> None:
 
 
 class Sender:
-    """Sends an answer's calls to the caller; the options concern only calls that are streamed.
+    """Sends an answer's calls to the caller."""
 
-    Args:
-        unsaid: the word that the prompt asks the model to write for a parameter that the request does not mention; "" for none.
-        may_be_made_up: whether a parameter's value may be made up, so that the call must not run.
-        may_not_run: whether a call of a tool in a dialect may turn out to be copied from the conversation, or repeated too often.
-    """
-
-    def __init__(
-        self,
-        catalog: Catalog,
-        *,
-        stream_arguments: bool,
-        unsaid: str = "",
-        may_be_made_up: MayBeMadeUp | None = None,
-        may_not_run: Callable[[str, str], bool] | None = None,
-    ) -> None:
-        self.sent: list[ToolCall] = []  # calls that went out whole
-        self._catalog, self._streams, self._unsaid = catalog, stream_arguments, unsaid
-        self._may_be_made_up, self._may_not_run = may_be_made_up, may_not_run
-        self._text: CallText | None = None
-        self._identity = ""
-        self._unfinished = False
-        self._waiting: list[ToolCall] = []
-        self._names: set[str] = set()  # names of the tools that this reply called
+    def __init__(self) -> None:
+        self.sent: list[ToolCall] = []
         self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
-
-    @property
-    def unfinished(self) -> str:
-        """The tool of a call that was sent only in part; else ""."""
-        return self._text.name if self._unfinished and self._text else ""
 
     def begin(self) -> None:
         """Note that a reply begins."""
-        self._earlier = [*self.sent, *self._waiting]
-        self._names.clear()
-
-    def start(self, event: ToolCallStart) -> None:
-        """Note that the model has begun a call."""
-        if not self._streams or self._unfinished:
-            return
-        # Three kinds of calls wait until they are complete: those whose values are written with entities; a second call of a
-        # tool, which may turn out to repeat the first; and a call that may turn out to be copied, or repeated too often.
-        is_first = event.name not in self._names
-        self._names.add(event.name)
-        tool = self._catalog.get(event.name)
-        is_plain = event.dialect in DIALECTS and not DIALECTS[event.dialect].entities
-        is_own = self._may_not_run is None or not self._may_not_run(event.name, event.dialect)
-        is_certain = tool is not None and is_plain and is_first and is_own
-        self._text = CallText(tool, self._catalog, self._unsaid, self._may_be_made_up) if tool and is_certain else None
-        self._identity = new_id()
-
-    def add(self, delta: ToolArgumentDelta) -> list[ResponseEvent]:
-        """Take a piece of a parameter and return what goes out."""
-        return self._fragment(lambda text: text.add(delta))
-
-    def end_parameter(self) -> list[ResponseEvent]:
-        """Close the open parameter and return what goes out."""
-        return self._fragment(CallText.end_parameter)
-
-    def _fragment(self, step: Callable[[CallText], str]) -> list[ResponseEvent]:
-        if self._text is None or self._unfinished:
-            return []
-        begun, text = self._text.begun, step(self._text)
-        if not text:
-            return []
-        return [*([] if begun else [self._opening(self._text.name, self._identity)]), *self._pieces(text)]
-
-    def drop(self) -> None:
-        """Note that the current call is invalid."""
-        if self._text is not None:
-            self._unfinished = self._unfinished or self._text.begun
-            self._text = self._text if self._unfinished else None
+        self._earlier = [*self.sent]
 
     def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
         """Take a valid call and return what goes out."""
@@ -361,38 +292,13 @@ class Sender:
         if is_retry and same is not None:
             self._earlier.remove(same)
             return []
-        if self._unfinished and not is_retry:
-            self._waiting.append(call)
-            return []
-        text, self._text, self._unfinished = self._text, None, False
-        begun = text is not None and text.begun
-        rest = text.end(call) if text else json.dumps(call.arguments, ensure_ascii=False)
-        if rest is None:
-            raise broken_off(call.name)
-        call = replace(call, id=self._identity) if begun else call
-        opening = [] if begun else [self._opening(call.name, call.id)]
-        events = [*opening, *self._pieces(rest), CallClosed(index=len(self.sent), call=call)]
+        index, text = len(self.sent), json.dumps(call.arguments, ensure_ascii=False)
         self.sent.append(call)
-        return events + self._release()
-
-    def _release(self) -> list[ResponseEvent]:
-        waiting, self._waiting = self._waiting, []
-        return [event for call in waiting for event in self.end(call, is_retry=False)]
-
-    def _opening(self, name: str, identity: str) -> ResponseEvent:
-        return CallOpened(index=len(self.sent), id=identity, name=name)
-
-    def _pieces(self, text: str) -> Iterable[ResponseEvent]:
-        return [ArgumentsPiece(index=len(self.sent), text=text)] if text else []
-
-
-def broken_off(name: str) -> ApiError:
-    """Return the error for a call that was sent in part and cannot be completed to match."""
-    message = (
-        f"the beginning of a call of {name!r} was sent as the model wrote it, and the call was cut off or cannot run: "
-        "ask again, or do without --stream-arguments"
-    )
-    return ApiError(message, status=502, kind="server_error", code="invalid_tool_call")
+        return [
+            CallOpened(index=index, id=call.id, name=call.name),
+            ArgumentsPiece(index=index, text=text),
+            CallClosed(index=index, call=call),
+        ]
 
 
 # -- a turn whose calls are text -------------------------------------------------------------------------------------------
@@ -417,7 +323,6 @@ class PromptedAnswer(Answer):
         self._is_strict = is_strict  # calls that cannot run are an error, instead of being left to the caller to check
         self._keep = keep  # receives the rounds of the proxy's own tools, if calls to the caller follow them
         self._shown = ""  # text of the replies before the last one
-        self._sent: dict[str, ToolCall] = {}  # id -> call; a streamed call was sent under another id
         self._is_retry = False  # the reply answers the proxy's feedback, not the caller
         self._visible: list[str] = []  # pieces of text: appending each to one string is quadratic in its length
         self._holds = False  # the reply's text may have to be discarded
@@ -442,14 +347,12 @@ class PromptedAnswer(Answer):
 
     def _last_pieces(self) -> Iterator[ResponseEvent]:
         turn, sender = self._turn, self._sender
-        if (stuck := _stuck(turn, self._format)) and not sender.unfinished:
+        if stuck := _stuck(turn, self._format):
             yield TextPiece(text=stuck)
             yield _end(turn, "stop")
             return
         parting = list(_parting(turn, sender)) if turn.stop_reason in _FAILURES and not self._is_strict else []
         yield from parting
-        if sender.unfinished:
-            raise broken_off(sender.unfinished)
         if turn.stop_reason in _FAILURES and not parting:
             raise ApiError(_why(turn), status=502, kind="server_error", code=turn.stop_reason)
         if self._keep is not None and (rounds := self._own_rounds()):
@@ -474,12 +377,12 @@ class PromptedAnswer(Answer):
                 log.warning("a reply with the model server's own function calling came to nothing (%s): asked again in text", why)
             case CallInReasoning(name=name):
                 log.warning("the model called %r in thinking that never ended, so nothing was called", name)
-            case _ if not self._is_retry:
-                return self._begun(event)
+            case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
+                return self._before_call()
         return []
 
     def _begin(self) -> None:
-        self._is_retry = self._turn.is_retry or bool(self._sender.unfinished)
+        self._is_retry = self._turn.is_retry
         self._shown = "".join(self._visible)
         self._holds = self._is_retry or self._turn.may_refuse_answer
         self._passes = False
@@ -506,18 +409,6 @@ class PromptedAnswer(Answer):
         """Pass on the text before a call, except in a retry; this is safe because a reply with a call is not replaced."""
         return [] if self._is_retry else self._pass_on()
 
-    def _begun(self, event: LoopEvent) -> list[ResponseEvent]:
-        """Take an event of a call that is not complete yet."""
-        match event:
-            case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
-                self._sender.start(event)
-                return self._before_call()
-            case Markup(kind="parameter_close"):
-                return self._sender.end_parameter()
-            case ToolArgumentDelta():
-                return self._sender.add(event)
-        return []
-
     def _call(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
         if self._taken.setdefault(identity(call), call.id) != call.id:  # whether the user asked for repeats is known at the end
             if isinstance(call, ToolCall):
@@ -527,18 +418,13 @@ class PromptedAnswer(Answer):
 
     def _take(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
         if isinstance(call, InvalidCall):
-            self._sender.drop()
-        elif self._turn.is_repeated(call):
+            return []
+        if self._turn.is_repeated(call):
             log.warning(
                 "the model repeats a call of %r whose result was the same each time: it is told, and asked for words", call.name
             )
-        elif call.name in self._turn.offer.of_caller:
-            before = len(self._sender.sent)
-            events = self._sender.end(call, is_retry=self._is_retry)
-            if len(self._sender.sent) > before:
-                self._sent[call.id] = self._sender.sent[before]
-            return events
-        return []
+            return []
+        return self._sender.end(call, is_retry=self._is_retry) if call.name in self._turn.offer.of_caller else []
 
     def _repeated(self, reply: Reply) -> Iterator[ResponseEvent]:
         """Take calls that repeat an earlier one of the reply, if the user asked for that many."""
@@ -560,7 +446,7 @@ class PromptedAnswer(Answer):
         valid = [(call, result) for call, result in turn.answered if isinstance(call, ToolCall)]
         if not (turn.has_run or turn.results) or len(valid) != len(turn.answered):
             return None
-        calls = tuple((self._sent.get(call.id, call), result and _as_text(result, self._format)) for call, result in valid)
+        calls = tuple((call, result and _as_text(result, self._format)) for call, result in valid)
         rounds = OwnRounds(before=tuple(turn.added[:-1]), shown=self._shown, calls=calls, results=tuple(turn.results))
         return rounds if rounds.theirs and rounds.theirs == tuple(self._sender.sent) else None
 

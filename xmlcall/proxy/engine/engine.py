@@ -78,7 +78,6 @@ class Engine:
         allowed: Iterable[str] | Rules = (),
         asking: Asking | None = None,
         repair: RepairPolicy | None = None,
-        stream_arguments: bool = False,
         strict: bool = False,
         recorder: "Recorder | None" = None,
         **asked: Unpack[AskingFields],
@@ -90,7 +89,6 @@ class Engine:
         self.say_once = said.note
         self._fitting = Fitting(self.backend, lang=self.asking.lang, said=said)
         self.own = hosts if isinstance(hosts, OwnTools) else OwnTools(hosts, allowed, lang=self.asking.lang)
-        self._stream_arguments = stream_arguments
         self._calling = Calling(router=self.own.router, policy=self.own.rules)
         self._limits = repair or RepairPolicy()
         self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
@@ -169,9 +167,7 @@ class Engine:
 
     # -- answers -----------------------------------------------------------------------------------------------------
 
-    async def respond(
-        self, request: ChatRequest, *, is_streamed: bool = True, recording: "Observing | None" = None
-    ) -> AsyncGenerator[ResponseEvent]:
+    async def respond(self, request: ChatRequest, *, recording: "Observing | None" = None) -> AsyncGenerator[ResponseEvent]:
         """Answer a request; the last event is a ResponseEnded, and closing the generator ends the generation."""
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
@@ -182,8 +178,7 @@ class Engine:
         elif request.is_simple and not begun and not self.own and await self.is_native():
             first = self._natively(request, shown, recording)
         else:
-            in_pieces = self._stream_arguments and is_streamed
-            first = self._text(request, begun, shown, recording, stream_arguments=in_pieces)
+            first = self._text(request, begun, shown, recording)
         if names:
             first.filters.append(own_names(names))
         following: Answer | None = first
@@ -218,9 +213,7 @@ class Engine:
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
-    def _text(
-        self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Observing | None", *, stream_arguments: bool
-    ) -> Answer:
+    def _text(self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Observing | None") -> Answer:
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
@@ -250,16 +243,9 @@ class Engine:
             ),
             partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
-        doubts = turn.may_be_made_up if self._limits.asks_for_unsaid else None
-        unsaid = self._format.shows.unsaid
-
-        def waits(name: str, dialect: str) -> bool:
-            return turn.may_be_repeated(name) or turn.may_be_copied(name, dialect)
-
-        sender = Sender(allowed, stream_arguments=stream_arguments, unsaid=unsaid, may_be_made_up=doubts, may_not_run=waits)
         driven = drive(turn, backend, scores=self._scores, run=calling.run)
         answer = PromptedAnswer(
-            turn, driven, sender, self._format, is_strict=self.strict, keep=self.own.rounds.keep, recording=recording
+            turn, driven, Sender(), self._format, is_strict=self.strict, keep=self.own.rounds.keep, recording=recording
         )
         if schema is not None:
             self._give_form(answer, schema, partial(self._constrained, turn, schema, backend, recording))
@@ -429,9 +415,8 @@ class Engine:
             partial(_undecided, completion),
         )
         keep = partial(self.own.rounds.keep, messages=request.messages, tools=listed) if tools.own else None
-        sender = Sender(catalog, stream_arguments=False)
         return PromptedAnswer(
-            turn, drive(turn, backend), sender, self._format, is_strict=self.strict, keep=keep, recording=recording
+            turn, drive(turn, backend), Sender(), self._format, is_strict=self.strict, keep=keep, recording=recording
         )
 
     def _in_text(self, request: ChatRequest, shown: OfferedTools, known: Known) -> InText:

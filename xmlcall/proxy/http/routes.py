@@ -180,7 +180,7 @@ def _answered(engine: Engine, form: Format, data: Mapping[str, Any], exchange: E
     if exchange.recording is not None:
         exchange.recording.asked(chat)
         observing.recording = exchange.recording
-    events = engine.respond(chat, is_streamed=asked.stream, recording=observing)
+    events = engine.respond(chat, recording=observing)
     return (exchange.stream if asked.stream else exchange.whole)(events, asked)
 
 
