@@ -125,12 +125,12 @@ def offered(*calls: Call) -> list[dict[str, Any]]:
 
 
 @pytest.mark.sweep
-@pytest.mark.parametrize(("case", "chunk_size", "stream_arguments"), covering(CASES, CHUNK_SIZES, [False, True]))
-async def test_a_caller_gets_what_is_ready(case: dict[str, Any], chunk_size: int | None, stream_arguments: bool) -> None:
+@pytest.mark.parametrize(("case", "chunk_size"), covering(CASES, CHUNK_SIZES))
+async def test_a_caller_gets_what_is_ready(case: dict[str, Any], chunk_size: int | None) -> None:
     first, invented, real, _ = calls_of(case)
     backend = ScriptedBackend([written(first, invented), written(real)], chunk_size=chunk_size)
     tools = offered(first, real)
-    async with Engine(backend, mode="xml", stream_arguments=stream_arguments) as engine:
+    async with Engine(backend, mode="xml") as engine:
         answer = await ask_engine(engine, body(case["request"], tools=tools))
         assert [(call.name, call.arguments) for call in answer.calls] == [first]
         assert answer.finish_reason == "tool_calls"
@@ -163,7 +163,7 @@ async def test_the_proxys_own_calls_run_before_the_callers_that_wait(chunk_size:
     backend = ScriptedBackend([written(("today", {}), invented), written(real)], chunk_size=chunk_size)
     hosts = [LocalHost([today], name="clock")]
     data = body("Show the appointments of today.", tools=offered(real))
-    answer = await ask(backend, data, hosts=hosts, allowed=["*"], stream_arguments=True)
+    answer = await ask(backend, data, hosts=hosts, allowed=["*"])
     assert [(call.name, call.arguments) for call in answer.calls] == [real]
     assert "2023-10-05" not in backend.requests[1].messages[-1].content
 

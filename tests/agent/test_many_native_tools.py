@@ -274,7 +274,7 @@ async def test_the_caller_sees_calls_of_its_own_tools_only(
     replies: list[Any], text: str, calls: list[Any], is_streamed: bool, wire: str
 ) -> None:
     backend = ScriptedBackend(replies, capabilities=Capabilities(server="ollama" if wire == "ollama" else "scripted"))
-    async with Engine(backend, mode="native", tool_tokens=LITTLE, stream_arguments=is_streamed) as engine:
+    async with Engine(backend, mode="native", tool_tokens=LITTLE) as engine:
         if is_streamed:
             assert DESCRIBE not in str(await events_of(engine, asked(stream=True)))
         else:

@@ -1,6 +1,5 @@
 """Calls with values that nobody said, in turns of the loop and of the proxy: the model looks them up, asks, or insists."""
 
-import json
 import math
 from dataclasses import replace
 from typing import Any
@@ -17,7 +16,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats.contract import ArgumentsPiece, whole_response
+from xmlcall.proxy.formats.contract import whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.tools.names import may_write
 from xmlcall.turn.attempts import RepairPolicy
@@ -242,31 +241,6 @@ NOTE = function("note", "Keep a note.", text={"type": "string"})
 PAY = function("pay", "Pay.", account={"type": "integer"}, amount={"type": "integer"})
 
 
-@pytest.mark.parametrize("chunk_size", [1, None])
-@pytest.mark.parametrize(
-    ("said", "tool", "written", "sent"),
-    [
-        ("Note the time in Tokyo", NOTE, {"text": "The time in Tokyo is {{result}}"}, False),
-        ("Note the time in Tokyo", NOTE, {"text": "The time in Tokyo"}, True),
-        ("Pay 45 dollars", PAY, {"account": 99887, "amount": 45}, False),  # 45 is no number that 99887 comes from
-        ("Pay 45 dollars in 3 parts to 7", PAY, {"account": 7, "amount": 15}, True),
-        ("How is the weather?", WEATHER, {"city": "Paris"}, False),
-        ("How is the weather in Paris?", WEATHER, {"city": "Paris"}, True),
-    ],
-    ids=["a placeholder", "words", "a number", "a number that was worked out", "a city", "a city that was said"],
-)
-async def test_nothing_goes_out_that_may_still_be_made_up(
-    said: str, tool: dict[str, Any], written: dict[str, Any], sent: bool, chunk_size: int | None
-) -> None:
-    call = block((tool["function"]["name"], written))
-    backend = ScriptedBackend([call, "What do you mean?"], chunk_size=chunk_size)
-    request = CHAT.read(body(said, tools=[tool], stream=True)).request
-    async with Engine(backend, mode="xml", repair=ASKS, stream_arguments=True) as engine:
-        events = [event async for event in engine.respond(request, is_streamed=True)]
-    arguments = "".join(event.text for event in events if isinstance(event, ArgumentsPiece))
-    assert (whole_response(events).text, arguments) == (("", json.dumps(written)) if sent else ("What do you mean?", ""))
-
-
 # -- a model that insists ------------------------------------------------------------------------------------------------------
 
 
@@ -344,7 +318,7 @@ async def test_a_caller_of_the_proxy_never_gets_it() -> None:
         body("Tell Sarah that we meet at 9.", tools=[function("send_mail", "Send a mail.", **properties)])
     ).request
     async with Engine(backend, mode="xml", repair=ASKS) as engine:
-        answer = whole_response([event async for event in engine.respond(request, is_streamed=False)])
+        answer = whole_response([event async for event in engine.respond(request)])
     assert (answer.text, answer.calls) == ("What is her address?", ())
 
 

@@ -21,13 +21,14 @@ from typing import Any
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, system_prompt
 from xmlcall.binding.bind import bind
-from xmlcall.binding.echo import examples_of, words_of
+from xmlcall.binding.echo import words_of
 from xmlcall.binding.provenance import provenance
 from xmlcall.prompting.feedback import feedback
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.prompting.grades import Budget, tool_prompt_within
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues
+from xmlcall.tools.outline import invented_arguments
 from xmlcall.turn.native import call_schema
 
 SECONDS = 10.0
@@ -171,7 +172,7 @@ def work_through(seed: int, most: int = 4000) -> None:
     prompt = system_prompt(catalog)
     assert len(prompt) < 20_000 + 20 * len(json.dumps(schema)), "the prompt is out of proportion"
     tool_prompt_within(Budget(whole=1000, parts=1000), catalog, ENGLISH)
-    words_of(tool), examples_of(tool), call_schema(tool)
+    words_of(tool), invented_arguments(tool), call_schema(tool)
     if not isinstance(validator := compiled(catalog.get("f").input_schema), str):  # type: ignore[union-attr]
         find_issues(validator, arguments)
     raw = RawCall(index=0, name="f", arguments=_written(arguments, rng), complete=True)

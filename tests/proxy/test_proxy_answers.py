@@ -120,7 +120,6 @@ ANSWERS: list[tuple[str, list[str], dict[str, Any], str, list[tuple[str, dict[st
     ("replies", "fields", "text", "expected", "reason"), [case[1:] for case in ANSWERS], ids=[case[0] for case in ANSWERS]
 )
 @pytest.mark.parametrize("chunk_size", [None, 1])
-@pytest.mark.parametrize("stream_arguments", [False, True])
 async def test_answers(
     replies: list[str],
     fields: dict[str, Any],
@@ -128,10 +127,9 @@ async def test_answers(
     expected: Any,
     reason: str,
     chunk_size: int | None,
-    stream_arguments: bool,
 ) -> None:
     backend = ScriptedBackend(replies, chunk_size=chunk_size)
-    turn = await ask(backend, body(**fields), stream_arguments=stream_arguments)
+    turn = await ask(backend, body(**fields))
     assert (turn.text, calls(turn), turn.finish_reason) == (text, expected, reason)
     assert len(backend.requests) == len(replies)
     assert len({call.id for call in turn.calls}) == len(turn.calls)
@@ -184,11 +182,8 @@ PARTING: list[tuple[str, list[str], Any]] = [
 
 
 @pytest.mark.parametrize(("replies", "expected"), [case[1:] for case in PARTING], ids=[case[0] for case in PARTING])
-@pytest.mark.parametrize("stream_arguments", [False, True])
-async def test_a_call_that_never_fits_goes_to_the_caller_as_it_is(
-    replies: list[str], expected: Any, stream_arguments: bool
-) -> None:
-    turn = await ask(ScriptedBackend(replies), body(), stream_arguments=stream_arguments)
+async def test_a_call_that_never_fits_goes_to_the_caller_as_it_is(replies: list[str], expected: Any) -> None:
+    turn = await ask(ScriptedBackend(replies), body())
     assert (calls(turn), turn.finish_reason) == (expected, "tool_calls")
 
 
@@ -271,12 +266,11 @@ async def test_a_cut_call_alone_is_no_call() -> None:
         ({"type": "function", "function": {"name": "add"}}, '<function_calls>\n<invoke name="add">\n'),
     ],
 )
-@pytest.mark.parametrize("stream_arguments", [False, True])
-async def test_a_server_that_continues_is_given_the_beginning(choice: Any, prefix: str, stream_arguments: bool) -> None:
+async def test_a_server_that_continues_is_given_the_beginning(choice: Any, prefix: str) -> None:
     whole = add(1, 2)
     assert whole.startswith(prefix)
     backend = ScriptedBackend([whole.removeprefix(prefix)], chunk_size=3, capabilities=CONTINUES)
-    turn = await ask(backend, body(tool_choice=choice), stream_arguments=stream_arguments)
+    turn = await ask(backend, body(tool_choice=choice))
     assert calls(turn) == [("add", {"a": 1, "b": 2})]
     assert texts(backend)[-1] == ("assistant", prefix)
 
@@ -482,7 +476,7 @@ async def test_feedback_stands_behind_the_messages_as_the_caller_sent_them() -> 
     data = body(messages=[question])
     async with Engine(backend, mode="native") as engine:
         request = replace(CHAT.read(data).request, whole=data)
-        answer = whole_response([event async for event in engine.respond(request, is_streamed=False)])
+        answer = whole_response([event async for event in engine.respond(request)])
     assert calls(answer) == [("add", {"a": 1, "b": 2})]
     assert backend.requests[0].extra["messages"] == [question]
     sent = backend.requests[1].extra["messages"]
@@ -795,39 +789,35 @@ async def test_a_callers_result_that_is_repeated_is_an_answer_without_its_frame(
     assert (second.text, second.finish_reason) == ("3", "stop")
 
 
-@pytest.mark.parametrize("stream_arguments", [False, True])
-async def test_the_values_of_the_example_do_not_go_out(stream_arguments: bool) -> None:
+async def test_the_values_of_the_example_do_not_go_out() -> None:
     tool = function("calculate", operation={"enum": ["add", "times"]}, a={"type": "number"}, b={"type": "number"})
     copied = block(("calculate", {"operation": "add", "a": 2.5, "b": 2.5}))
     right = {"operation": "times", "a": 7, "b": 5}
     backend = ScriptedBackend([copied, block(("calculate", right))], chunk_size=1)
-    turn = await ask(backend, body("7 times 5?", tools=[tool]), stream_arguments=stream_arguments)
+    turn = await ask(backend, body("7 times 5?", tools=[tool]))
     assert calls(turn) == [("calculate", right)]
     backend = ScriptedBackend([copied])
-    turn = await ask(backend, body("2.5 + 2.5?", tools=[tool]), stream_arguments=stream_arguments)
+    turn = await ask(backend, body("2.5 + 2.5?", tools=[tool]))
     assert calls(turn) == [("calculate", {"operation": "add", "a": 2.5, "b": 2.5})]
 
 
-@pytest.mark.parametrize("stream_arguments", [False, True])
-async def test_a_placeholder_does_not_go_out(stream_arguments: bool) -> None:
+async def test_a_placeholder_does_not_go_out() -> None:
     backend = ScriptedBackend([block(("echo", {"text": "text value"})), block(("echo", {"text": "text values"}))], chunk_size=1)
-    turn = await ask(backend, body("Say something."), stream_arguments=stream_arguments)
+    turn = await ask(backend, body("Say something."))
     assert calls(turn) == [("echo", {"text": "text values"})]
 
 
-@pytest.mark.parametrize("stream_arguments", [False, True])
 @pytest.mark.parametrize(("question", "runs"), [("Add one and one.", 1), ("Add them twice.", 2)])
-async def test_the_same_call_goes_out_once_unless_it_was_asked_for(question: str, runs: int, stream_arguments: bool) -> None:
+async def test_the_same_call_goes_out_once_unless_it_was_asked_for(question: str, runs: int) -> None:
     backend = ScriptedBackend([block(SAME, SAME, ("add", {"a": 1, "b": 4}))], chunk_size=4)
-    turn = await ask(backend, body(question), stream_arguments=stream_arguments)
+    turn = await ask(backend, body(question))
     assert sorted(str(call) for call in calls(turn)) == sorted(str(call) for call in [*[SAME] * runs, ("add", {"a": 1, "b": 4})])
     assert len({call.id for call in turn.calls}) == runs + 1
 
 
-@pytest.mark.parametrize("stream_arguments", [False, True])
-async def test_calls_without_end_go_out_once(stream_arguments: bool) -> None:
+async def test_calls_without_end_go_out_once() -> None:
     backend = ScriptedBackend([block(*[SAME] * 60)], chunk_size=16)
-    turn = await ask(backend, body("Add one and one."), stream_arguments=stream_arguments)
+    turn = await ask(backend, body("Add one and one."))
     assert (calls(turn), turn.finish_reason) == ([SAME], "tool_calls")
     assert backend.closed_early == [True]
 

@@ -100,7 +100,7 @@ def names_in(data: Any) -> set[str]:
 @pytest.mark.parametrize("number", range(4), ids=[form.__name__ for form in FORMATS])
 async def test_a_call_comes_back_under_the_callers_name(number: int, name: str, stream: bool) -> None:
     backend = ScriptedBackend([block((NAMES[name], GIVEN))] * 2, chunk_size=7)
-    async with client_of(backend, stream_arguments=stream) as client:
+    async with client_of(backend) as client:
         for fields in ({}, {"tool_choice": named(CHOICES[number], name)}):
             path, asked = FORMATS[number](name, stream=stream, **fields)
             answer = await client.post(path, json={"model": "m", **asked})

@@ -7,12 +7,11 @@ from typing import Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from proxy_harness import ADD, add, ask, ask_engine, block, body, events_of, function, texts
+from proxy_harness import ADD, add, ask, ask_engine, block, body, function, texts
 
 from xmlcall import RepairPolicy
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.proxy.formats.contract import ArgumentsPiece, CallOpened
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.turn.attempts import calls_made
 from xmlcall.types.completion import Chunk
@@ -106,12 +105,6 @@ async def test_a_call_that_the_caller_demands_is_made() -> None:
     backend = ScriptedBackend([add(1, 2)])
     turn = await ask(backend, body(*HISTORIES["twice"][0], tool_choice="required"))
     assert len(turn.calls) == 1
-
-
-async def test_nothing_of_a_repeated_call_is_streamed() -> None:
-    async with Engine(ScriptedBackend([add(1, 2), WORDS], chunk_size=1), mode="xml", stream_arguments=True) as engine:
-        events = await events_of(engine, body(*HISTORIES["twice"][0], stream=True))
-    assert not [each for each in events if isinstance(each, CallOpened | ArgumentsPiece)]
 
 
 async def test_a_call_that_is_not_sent_is_not_handed_over() -> None:

@@ -12,12 +12,11 @@ from fuzz.fuzz_schemas import work_through
 from profiles import scaled
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind, system_prompt
-from xmlcall.binding.echo import examples_of
 from xmlcall.prompting.feedback import feedback
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues
 from xmlcall.schema.words import describe
-from xmlcall.tools.outline import alternatives_of, parameters_of, rules_for
+from xmlcall.tools.outline import alternatives_of, invented_arguments, parameters_of, rules_for
 from xmlcall.tools.parameters import admits_string, property_schema
 from xmlcall.turn.native import call_schema
 
@@ -72,7 +71,7 @@ WALKS: dict[str, Callable[[Tool], object]] = {
     "the catalog": lambda tool: Catalog([tool]),
     "the outline": lambda tool: (parameters_of(tool), rules_for(tool), alternatives_of(tool)),
     "the prompt": lambda tool: system_prompt([tool]),
-    "examples": examples_of,
+    "examples": invented_arguments,
     "words": lambda tool: describe({"$ref": "#/$defs/L0"}, tool.input_schema),
     "the check": lambda tool: check_schema(mended(tool.input_schema)[0]),
     "the grammar": call_schema,

@@ -75,14 +75,7 @@ def bind(raw_call: RawCall, tools: Tools) -> ToolCall | InvalidCall:
 
 
 def bind_argument(argument: RawArgument, tool: Tool, tools: Tools) -> Any:
-    """Type one argument of a call that is still being written, by its own schema, as `bind` will in the whole call.
-
-    Args:
-        tools: the tools that were offered; pass a Catalog, so that the tool's validator is compiled once.
-
-    Returns:
-        The value; MISSING if it is invalid or would be left out.
-    """
+    """Type one argument by its own schema, as `bind` does in the whole call; MISSING if it is invalid or would be left out."""
     catalog = Catalog.of(tools)
     draft = _Draft(tool, RawCall(index=0, name=tool.name, arguments=(argument,)), catalog)
     with limited():
@@ -440,18 +433,18 @@ def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
     if tool is None:
         return raw_call
     kept = tuple(
-        each for each in raw_call.arguments if not (is_unsaid(each, word) and may_be_unsaid(each.name, word, tool, catalog))
+        each for each in raw_call.arguments if not (_is_unsaid(each, word) and _may_be_unsaid(each.name, word, tool, catalog))
     )
     return raw_call if len(kept) == len(raw_call.arguments) else replace(raw_call, arguments=kept)
 
 
-def is_unsaid(argument: RawArgument, word: str) -> bool:
+def _is_unsaid(argument: RawArgument, word: str) -> bool:
     """Say whether an argument's value is the word, or null in a format with types."""
     value = argument.text if argument.value is MISSING else argument.value
     return value is None or (isinstance(value, str) and value.strip().casefold() == word)
 
 
-def may_be_unsaid(name: str, word: str, tool: Tool, catalog: Catalog) -> bool:
+def _may_be_unsaid(name: str, word: str, tool: Tool, catalog: Catalog) -> bool:
     """Say whether a parameter may be left out and does not list the word among its own values."""
     return not is_required(name, tool) and not _lists(parameter_of(catalog, tool, name).schema, word, tool)
 

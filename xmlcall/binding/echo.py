@@ -368,22 +368,6 @@ def words_of(tool: Tool) -> str:
     return "\n".join([tool.description, *(value for value in values if isinstance(value, str))])
 
 
-def may_be_placeholder(name: str, text: str) -> bool:
-    """Say whether a text that is still being written is a placeholder or may become one."""
-    return placeholder(name).startswith(text)
-
-
-def has_placeholder(name: str, value: Any) -> bool:
-    """Say whether a value contains a placeholder of its parameter or of a field in it."""
-    return any(_placeholders_in(name, value))
-
-
-def examples_of(tool: Tool) -> list[dict[str, Any]]:
-    """Return the invented values of a tool's example, by parameter; none if they are no evidence."""
-    shown = invented_arguments(tool)
-    return [{name: value for name, (value, _) in shown.items()}] if _evidence(shown) else []
-
-
 def _example_values(call: ToolCall, tool: Tool, said: Iterable[str]) -> list[str]:
     shown = invented_arguments(tool)
     is_copy = all(name in call.arguments and call.arguments[name] == value for name, (value, _) in shown.items())

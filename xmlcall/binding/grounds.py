@@ -263,11 +263,6 @@ def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[st
     return tuple(name for name, value in arguments.items() if _is_groundless(name, value, arguments, tool, said))
 
 
-def is_grounded(name: str, value: Any, tool: Tool, said: Said) -> bool:
-    """Say whether a value was said, whatever the rest of its call will be; no number counts as free to work it out from."""
-    return not _is_groundless(name, value, None, tool, said)
-
-
 def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str, earlier: Iterable[ToolCall] = ()) -> bool:
     """Say whether a call's required values come from the conversation, and at least one of them from the request itself.
 
@@ -388,8 +383,8 @@ def addresses(text: str) -> list[str]:
     return [match[0] for pattern in _WHOLE for match in pattern.finditer(text)]
 
 
-def may_be_groundless(text: str) -> bool:
-    """Say whether a text that is still being written may become a value that counts as made up."""
+def _may_be_groundless(text: str) -> bool:
+    """Say whether a text is short enough to count as made up."""
     return len(text) <= _LONGEST and "\n" not in text
 
 
@@ -429,19 +424,19 @@ def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
 
 
 def stands_for_another(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a text is not a real value: a placeholder, an address or id that was never said, or words of the schema."""
-    if not may_be_groundless(text):
+    """Say whether a text is no real value: a placeholder, an address or id that was never said, or words of the schema."""
+    if not _may_be_groundless(text):
         return False
     found = [*placeholders(text), *addresses(text)]
     return any(each.casefold() not in said.text for each in found) or _is_of_schema(text, name, tool, said)
 
 
-def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, tool: Tool, said: Said) -> bool:
+def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: Tool, said: Said) -> bool:
     parts = [part for _, _, part in values_in({name: value}) if _counts(part)]
     texts = [part for part in parts if isinstance(part, str)]
     if any(stands_for_another(text, name, tool, said) for text in texts):
         return True
-    if not parts or not all(map(may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
+    if not parts or not all(map(_may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
     if any(_is_example(text, name, tool, said) for text in texts):
         return True
@@ -450,8 +445,8 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
     is_id = not _IDENTIFIES.isdisjoint(words_of_name(name))  # one cannot be worked out
     if is_id and not all(said.digits.issuperset(_DIGIT_RUN.findall(str(part))) for part in parts):
         return True
-    used = (number for _, _, part in values_in(arguments or {}) if _counts(part) for number in _numbers(part))
-    has_free_number = arguments is not None and bool(said.numbers.difference(used))
+    used = (number for _, _, part in values_in(arguments) if _counts(part) for number in _numbers(part))
+    has_free_number = bool(said.numbers.difference(used))
     return not any(_is_said(part, said, has_free_number) for part in parts)
 
 

@@ -161,14 +161,6 @@ class Value:
         return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
 
 
-def may_lose_indentation(text: str) -> bool:
-    """Say whether a value, or the beginning of one, may be the line of a pretty-printed element."""
-    if len(text) > _MAX_INDENTED or not text.startswith((" ", "\t")):
-        return False
-    _, newline, after = text.lstrip(" \t").partition("\n")
-    return not newline or not after.strip(" \t")
-
-
 def _json_value(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=refuse_constant)

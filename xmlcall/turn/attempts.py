@@ -86,10 +86,6 @@ class Attempts:
         """Say whether a call was made as often in a row, with the same result, as it may be."""
         return _key(call) == self._last and self._repeats >= self.policy.max_repeats
 
-    def may_be_repeated(self, name: str) -> bool:
-        """Say whether a call of this tool may turn out to be one that was repeated too often."""
-        return bool(self._last) and json.loads(self._last)[0] == name and self._repeats >= self.policy.max_repeats
-
     def note_result(self, call: ToolCall, text: str) -> None:
         """Note a call's result; if it differs from the last one, repeating the call was not in vain."""
         if _key(call) != self._last:

@@ -25,7 +25,6 @@ from ..binding.grounds import (
     addresses,
     asks_for_change,
     groundless,
-    is_grounded,
     said_before,
     stands_for_another,
     stands_on,
@@ -139,11 +138,6 @@ class SaidSoFar:
         if tool is None or not self._asks:
             return []
         return [each.name for each in call.raw.arguments if stands_for_another(each.text.strip(), each.name, tool, self.heard)]
-
-    def may_be_made_up(self, tool: Tool, name: str, value: Any, offer: Offer, *, is_last: bool) -> bool:
-        """Say whether a value may keep an unfinished call from running, whatever its other values will be."""
-        is_open = ((tool.name, name) not in self._asked_to_check and not is_last) or _never_runs_unsaid(tool, offer)
-        return is_open and not is_grounded(name, value, tool, self.heard)
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
         """Say whether the values of a call that may not be needed come from the conversation."""

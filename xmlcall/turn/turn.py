@@ -171,14 +171,6 @@ class Turn(Machine[None]):
         """
         return isinstance(call, ToolCall) and call.name in self.offer.of_caller and self._attempts.is_repeated(call)
 
-    def may_be_repeated(self, name: str) -> bool:
-        """Say whether an unfinished call may turn out to be repeated too often, whatever its values will be.
-
-        Args:
-            name: the tool's name.
-        """
-        return self._attempts.may_be_repeated(name)
-
     @property
     def results(self) -> list[str]:
         """The texts that tools returned."""
@@ -422,27 +414,6 @@ class Turn(Machine[None]):
         if tool is None or self._is_last or call.name in self._waited or call.name in self.offer.own:
             return ()
         return waiting_values(call, tool, earlier, self._said.index, lambda: self._said.heard.text)
-
-    def may_be_copied(self, name: str, dialect: str) -> bool:
-        """Say whether an unfinished call may turn out to be copied from somebody's text, whatever its other values will be.
-
-        Args:
-            name: the tool's name.
-            dialect: the format in which the call is written.
-        """
-        return self._sources().show(name, dialect, self.offer.catalog)
-
-    def may_be_made_up(self, tool: Tool, name: str, value: Any) -> bool:
-        """Say whether a value may keep an unfinished call from running, whatever its other values will be.
-
-        Args:
-            tool: the tool that is called.
-            name: the parameter's name.
-            value: the parameter's value.
-        """
-        if self._is_in_doubt:
-            return True
-        return self._said.may_be_made_up(tool, name, value, self.offer, is_last=self._is_last)
 
     # -- another reply in its place --------------------------------------------------------------------------------------------
 
