@@ -1,6 +1,5 @@
 """Requests written for a model that knows nothing of tools, and its replies read, without any gateway."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +10,7 @@ from proxy_harness import ADD, ECHO, add, block, body
 from xmlcall import Asking
 from xmlcall.errors import UsageError
 from xmlcall.integrations.tools_as_text import Rewriter, Rewritten, StreamedReply, read_asking
-from xmlcall.proxy.formats.contract import ApiError, ArgumentsPiece, CallOpened, ResponseEnded, TextPiece, whole_response
+from xmlcall.proxy.formats.contract import ApiError, CallPiece, ResponseEnded, TextPiece, whole_response
 
 ASKED = "What is 17 + 25?"
 CALL = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
@@ -191,11 +190,9 @@ def test_text_goes_out_as_it_comes_and_a_call_when_it_is_whole() -> None:
     reply = reading()
     assert reply.feed("I add. ") == [TextPiece(text="I add. ")]
     assert reply.feed(add(17, 25)[:-20]) == []
-    opened, arguments, _ = reply.feed(add(17, 25)[-20:])
-    assert isinstance(opened, CallOpened)
-    assert (opened.index, opened.name) == (0, "add")
-    assert isinstance(arguments, ArgumentsPiece)
-    assert json.loads(arguments.text) == {"a": 17, "b": 25}
+    [called] = reply.feed(add(17, 25)[-20:])
+    assert isinstance(called, CallPiece)
+    assert (called.index, called.call.name, called.call.arguments) == (0, "add", {"a": 17, "b": 25})
     assert [type(event) for event in reply.end("stop")] == [ResponseEnded]
 
 

@@ -19,9 +19,7 @@ from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import (
     ApiError,
-    ArgumentsPiece,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ResponseEnded,
     TextPiece,
     WholeResponse,
@@ -138,11 +136,10 @@ async def test_answers(
 
 async def test_a_call_is_announced_before_its_arguments() -> None:
     async with Engine(ScriptedBackend([f"So.\n{add(1, 2)}"]), mode="xml") as engine:
-        text, opened, arguments, closed, ended = await events_of(engine, body())
+        text, called, ended = await events_of(engine, body())
     assert isinstance(text, TextPiece)
-    assert opened == CallOpened(index=0, id=closed.call.id, name="add")  # type: ignore[union-attr]
-    assert arguments == ArgumentsPiece(index=0, text='{"a": 1, "b": 2}')
-    assert isinstance(closed, CallClosed)
+    assert isinstance(called, CallPiece)
+    assert (called.index, called.call.name, called.arguments) == (0, "add", '{"a": 1, "b": 2}')
     assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
 
 

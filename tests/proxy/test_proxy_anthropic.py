@@ -11,10 +11,8 @@ import pytest
 from xmlcall.proxy.formats.anthropic import MESSAGES, read_count
 from xmlcall.proxy.formats.contract import (
     ApiError,
-    ArgumentsPiece,
     Asked,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ChatRequest,
     ReasoningPiece,
     ResponseEnded,
@@ -369,16 +367,8 @@ PARIS, NOW = call("get_weather", {"city": "Zürich \u2028 \"'"}), call("get_time
 USAGE = Usage(prompt_tokens=30, completion_tokens=7, cached_tokens=20)
 
 
-def called(made: ToolCall, pieces: int = 1) -> list[ResponseEvent]:
-    written = json.dumps(made.arguments, ensure_ascii=False)
-    size = -(-len(written) // pieces)
-    parts = [written[start : start + size] for start in range(0, len(written), size)]
-    index = made.raw.index
-    return [
-        CallOpened(index=index, id=made.id, name=made.name),
-        *(ArgumentsPiece(index=index, text=part) for part in parts),
-        CallClosed(index=index, call=made),
-    ]
+def called(made: ToolCall) -> CallPiece:
+    return CallPiece(index=made.raw.index, call=made)
 
 
 def ended(reason: str = "stop", usage: Usage = USAGE) -> ResponseEnded:
@@ -398,12 +388,12 @@ ANSWERS: list[tuple[list[ResponseEvent], list[Any], list[Any]]] = [
     ([TextPiece(text="Zür"), TextPiece(text="ich \u2028"), ended()], [text("Zürich \u2028")], [text("Zürich \u2028")]),
     ([ReasoningPiece(text="h"), ReasoningPiece(text="m"), ended()], [thought("hm")], [thought("hm")]),
     (
-        [ReasoningPiece(text="hm"), TextPiece(text="a"), *called(PARIS, 5), *called(NOW), ended("tool_calls")],
+        [ReasoningPiece(text="hm"), TextPiece(text="a"), called(PARIS), called(NOW), ended("tool_calls")],
         [thought("hm"), text("a"), PARIS_USE, NOW_USE],
         [thought("hm"), text("a"), PARIS_USE, NOW_USE],
     ),
     (
-        [TextPiece(text="a"), *called(PARIS), TextPiece(text="b"), ReasoningPiece(text="hm"), *called(NOW), ended("tool_calls")],
+        [TextPiece(text="a"), called(PARIS), TextPiece(text="b"), ReasoningPiece(text="hm"), called(NOW), ended("tool_calls")],
         [text("a"), PARIS_USE, text("b"), thought("hm"), NOW_USE],
         [thought("hm"), text("ab"), PARIS_USE, NOW_USE],
     ),
@@ -505,7 +495,7 @@ def lines(*events: tuple[str, str]) -> Iterator[bytes]:
 
 
 def test_a_stream_to_the_byte() -> None:
-    written = fixed(stream([ReasoningPiece(text="ü"), TextPiece(text="\ud83d"), *called(NOW), ended("tool_calls")]))
+    written = fixed(stream([ReasoningPiece(text="ü"), TextPiece(text="\ud83d"), called(NOW), ended("tool_calls")]))
     message = '"type": "message", "role": "assistant", "model": "m", "content": [], "stop_reason": null, "stop_sequence": null'
     assert written == b"".join(
         lines(
@@ -537,15 +527,7 @@ def test_a_stream_to_the_byte() -> None:
 def test_empty_pieces_write_nothing() -> None:
     writer = MESSAGES.writer(ASKED)
     writer.begin()
-    writer.write(CallOpened(index=0, id="call_2", name="get_time"))
-    empty = (TextPiece(text=""), ReasoningPiece(text=""), ArgumentsPiece(index=0, text=""))
-    assert [writer.write(event) for event in empty] == [b"", b"", b""]
-
-
-def test_a_call_that_opens_ends_the_one_before() -> None:
-    opened = [CallOpened(index=number, id=f"call_{number}", name="f") for number in range(2)]
-    content = read_stream(stream([*opened, ArgumentsPiece(index=1, text='{"a": 1}'), ended("tool_calls")])).content
-    assert [block.to_dict() for block in content] == [use("f", {}, "call_0"), use("f", {"a": 1}, "call_1")]
+    assert [writer.write(event) for event in (TextPiece(text=""), ReasoningPiece(text=""))] == [b"", b""]
 
 
 def test_the_sdk_raises_an_error_in_mid_stream() -> None:

@@ -14,9 +14,7 @@ import pytest
 
 from xmlcall.proxy.formats.contract import (
     ApiError,
-    ArgumentsPiece,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     Format,
     ReasoningPiece,
     ResponseEnded,
@@ -395,23 +393,16 @@ CALLS = (history_call("call_a", {"city": "Zürich"}), history_call("call_b", {"c
 USAGE = Usage(prompt_tokens=11, completion_tokens=7)
 
 
-def call_events(index: int) -> list[ResponseEvent]:
-    call = CALLS[index]
-    text = json.dumps(call.arguments)
-    return [
-        CallOpened(index=index, id=call.id, name=call.name),
-        ArgumentsPiece(index=index, text=text[:4]),
-        ArgumentsPiece(index=index, text=text[4:]),
-        CallClosed(index=index, call=call),
-    ]
+def called(index: int) -> CallPiece:
+    return CallPiece(index=index, call=CALLS[index])
 
 
 EVENTS: list[ResponseEvent] = [
     ReasoningPiece(text="Hm"),
     TextPiece(text="Let me\x85 "),
     TextPiece(text="check\u2028, 你好."),
-    *call_events(0),
-    *call_events(1),
+    called(0),
+    called(1),
     ResponseEnded(finish_reason="tool_calls", usage=USAGE),
 ]
 
@@ -468,7 +459,7 @@ def test_a_streamed_chat_answer() -> None:
         {"content": "", "tool_calls": WRITTEN_CALLS[1:]},
     ]
     head: dict[str, Any] = {"model": "gemma3:4b"}
-    last = ended(total=120, prompt=10, generation=110)  # twelve events
+    last = ended(total=60, prompt=10, generation=50)  # six events
     assert [without_time(line) for line in written] == [
         *(head | {"message": {"role": "assistant"} | part, "done": False} for part in said),
         head | {"message": {"role": "assistant", "content": ""}} | last,
@@ -483,7 +474,7 @@ def test_a_streamed_generate_answer_has_no_calls() -> None:
         head | {"response": "", "thinking": "Hm", "done": False},
         head | {"response": "Let me\x85 ", "done": False},
         head | {"response": "check\u2028, 你好.", "done": False},
-        head | {"response": ""} | ended(total=120, prompt=10, generation=110),
+        head | {"response": ""} | ended(total=60, prompt=10, generation=50),
     ]
 
 

@@ -19,10 +19,8 @@ from pydantic import BaseModel, TypeAdapter
 
 from xmlcall.proxy.formats.contract import (
     ApiError,
-    ArgumentsPiece,
     Asked,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
@@ -363,16 +361,9 @@ CALLED = ResponseEnded(finish_reason="tool_calls", usage=USAGE)
 CUT = ResponseEnded(finish_reason="length", usage=USAGE)
 
 
-def call_events(index: int, city: str) -> list[ResponseEvent]:
+def called(index: int, city: str) -> CallPiece:
     raw = RawCall(index=index, name="get_weather")
-    call = ToolCall(id=f"call_{index}", name="get_weather", arguments={"city": city}, raw=raw)
-    text = json.dumps(call.arguments, ensure_ascii=False)
-    pieces = [text[start : start + 8] for start in range(0, len(text), 8)]
-    return [
-        CallOpened(index=index, id=call.id, name=call.name),
-        *(ArgumentsPiece(index=index, text=piece) for piece in pieces),
-        CallClosed(index=index, call=call),
-    ]
+    return CallPiece(index=index, call=ToolCall(id=f"call_{index}", name="get_weather", arguments={"city": city}, raw=raw))
 
 
 def texts(*pieces: str) -> list[ResponseEvent]:
@@ -389,21 +380,21 @@ ANSWERS: dict[str, tuple[list[ResponseEvent], list[tuple[str, str, str]]]] = {
         [*texts("世界 \U0001f600 \u2028\u0085", '"\\\r\n\r\ndata: x\n\n', "\0"), STOP],
         [("message", '世界 \U0001f600 \u2028\u0085"\\\r\n\r\ndata: x\n\n\0', "completed")],
     ),
-    "a call": ([*call_events(0, "Zürich"), CALLED], [("function_call", '{"city": "Zürich"}', "completed")]),
+    "a call": ([called(0, "Zürich"), CALLED], [("function_call", '{"city": "Zürich"}', "completed")]),
     "text and a call": (
-        [*texts("\n", "Let me see.", "\n"), *call_events(0, "Bern"), CALLED],
+        [*texts("\n", "Let me see.", "\n"), called(0, "Bern"), CALLED],
         [("message", "\nLet me see.\n", "completed"), ("function_call", '{"city": "Bern"}', "completed")],
     ),
     "white space after a call": (
-        [*texts("A"), *call_events(0, "Bern"), *texts("\n", "\n"), CALLED],
+        [*texts("A"), called(0, "Bern"), *texts("\n", "\n"), CALLED],
         [("message", "A", "completed"), ("function_call", '{"city": "Bern"}', "completed")],
     ),
     "two calls": (
-        [*call_events(0, "Bern"), *texts("\n"), *call_events(1, ""), CALLED],
+        [called(0, "Bern"), *texts("\n"), called(1, ""), CALLED],
         [("function_call", '{"city": "Bern"}', "completed"), ("function_call", '{"city": ""}', "completed")],
     ),
     "text after a call is a new message": (
-        [*texts("A"), *call_events(0, "Bern"), *texts("\n", "B", "\n"), *call_events(1, "Basel"), *texts(" "), CALLED],
+        [*texts("A"), called(0, "Bern"), *texts("\n", "B", "\n"), called(1, "Basel"), *texts(" "), CALLED],
         [
             ("message", "A", "completed"),
             ("function_call", '{"city": "Bern"}', "completed"),
@@ -416,38 +407,21 @@ ANSWERS: dict[str, tuple[list[ResponseEvent], list[tuple[str, str, str]]]] = {
         [("reasoning", "Hm, 世界", "completed"), ("message", "\n\nHello", "completed")],
     ),
     "reasoning and a call": (
-        [ReasoningPiece(text="Hm"), *call_events(0, "Bern"), CALLED],
+        [ReasoningPiece(text="Hm"), called(0, "Bern"), CALLED],
         [("reasoning", "Hm", "completed"), ("function_call", '{"city": "Bern"}', "completed")],
     ),
     "reasoning in between": (
         [*texts("A"), ReasoningPiece(text="Hm"), *texts("B"), STOP],
         [("message", "A", "completed"), ("reasoning", "Hm", "completed"), ("message", "B", "completed")],
     ),
-    "calls at the same time": (
-        [
-            *(first := call_events(0, "Bern"))[:2],
-            *(second := call_events(1, "Basel"))[:2],
-            *first[2:-1],
-            *second[2:],
-            first[-1],
-            CALLED,
-        ],
-        [("function_call", '{"city": "Bern"}', "completed"), ("function_call", '{"city": "Basel"}', "completed")],
-    ),
     "cut text": ([*texts("Hel"), CUT], [("message", "Hel", "incomplete")]),
     "cut reasoning": ([ReasoningPiece(text="Hm"), CUT], [("reasoning", "Hm", "completed"), ("message", "", "incomplete")]),
-    "a cut call": (
-        [*texts("A"), *call_events(0, "Bern")[:2], CUT],
-        [("message", "A", "completed"), ("function_call", '{"city":', "incomplete")],
-    ),
 }
 # What a whole answer, which is text and then calls, has in another way.
 STREAMED_ONLY = {
     "white space after a call",
     "text after a call is a new message",
     "reasoning in between",
-    "a cut call",
-    "calls at the same time",
 }
 
 
@@ -602,13 +576,13 @@ def kinds(events: Iterable[ResponseEvent]) -> list[str]:
 
 
 def test_the_order_of_events() -> None:
-    events = [ReasoningPiece(text="Hm"), *texts("A", "B"), *call_events(0, "Bern"), CALLED]
+    events = [ReasoningPiece(text="Hm"), *texts("A", "B"), called(0, "Bern"), CALLED]
     part = ["output_item.added", "content_part.added"]
     done = ["content_part.done", "output_item.done"]
     assert kinds(events) == [
         *(*part, "reasoning_text.delta", "reasoning_text.done", *done),
         *(*part, "output_text.delta", "output_text.delta", "output_text.done", *done),
-        *("output_item.added", *["function_call_arguments.delta"] * 2, "function_call_arguments.done", "output_item.done"),
+        *("output_item.added", "function_call_arguments.delta", "function_call_arguments.done", "output_item.done"),
         "completed",
     ]
 
@@ -617,9 +591,8 @@ def test_pieces_are_told_at_once() -> None:
     writer = RESPONSES.writer(RESPONSES.read(given()))
     writer.begin()
     assert b'"delta": "A"' in writer.write(TextPiece(text="A"))
-    assert b"output_text.done" in writer.write(CallOpened(index=0, id="call_0", name="get_weather"))
-    assert writer.write(ArgumentsPiece(index=0, text="")) == b""
-    assert b"function_call_arguments.delta" in writer.write(ArgumentsPiece(index=0, text="{"))
+    written = writer.write(called(0, "Paris"))
+    assert all(each in written for each in (b"output_text.done", b"function_call_arguments.delta", b"output_item.done"))
 
 
 def test_half_of_a_surrogate_pair_is_written_as_utf8() -> None:
@@ -689,7 +662,7 @@ FAILURES = [
 @pytest.mark.parametrize(("error", "code", "failure"), FAILURES, ids=str)
 def test_a_failure_ends_the_stream(error: ApiError, code: str | None, failure: str) -> None:
     writer = RESPONSES.writer(RESPONSES.read(given()))
-    events = [*texts("A"), *call_events(0, "Bern")[:2]]
+    events = [*texts("A"), ReasoningPiece(text="Hm")]
     body = writer.begin() + b"".join(writer.write(event) for event in events) + writer.fail(error)
     with serving(body, "text/event-stream").responses.stream(model="m", input="Hi") as stream:
         received: list[Any] = list(stream)
@@ -698,7 +671,7 @@ def test_a_failure_ends_the_stream(error: ApiError, code: str | None, failure: s
     assert failed.sequence_number == told.sequence_number + 1
     assert (failed.type, failed.response.status) == ("response.failed", "failed")
     assert (failed.response.error.code, failed.response.error.message) == (failure, error.message)
-    assert seen(failed.response) == [("message", "A", "completed")]  # the call was not done
+    assert seen(failed.response) == [("message", "A", "completed")]  # the reasoning was not done
 
 
 # -- there and back ----------------------------------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class _AnswerStream:
         yield from self._written(self._reading.end(finish_reason))
 
     def _written(self, events: Iterable[ResponseEvent]) -> Iterator[Any]:
-        return (_chunk(self._last, choices) for event in events if (choices := self._writer.write(event)))
+        return (_chunk(self._last, choices) for event in events for choices in self._writer.write(event))
 
 
 def _chunk(like: Any, choices: list[dict[str, Any]]) -> Any:

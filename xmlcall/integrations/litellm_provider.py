@@ -74,13 +74,13 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
             writer = ChoiceWriter(asked)
             async with aclosing(engine.respond(asked.request)) as events:
                 async for event in events:
-                    choices = writer.write(event)
-                    if isinstance(event, ResponseEnded):
-                        # LiteLLM's other form of chunks; from this form it takes the usage instead of estimating it.
-                        end = {"text": "", "is_finished": True, "finish_reason": choices[0]["finish_reason"], "index": 0}
-                        yield end | {"usage": usage_dict(event.usage)}
-                    elif choices:
-                        yield ModelResponseStream(model=call["model"], choices=choices)
+                    for choices in writer.write(event):
+                        if isinstance(event, ResponseEnded):
+                            # LiteLLM's other form of chunks; from this form it takes the usage instead of estimating it.
+                            end = {"text": "", "is_finished": True, "finish_reason": choices[0]["finish_reason"], "index": 0}
+                            yield end | {"usage": usage_dict(event.usage)}
+                        else:
+                            yield ModelResponseStream(model=call["model"], choices=choices)
 
     async def _engine(self, call: Mapping[str, Any]) -> Engine:
         """Return the engine of a model, and open it first if necessary."""

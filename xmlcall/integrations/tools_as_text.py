@@ -39,8 +39,7 @@ from ..proxy.engine.model_server import SaidOnce
 from ..proxy.formats.contract import (
     ApiError,
     Asked,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ChatRequest,
     ReasoningPiece,
     ResponseEnded,
@@ -264,12 +263,9 @@ class StreamedReply:
 
     def _named(self, piece: ResponseEvent) -> ResponseEvent:
         """Give a call the name that the caller knows."""
-        match piece:
-            case CallOpened(name=name):
-                return replace(piece, name=self._names.get(name, name))
-            case CallClosed(call=call):
-                return replace(piece, call=replace(call, name=self._names.get(call.name, call.name)))
-        return piece
+        if not isinstance(piece, CallPiece):
+            return piece
+        return replace(piece, call=replace(piece.call, name=self._names.get(piece.call.name, piece.call.name)))
 
 
 class ChoiceWriter:
@@ -277,14 +273,14 @@ class ChoiceWriter:
         self._writer = CHAT.writer(asked)
 
     def begin(self) -> Choices:
-        return _choices(self._writer.begin())
+        return next(_choices(self._writer.begin()))
 
-    def write(self, event: ResponseEvent) -> Choices:
-        """Return the choices of an event's chunk; empty if the event is not shown. The end gives the chunk with the reason."""
+    def write(self, event: ResponseEvent) -> Iterator[Choices]:
+        """Yield the choices of an event's chunks; the end gives the chunk with the reason."""
         return _choices(self._writer.write(event))
 
 
-def _choices(written: bytes) -> Choices:
-    line = written.partition(b"\n\n")[0]
-    choices: Choices = json.loads(line.removeprefix(b"data: "))["choices"] if line else []
-    return choices
+def _choices(written: bytes) -> Iterator[Choices]:
+    for line in written.split(b"\n\n"):
+        if line.startswith(b"data: {") and (choices := json.loads(line.removeprefix(b"data: "))["choices"]):
+            yield choices

@@ -45,9 +45,7 @@ from ...types.completion import UNCUT, CompletionRequest, Usage
 from ...types.events import CallInReasoning, ReasoningDelta, TextDelta, ToolCallEnd, ToolCallStart
 from ..formats.contract import (
     ApiError,
-    ArgumentsPiece,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
@@ -292,13 +290,8 @@ class Sender:
         if is_retry and same is not None:
             self._earlier.remove(same)
             return []
-        index, text = len(self.sent), json.dumps(call.arguments, ensure_ascii=False)
         self.sent.append(call)
-        return [
-            CallOpened(index=index, id=call.id, name=call.name),
-            ArgumentsPiece(index=index, text=text),
-            CallClosed(index=index, call=call),
-        ]
+        return [CallPiece(index=len(self.sent) - 1, call=call)]
 
 
 # -- a turn whose calls are text -------------------------------------------------------------------------------------------

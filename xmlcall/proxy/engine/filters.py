@@ -29,7 +29,7 @@ from typing import Any, Final
 from ...schema.validation import compiled_as_mended, is_valid
 from ...types.calls import Message, Tool
 from ...types.completion import CompletionRequest
-from ..formats.contract import CallClosed, CallOpened, ChatRequest, ResponseEnded, ResponseEvent, TextPiece, ToolChoice
+from ..formats.contract import CallPiece, ChatRequest, ResponseEnded, ResponseEvent, TextPiece, ToolChoice
 
 Filter = Callable[[ResponseEvent], Iterable[ResponseEvent]]
 
@@ -88,11 +88,8 @@ def own_names(names: Names) -> Filter:
     own = {offered: name for name, offered in names.items()}
 
     def passed(event: ResponseEvent) -> Iterable[ResponseEvent]:
-        match event:
-            case CallOpened(name=name):
-                return (replace(event, name=own.get(name, name)),)
-            case CallClosed(call=call):
-                return (replace(event, call=replace(call, name=own.get(call.name, call.name))),)
+        if isinstance(event, CallPiece) and event.call.name in own:
+            return (replace(event, call=replace(event.call, name=own[event.call.name])),)
         return (event,)
 
     return passed
@@ -129,7 +126,7 @@ def without_beginning(begun: str) -> Filter:
             return (TextPiece(text=_rest(wanted[:met] + text, wanted)),)
         if isinstance(event, ResponseEnded) and not decided and met:  # the whole reply was shorter
             return TextPiece(text=wanted[:met]), event
-        decided = decided or isinstance(event, CallOpened)  # a call came instead of the rest of the beginning
+        decided = decided or isinstance(event, CallPiece)  # a call came instead of the rest of the beginning
         return (event,)
 
     return passed
@@ -159,7 +156,7 @@ class Formed:
                 return ()
             case ResponseEnded():
                 return (event,) if self._called else self._ended(event)
-        self._called = self._called or isinstance(event, CallOpened)
+        self._called = self._called or isinstance(event, CallPiece)
         return (event,)
 
     def _ended(self, event: ResponseEnded) -> Iterable[ResponseEvent]:

@@ -16,10 +16,8 @@ from ...types.calls import Message, Tool
 from ...types.completion import Usage
 from .contract import (
     ApiError,
-    ArgumentsPiece,
     Asked,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ChatRequest,
     Format,
     JsonBody,
@@ -297,12 +295,9 @@ class _BlockWriter:
                 return self._switch("text", text="") + self._delta("text_delta", text=text)
             case ReasoningPiece(text=text) if text:
                 return self._switch("thinking", thinking="", signature="") + self._delta("thinking_delta", thinking=text)
-            case CallOpened(id=identity, name=name):
-                return self._close() + self._switch("tool_use", id=identity, name=name, input={})
-            case ArgumentsPiece(text=text) if text:
-                return self._delta("input_json_delta", partial_json=text)
-            case CallClosed():
-                return self._close()
+            case CallPiece(call=call):
+                opening = self._switch("tool_use", id=call.id, name=call.name, input={})
+                return opening + self._delta("input_json_delta", partial_json=event.arguments) + self._close()
             case ResponseEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
                 last = _event("message_delta", delta=_stopped(reason), usage=_usage(usage, all_usage))
                 return self._close() + last + _event("message_stop")

@@ -1,8 +1,8 @@
 """The contract between wire formats and engine: a request as the engine reads it, and the events of an answer.
 
 A wire format reads a body into a `ChatRequest` and writes `ResponseEvent`s in its own syntax; it knows nothing of the model. The
-engine turns a request into events; it knows nothing of wire formats. A call produces events only once they are certain: its
-opening, then its arguments as JSON text in one or more pieces, then its end. Nothing follows an error.
+engine turns a request into events; it knows nothing of wire formats. A call is one event, once it is certain. Nothing follows an
+error.
 """
 
 import itertools
@@ -104,28 +104,16 @@ class ReasoningPiece:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallOpened:
-    """The start of a call of one of the caller's tools."""
-
-    index: int
-    id: str
-    name: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArgumentsPiece:
-    """A part of a call's arguments; the joined pieces of a call are the JSON text of its bound arguments."""
-
-    index: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallClosed:
-    """A complete call; `call` has the same id as its opening."""
+class CallPiece:
+    """A call of one of the caller's tools, complete and bound."""
 
     index: int
     call: ToolCall
+
+    @property
+    def arguments(self) -> str:
+        """Its arguments as JSON text."""
+        return json.dumps(self.call.arguments, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,7 +129,7 @@ class ResponseEnded:
     all_usage: Usage | None = None  # the sum over all requests to the model for this answer, if there was more than one
 
 
-ResponseEvent = TextPiece | ReasoningPiece | CallOpened | ArgumentsPiece | CallClosed | ResponseEnded
+ResponseEvent = TextPiece | ReasoningPiece | CallPiece | ResponseEnded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,7 +153,7 @@ def whole_response(events: list[ResponseEvent]) -> WholeResponse:
     return WholeResponse(
         text="".join(event.text for event in events if isinstance(event, TextPiece)),
         reasoning="".join(event.text for event in events if isinstance(event, ReasoningPiece)),
-        calls=tuple(event.call for event in events if isinstance(event, CallClosed)),
+        calls=tuple(event.call for event in events if isinstance(event, CallPiece)),
         finish_reason=end.finish_reason,
         usage=end.usage,
         all_usage=end.all_usage,

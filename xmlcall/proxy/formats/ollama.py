@@ -30,7 +30,7 @@ from ...types.completion import Usage
 from .contract import (
     ApiError,
     Asked,
-    CallClosed,
+    CallPiece,
     ChatRequest,
     Format,
     JsonBody,
@@ -315,7 +315,7 @@ class _LineWriter:
                 return self._piece(text=text)
             case ReasoningPiece(text=text):
                 return self._piece(thinking=text)
-            case CallClosed(index=index, call=call) if not self._asked.shape["generate"]:
+            case CallPiece(index=index, call=call) if not self._asked.shape["generate"]:
                 return self._piece(calls=[_call(index, call)])
             case ResponseEnded(finish_reason=reason, usage=usage, all_usage=all_usage):
                 times = {"total": now - self._begun, "prompt": self._first - self._begun, "generation": now - self._first}

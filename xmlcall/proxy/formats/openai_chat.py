@@ -17,9 +17,8 @@ from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
 from .contract import (
     ApiError,
-    ArgumentsPiece,
     Asked,
-    CallOpened,
+    CallPiece,
     ChatRequest,
     Format,
     JsonBody,
@@ -262,14 +261,12 @@ class _ChunkWriter:
                 return self._chunk({"content": text})
             case ReasoningPiece(text=text):
                 return self._chunk({"reasoning_content": text})
-            case CallOpened(index=index, id=identity, name=name):
-                function = {"name": name, "arguments": ""}
-                return self._call({"index": index, "id": identity, "type": "function", "function": function})
-            case ArgumentsPiece(index=index, text=text):
-                return self._call({"index": index, "function": {"arguments": text}})
+            case CallPiece(index=index, call=call):
+                function = {"name": call.name, "arguments": ""}
+                opening = self._call({"index": index, "id": call.id, "type": "function", "function": function})
+                return opening + self._call({"index": index, "function": {"arguments": event.arguments}})
             case ResponseEnded():
                 return self._end(event)
-        return b""
 
     def _call(self, call: dict[str, Any]) -> bytes:
         if self._asked.shape["legacy"]:

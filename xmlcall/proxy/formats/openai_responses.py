@@ -31,10 +31,8 @@ from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import UNCUT, Usage
 from .contract import (
     ApiError,
-    ArgumentsPiece,
     Asked,
-    CallClosed,
-    CallOpened,
+    CallPiece,
     ChatRequest,
     Format,
     JsonBody,
@@ -550,7 +548,6 @@ class EventWriter:
         self._items: list[_Growing] = []
         self._prose: _Growing | None = None  # the open message or reasoning
         self._space = ""  # leading white space, held until a message is certain to follow
-        self._calls: dict[int, _Growing] = {}  # the open calls
 
     def begin(self) -> bytes:
         """Write that the response was created and is in progress."""
@@ -562,15 +559,11 @@ class EventWriter:
                 return self._say(text)
             case ReasoningPiece(text=text):
                 return self._add("reasoning", text) if text else b""
-            case CallOpened(index=index, id=identity, name=name):
+            case CallPiece(call=call):
                 silence = self._silence("completed")
-                self._calls[index], opening = self._open(call_item(self._asked, identity, name))
-                return silence + opening
-            case ArgumentsPiece(index=index, text=text):
-                growing = self._calls[index]  # a custom tool's input is not JSON, so it is sent at the call's end
-                return self._grow(growing, text) if text and growing.item["type"] == "function_call" else b""
-            case CallClosed(index=index, call=call):
-                return self._close_call(self._calls.pop(index), call)
+                growing, opening = self._open(call_item(self._asked, call.id, call.name))
+                text = call_text(growing.item, call)
+                return silence + opening + (self._grow(growing, text) if text else b"") + self._close(growing, "completed")
             case ResponseEnded():
                 return self._end(event)
 
@@ -599,11 +592,6 @@ class EventWriter:
         growing, self._prose = self._prose, None
         return self._close(growing, status)
 
-    def _close_call(self, growing: _Growing, call: ToolCall) -> bytes:
-        is_custom = growing.item["type"] == "custom_tool_call"
-        text = call_text(growing.item, call) if is_custom else ""
-        return (self._grow(growing, text) if text else b"") + self._close(growing, "completed")
-
     def _open(self, item: dict[str, Any]) -> tuple[_Growing, bytes]:
         growing = _Growing(len(self._items), item)
         self._items.append(growing)
@@ -626,7 +614,7 @@ class EventWriter:
         opening = b""
         if all(growing.item["type"] == "reasoning" for growing in self._items):  # an answer always has a message, even if empty
             opening = self._prose_of("message")[1] + self._say("")
-        closing = self._silence(status) + b"".join(self._close(call, "incomplete") for call in self._calls.values())
+        closing = self._silence(status)
         response = ended(self._response, event, self._output())
         return opening + closing + self._event(f"response.{status}", response=response)
 
