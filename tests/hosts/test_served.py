@@ -1,17 +1,16 @@
 """Resources and prompts: over stdio and HTTP, of both eras, and of servers that answer outside the protocol."""
 
-import asyncio
 import sys
 from collections.abc import Iterator
-from contextlib import aclosing, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 from servers.raw_http import Answer, Request, raw_http, reply
-from servers.started import DEMO, ProcessFiles, everything_server, printed_url
+from servers.started import DEMO, everything_server, printed_url
 
-from xmlcall.errors import ToolHostError, ToolHostProtocolError
+from xmlcall.errors import ToolHostProtocolError
 from xmlcall.hosts.base import Host, ServingHost
 from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp.host import McpHost
@@ -97,36 +96,6 @@ async def test_a_prompt_that_cannot_be_filled_in_is_one_sentence(over_http: Serv
             await host.served.get_prompt("nothing")
         with pytest.raises(ToolHostProtocolError, match=r"^library: .*reading 'note://none'"):
             await host.served.read_resource("note://none")
-
-
-async def test_a_change_is_told_in_2026() -> None:
-    with library("stdio") as server:
-        async with McpHost(server) as host, aclosing(host.served.resource_updates("note://today")) as updates:
-            told = asyncio.ensure_future(anext(updates))
-            await asyncio.sleep(0.3)  # the subscription has no answer that a test could wait for
-            assert not told.done()
-            await host.call("note", {"text": "second"})
-            await asyncio.wait_for(told, 5)
-            (content,) = (await host.served.read_resource("note://today")).content
-            assert isinstance(content, EmbeddedResource)
-            assert content.text == "second"
-
-
-async def test_a_change_is_told_before_2026_and_again_by_a_server_that_was_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("xmlcall.hosts.mcp.host.SUBSCRIBE_PAUSES", (0.01,))
-    program = Path(__file__).parents[1] / "servers" / "hostile.py"
-    files = ProcessFiles(tmp_path)
-    server = StdioServer(name="srv", command=sys.executable, args=("-I", str(program), "subscriptions"), env=files.env)
-    async with McpHost(server) as host, aclosing(host.served.resource_updates("note://a")) as updates:
-        await asyncio.wait_for(anext(updates), 5)  # the server tells of a change as soon as it is asked
-        with pytest.raises(ToolHostError):
-            await host.call("die", {})
-        for _ in range(2):  # of what may have been missed, and of a new change
-            await asyncio.wait_for(anext(updates), 5)
-    assert files.received().count('"resources/subscribe"') == 2
-    assert files.received().count('"resources/unsubscribe"') == 1
 
 
 ENTRY = {"uri": "x://1", "name": "one"}

@@ -125,12 +125,6 @@ def tell_and_answer(params: dict[str, Any]) -> dict[str, Any]:
     return {"content": text("told")}
 
 
-def subscribe(params: dict[str, Any]) -> dict[str, Any]:
-    """Tell of a change at once, and agree: of a resource below the one that was named."""
-    send({"method": "notifications/resources/updated", "params": {"uri": f"{params['uri']}/below"}})
-    return {}
-
-
 def size(default: int) -> int:
     """Return how many bytes or messages are asked for on the command line."""
     return int(sys.argv[2]) if len(sys.argv) > 2 else default
@@ -239,7 +233,6 @@ MODES: dict[str, dict[str, Handler]] = {
     "changed": {"tools/call": grow},
     "rewritten": {"tools/call": rewrite},
     "telling": {"tools/call": tell_and_answer},
-    "subscriptions": {"resources/subscribe": subscribe, "resources/unsubscribe": answer(), "tools/call": die},
     "telling_hang": {"tools/call": tell},
     "odd_blocks": {"tools/call": answer(content=ODD_BLOCKS)},
     "no_content": {"tools/call": answer(structuredContent={"a": 1})},

@@ -1,7 +1,7 @@
 """The interface of a tool server: list, call, and a signal that the list has changed."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Final, Literal, Protocol, Self, runtime_checkable
 
@@ -105,9 +105,6 @@ class Served(Protocol):
 
     async def read_resource(self, uri: str) -> ToolResult:
         """Read a resource: `EmbeddedResource` blocks, bounded as a tool's result."""
-
-    def resource_updates(self, uri: str) -> AsyncGenerator[None]:
-        """Yield each time a resource may have changed, while the generator is open; a lost connection counts as a change."""
 
     async def prompts(self) -> Listing[Prompt]:
         """List the prompts."""

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, Final, Literal
@@ -179,16 +179,6 @@ class Connection:
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None
-        self._watchers: dict[asyncio.Event, str] = {}
-
-    @contextlib.contextmanager
-    def watched(self, uri: str, updated: asyncio.Event) -> Iterator[None]:
-        """Set an event whenever the server reports a change of a resource, or of one below it, and when the connection ends."""
-        self._watchers[updated] = uri
-        try:
-            yield
-        finally:
-            del self._watchers[updated]
 
     def _while_a_call_runs(self, sign_in: SignIn) -> SignIn:
         """Let the user sign in during a session, too, but only while a call runs; its time limit is paused meanwhile."""
@@ -240,7 +230,6 @@ class Connection:
         finally:
             self._stop.set()
             self._ready.set()
-            self._wake(None)
 
     async def _serve(self, mode: str) -> None:
         transport = filtered(open_transport(self._server, self.log, self._sign_in), self._filter)
@@ -262,14 +251,6 @@ class Connection:
     async def _on_message(self, message: object) -> None:
         if isinstance(message, mcp.ToolListChangedNotification):
             self._changed.set()
-        if isinstance(message, mcp.ResourceUpdatedNotification):
-            self._wake(str(message.params.uri))
-
-    def _wake(self, uri: str | None) -> None:
-        """Wake the watchers of a resource; None means all."""
-        for updated, watched in self._watchers.items():
-            if uri is None or uri.startswith(watched):
-                updated.set()
 
     async def _choose_log_level(self, client: Client) -> None:
         """Choose the log messages to receive; from 2026-07-28 on, the SDK does so in each request."""

@@ -14,19 +14,14 @@ is a request that the server refused because it had lost the session.
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from itertools import chain, repeat
 from typing import Any, Final, Self, TypeVar, cast
 
 from mcp import Client, MCPError
 from mcp import types as mcp
-from mcp.client.subscriptions import ResourceUpdated, SubscriptionLost
 from mcp.shared.dispatcher import ProgressFnT
-from mcp.types.version import MODERN_PROTOCOL_VERSIONS
 
 from ...errors import ToolHostError, ToolHostUnavailable
 from ...types.calls import EmbeddedResource, Tool, ToolResult
@@ -130,48 +125,6 @@ def _described(entry: Mapping[str, Any]) -> dict[str, str]:
     return {"mime_type": string_in(entry, "mimeType")} | {key: string_in(entry, key) for key in ("name", "title", "description")}
 
 
-async def updates(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
-    """Yield when the server reports that a resource has changed, until the connection or the subscription ends."""
-    client = connection.client
-    if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-        stream = _listened(client, uri, limit)
-    else:
-        stream = _subscribed(connection, uri, limit)
-    async with aclosing(stream) as events:
-        async for event in events:
-            yield event
-
-
-async def _listened(client: Client, uri: str, limit: float) -> AsyncGenerator[None]:
-    listening = client.listen(resource_subscriptions=[uri])
-    async with asyncio.timeout(limit) as patience, listening as subscription:
-        patience.reschedule(None)
-        with contextlib.suppress(SubscriptionLost):
-            async for event in subscription:
-                if isinstance(event, ResourceUpdated):
-                    yield
-
-
-async def _subscribed(connection: Connection, uri: str, limit: float) -> AsyncGenerator[None]:
-    """Subscribe as before 2026-07-28; notifications arrive at the connection, which passes them on."""
-    session = connection.client.session
-    updated = asyncio.Event()
-    with connection.watched(uri, updated):
-        subscribe = mcp.SubscribeRequest(params=mcp.SubscribeRequestParams(uri=uri))
-        await session.send_request(subscribe, mcp.EmptyResult, request_read_timeout_seconds=limit)
-        try:
-            while not connection.closed:
-                await updated.wait()
-                updated.clear()
-                if not connection.closed:
-                    yield
-        finally:
-            if not connection.closed:
-                unsubscribe = mcp.UnsubscribeRequest(params=mcp.UnsubscribeRequestParams(uri=uri))
-                with contextlib.suppress(MCPError, TimeoutError):
-                    await session.send_request(unsubscribe, mcp.EmptyResult, request_read_timeout_seconds=limit)
-
-
 # -- prompts and completion --------------------------------------------------------------------------------------------
 
 MAX_MESSAGES: Final = 1000
@@ -215,12 +168,6 @@ def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
 # -- a host's resources and prompts --------------------------------------------------------------------------------------
 
 MAX_CHARACTERS: Final = 2_000_000
-SUBSCRIBE_PAUSES: Final = (
-    1.0,
-    5.0,
-    30.0,
-    60.0,
-)  # seconds before subscribing again after a subscription has ended; the last one repeats
 
 Ask = Callable[[str, float, Callable[[Client], Awaitable[Any]]], Awaitable[Any]]
 """Makes a request of a live server, described by a phrase, within a time limit; fails with a `ToolHostError`."""
@@ -261,23 +208,6 @@ class McpServed:
         found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
         contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
         return cut_result(ToolResult(content=contents), MAX_CHARACTERS)
-
-    async def resource_updates(self, uri: str) -> AsyncGenerator[None]:
-        """Yield when a resource may have changed (see `Served`); subscribe again after a restart of the server."""
-        for pause in chain(SUBSCRIBE_PAUSES, repeat(SUBSCRIBE_PAUSES[-1])):
-            connection = await self.live()
-            doing, limit = "subscribing to a resource", self.server.timeout
-            try:
-                async with aclosing(updates(connection, uri, limit)) as stream:
-                    async for _ in stream:
-                        yield
-            except TimeoutError as error:
-                raise timeout_error(self.server, doing, limit, connection) from error
-            except MCPError as error:
-                if not is_lost(error):
-                    raise request_error(self.server, doing, error, connection) from error
-            await asyncio.sleep(pause)
-            yield  # changes in between are not reported again
 
     async def prompts(self) -> Listing[Prompt]:
         return await self._listed("prompts", lambda client: client.list_prompts, prompt_from_mcp)
