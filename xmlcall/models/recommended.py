@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-_CARD: Final = "https://huggingface.co/"
 _LONGEST: Final = 200  # characters of a name; a server chooses it
 _QWEN: Final = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
 _THOUGHT: Final = {"temperature": 0.6, "top_p": 0.95}
@@ -30,159 +29,98 @@ class Recommended:
     opens_thought: bool = False  # whether this holds only if the chat template opens a thought
 
 
+def _row(family: str, names: str, source: str, *, opens_thought: bool = False, **values: float) -> Recommended:
+    """Make a row; a source without a scheme is a model's card."""
+    page = source if source.startswith("https://") else f"https://huggingface.co/{source}"
+    return Recommended(family=family, names=names, values=values, source=page, opens_thought=opens_thought)
+
+
 RECOMMENDED: Final = (
-    Recommended(
-        family="Qwen2.5-Coder-32B",
-        names=r"qwen-?2\.5-coder[-:]32b",
-        values={**_QWEN, "repeat_penalty": 1.05},
-        source=f"{_CARD}Qwen/Qwen2.5-Coder-32B-Instruct generation_config.json",
+    _row(
+        "Qwen2.5-Coder-32B",
+        r"qwen-?2\.5-coder[-:]32b",
+        "Qwen/Qwen2.5-Coder-32B-Instruct generation_config.json",
+        **_QWEN,
+        repeat_penalty=1.05,
     ),
-    Recommended(
-        family="Qwen2.5-Coder",
-        names=r"qwen-?2\.5-coder",
-        values={**_QWEN, "repeat_penalty": 1.1},
-        source=f"{_CARD}Qwen/Qwen2.5-Coder-7B-Instruct generation_config.json",
+    _row(
+        "Qwen2.5-Coder", r"qwen-?2\.5-coder", "Qwen/Qwen2.5-Coder-7B-Instruct generation_config.json", **_QWEN, repeat_penalty=1.1
     ),
-    Recommended(
-        family="Qwen2.5-1.5B",
-        names=r"qwen-?2\.5[-:]1\.5b",
-        values={**_QWEN, "repeat_penalty": 1.1},
-        source=f"{_CARD}Qwen/Qwen2.5-1.5B-Instruct generation_config.json",
+    _row(
+        "Qwen2.5-1.5B", r"qwen-?2\.5[-:]1\.5b", "Qwen/Qwen2.5-1.5B-Instruct generation_config.json", **_QWEN, repeat_penalty=1.1
     ),
-    Recommended(
-        family="Qwen2.5",
-        names=r"qwen-?2\.5(?:[-:](?:3|7|14|32|72)b|$|:latest|-instruct)",
-        values={**_QWEN, "repeat_penalty": 1.05},
-        source=f"{_CARD}Qwen/Qwen2.5-7B-Instruct generation_config.json",
+    _row(
+        "Qwen2.5",
+        r"qwen-?2\.5(?:[-:](?:3|7|14|32|72)b|$|:latest|-instruct)",
+        "Qwen/Qwen2.5-7B-Instruct generation_config.json",
+        **_QWEN,
+        repeat_penalty=1.05,
     ),
-    Recommended(
-        family="QwQ",
-        names=r"qwq(?![a-z])",
-        values=_THOUGHT,
-        source=f"{_CARD}Qwen/QwQ-32B usage guidelines",
+    _row("QwQ", r"qwq(?![a-z])", "Qwen/QwQ-32B usage guidelines", **_THOUGHT),
+    _row(
+        "Qwen3-Coder",
+        r"qwen-?3-coder(?!-next)",
+        "Qwen/Qwen3-Coder-30B-A3B-Instruct generation_config.json",
+        **_QWEN,
+        repeat_penalty=1.05,
     ),
-    Recommended(
-        family="Qwen3-Coder",
-        names=r"qwen-?3-coder(?!-next)",
-        values={**_QWEN, "repeat_penalty": 1.05},
-        source=f"{_CARD}Qwen/Qwen3-Coder-30B-A3B-Instruct generation_config.json",
-    ),
-    Recommended(
-        family="Qwen3-Instruct-2507", names=r"qwen-?3[-:]\d.*instruct", values={**_QWEN, "min_p": 0.0}, source=_QWEN_DOCS
-    ),
-    Recommended(
-        family="Qwen3, which thinks",
-        names=r"qwen-?3(?:[-:]\d|$|:latest)",
-        values={**_THOUGHT, "top_k": 20, "min_p": 0.0},
-        source=_QWEN_DOCS,
-    ),
-    Recommended(
-        family="Qwen3.5, thinking",
-        names=r"qwen-?3\.5",
-        values={"temperature": 1.0, "top_p": 0.95, "top_k": 20, "min_p": 0.0, "presence_penalty": 1.5, "repeat_penalty": 1.0},
-        source=f"{_CARD}Qwen/Qwen3.5-27B best practices, general tasks",
+    _row("Qwen3-Instruct-2507", r"qwen-?3[-:]\d.*instruct", _QWEN_DOCS, **_QWEN, min_p=0.0),
+    _row("Qwen3, which thinks", r"qwen-?3(?:[-:]\d|$|:latest)", _QWEN_DOCS, **_THOUGHT, top_k=20, min_p=0.0),
+    _row(
+        "Qwen3.5, thinking",
+        r"qwen-?3\.5",
+        "Qwen/Qwen3.5-27B best practices, general tasks",
+        temperature=1.0,
+        top_p=0.95,
+        top_k=20,
+        min_p=0.0,
+        presence_penalty=1.5,
+        repeat_penalty=1.0,
         opens_thought=True,
     ),
-    Recommended(
-        family="Gemma 3",
-        names=r"gemma-?3(?!n)",
-        values={"temperature": 1.0, "top_p": 0.95, "top_k": 64},
-        source=f"{_CARD}google/gemma-3-27b-it generation_config.json, whose readers take temperature 1",
+    _row(
+        "Gemma 3",
+        r"gemma-?3(?!n)",
+        "google/gemma-3-27b-it generation_config.json, whose readers take temperature 1",
+        temperature=1.0,
+        top_p=0.95,
+        top_k=64,
     ),
-    Recommended(
-        family="Gemma 4",
-        names=r"gemma-?4",
-        values={"temperature": 1.0, "top_p": 0.95, "top_k": 64},
-        source=f"{_CARD}google/gemma-4-E4B-it generation_config.json",
+    _row("Gemma 4", r"gemma-?4", "google/gemma-4-E4B-it generation_config.json", temperature=1.0, top_p=0.95, top_k=64),
+    _row(
+        "Mistral Small 3",
+        r"mistral-small(?:-?3|[-:]24b|.*250[136])",
+        "mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+        temperature=0.15,
     ),
-    Recommended(
-        family="Mistral Small 3",
-        names=r"mistral-small(?:-?3|[-:]24b|.*250[136])",
-        values={"temperature": 0.15},
-        source=f"{_CARD}mistralai/Mistral-Small-3.2-24B-Instruct-2506",
+    _row(
+        "Magistral Small", r"magistral(?:-small|[-:]24b|$|:latest)", "mistralai/Magistral-Small-2506", temperature=0.7, top_p=0.95
     ),
-    Recommended(
-        family="Magistral Small",
-        names=r"magistral(?:-small|[-:]24b|$|:latest)",
-        values={"temperature": 0.7, "top_p": 0.95},
-        source=f"{_CARD}mistralai/Magistral-Small-2506",
+    _row("Llama 3", r"(?:meta-)?llama-?3", "meta-llama/Llama-3.1-8B-Instruct generation_config.json", temperature=0.6, top_p=0.9),
+    _row(
+        "Llama 4",
+        r"(?:meta-)?llama-?4",
+        "meta-llama/Llama-4-Scout-17B-16E-Instruct generation_config.json",
+        temperature=0.6,
+        top_p=0.9,
     ),
-    Recommended(
-        family="Llama 3",
-        names=r"(?:meta-)?llama-?3",
-        values={"temperature": 0.6, "top_p": 0.9},
-        source=f"{_CARD}meta-llama/Llama-3.1-8B-Instruct generation_config.json",
+    _row(
+        "DeepSeek-R1 and its distillates",
+        r"deepseek-r1",
+        "https://github.com/deepseek-ai/DeepSeek-R1 usage recommendations, evaluation",
+        **_THOUGHT,
     ),
-    Recommended(
-        family="Llama 4",
-        names=r"(?:meta-)?llama-?4",
-        values={"temperature": 0.6, "top_p": 0.9},
-        source=f"{_CARD}meta-llama/Llama-4-Scout-17B-16E-Instruct generation_config.json",
-    ),
-    Recommended(
-        family="DeepSeek-R1 and its distillates",
-        names=r"deepseek-r1",
-        values=_THOUGHT,
-        source="https://github.com/deepseek-ai/DeepSeek-R1 usage recommendations, evaluation",
-    ),
-    Recommended(
-        family="Phi-4-reasoning",
-        names=r"phi-?4-reasoning",
-        values={"temperature": 0.8, "top_p": 0.95, "top_k": 50},
-        source=f"{_CARD}microsoft/Phi-4-reasoning",
-    ),
-    Recommended(
-        family="GLM-Z1",
-        names=r"glm-?z1",
-        values={**_THOUGHT, "top_k": 40},
-        source=f"{_CARD}zai-org/GLM-Z1-32B-0414",
-    ),
-    Recommended(
-        family="GLM-4.5 and 4.6",
-        names=r"glm-?4\.[56](?!v)",
-        values={"temperature": 1.0},
-        source=f"{_CARD}zai-org/GLM-4.6 recommended evaluation parameters",
-    ),
-    Recommended(
-        family="gpt-oss",
-        names=r"gpt-?oss",
-        values={"temperature": 1.0, "top_p": 1.0},
-        source="https://github.com/openai/gpt-oss recommended sampling parameters",
-    ),
-    Recommended(
-        family="LFM2.5-8B-A1B",
-        names=r"lfm-?2\.5-8b",
-        values={"temperature": 0.2, "top_k": 80, "repeat_penalty": 1.05},
-        source=f"{_CARD}LiquidAI/LFM2.5-8B-A1B",
-    ),
-    Recommended(
-        family="LFM2-VL",
-        names=r"lfm-?2-vl",
-        values={"temperature": 0.1, "min_p": 0.15, "repeat_penalty": 1.05},
-        source=f"{_CARD}LiquidAI/LFM2-VL-1.6B",
-    ),
-    Recommended(
-        family="LFM2",
-        names=r"lfm-?2(?![.\d])",
-        values={"temperature": 0.3, "min_p": 0.15, "repeat_penalty": 1.05},
-        source=f"{_CARD}LiquidAI/LFM2-1.2B",
-    ),
-    Recommended(family="SmolLM3", names=r"smollm-?3", values=_THOUGHT, source=f"{_CARD}HuggingFaceTB/SmolLM3-3B"),
-    Recommended(
-        family="Kimi K2 Thinking",
-        names=r"kimi-k2-thinking",
-        values={"temperature": 1.0},
-        source=f"{_CARD}moonshotai/Kimi-K2-Thinking",
-    ),
-    Recommended(
-        family="Kimi K2", names=r"kimi-k2(?!\.)", values={"temperature": 0.6}, source=f"{_CARD}moonshotai/Kimi-K2-Instruct"
-    ),
-    Recommended(
-        family="MiniMax-M2",
-        names=r"minimax-m2(?!\.)",
-        values={"temperature": 1.0, "top_p": 0.95, "top_k": 40},
-        source=f"{_CARD}MiniMaxAI/MiniMax-M2 generation_config.json",
-    ),
+    _row("Phi-4-reasoning", r"phi-?4-reasoning", "microsoft/Phi-4-reasoning", temperature=0.8, top_p=0.95, top_k=50),
+    _row("GLM-Z1", r"glm-?z1", "zai-org/GLM-Z1-32B-0414", **_THOUGHT, top_k=40),
+    _row("GLM-4.5 and 4.6", r"glm-?4\.[56](?!v)", "zai-org/GLM-4.6 recommended evaluation parameters", temperature=1.0),
+    _row("gpt-oss", r"gpt-?oss", "https://github.com/openai/gpt-oss recommended sampling parameters", temperature=1.0, top_p=1.0),
+    _row("LFM2.5-8B-A1B", r"lfm-?2\.5-8b", "LiquidAI/LFM2.5-8B-A1B", temperature=0.2, top_k=80, repeat_penalty=1.05),
+    _row("LFM2-VL", r"lfm-?2-vl", "LiquidAI/LFM2-VL-1.6B", temperature=0.1, min_p=0.15, repeat_penalty=1.05),
+    _row("LFM2", r"lfm-?2(?![.\d])", "LiquidAI/LFM2-1.2B", temperature=0.3, min_p=0.15, repeat_penalty=1.05),
+    _row("SmolLM3", r"smollm-?3", "HuggingFaceTB/SmolLM3-3B", **_THOUGHT),
+    _row("Kimi K2 Thinking", r"kimi-k2-thinking", "moonshotai/Kimi-K2-Thinking", temperature=1.0),
+    _row("Kimi K2", r"kimi-k2(?!\.)", "moonshotai/Kimi-K2-Instruct", temperature=0.6),
+    _row("MiniMax-M2", r"minimax-m2(?!\.)", "MiniMaxAI/MiniMax-M2 generation_config.json", temperature=1.0, top_p=0.95, top_k=40),
 )
 """The first row that fits counts."""
 
