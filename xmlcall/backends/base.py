@@ -67,9 +67,7 @@ class KeptOpen:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
 
 class Tries:

@@ -1,4 +1,4 @@
-"""Shared parts of the HTTP backends: limits, and errors that say what to do about a failure.
+"""Shared parts of the HTTP backends: requests, limits, and errors that say what to do about a failure.
 
 Messages contain no secrets: a server is named without user and password, and its own words are shown without the key that was
 sent. httpx2 and not httpx: its connection pool does not count busy connections as idle.
@@ -8,11 +8,13 @@ import contextlib
 import ipaddress
 import json
 import re
-from collections.abc import Iterator, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import httpx2
 
@@ -26,6 +28,8 @@ from ..errors import (
     UsageError,
 )
 from ..wire.openai import ServerError
+from .base import Relayed
+from .server_facts import Answered
 
 CONNECT_SECONDS = 10.0
 
@@ -39,7 +43,9 @@ _NOT_THERE = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _NO_HTTP = (httpx2.DecodingError, httpx2.RemoteProtocolError)
 _BROKEN = (httpx2.HTTPError, httpx2.StreamError)
 
-SHOWN_CHARACTERS = 400  # how much of a server's own words a message shows
+BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
+LISTED_MODELS: Final = 20  # of all that a server has, in a message
+SHOWN_CHARACTERS = 400  # of a server's own words in a message
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _DATE_CHARACTERS = 40  # "Sun, 06 Nov 1994 08:49:37 GMT" has 29
 
@@ -156,3 +162,103 @@ def status_error(
     when = "in mid-reply" if status == 200 else f"with status {status}"
     message = f"{server} refused {when}: {shown}" + (f"; {advice}" if advice else "")
     return BackendStatusError(message, backend=server, status_code=status, body=said, retry_after=wait)
+
+
+class HttpBackend(ABC):
+    """The requests of a backend to its server; a subclass knows the server's wire format.
+
+    Args:
+        url: the server's address; `root` is the path of its own endpoints, `api` that of those that requests are relayed to.
+        server: the server, for people.
+        start: how to start the server, as a clause for messages.
+        seconds: its longest silence.
+    """
+
+    model: str
+
+    def __init__(self, url: httpx2.URL, server: str, *, root: str, api: str, start: str, seconds: float) -> None:
+        self._url, self._server, self._root, self._api = url, server, root, api
+        self._start, self._timeout = start, seconds
+        self._client: httpx2.AsyncClient | None = None
+
+    @abstractmethod
+    def _connections(self) -> httpx2.AsyncClient:
+        """Make the client for all requests."""
+
+    @abstractmethod
+    async def _probe(self) -> None:
+        """Find out what the server and the model can do."""
+
+    @abstractmethod
+    async def _listed(self) -> tuple[str, ...]:
+        """Ask for the names of all models."""
+
+    async def __aenter__(self) -> Self:
+        self._client = self._connections()
+        try:
+            with self._errors():
+                await self._probe()
+        except BaseException:
+            await self.__aexit__()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+    async def list_models(self) -> tuple[str, ...]:
+        """Return the names of all models that the server lists; for a backend that is not open and used for this alone."""
+        self._client = self._connections()
+        try:
+            with self._errors():
+                return await self._listed()
+        finally:
+            await self.__aexit__()
+
+    @asynccontextmanager
+    async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
+        """Forward a request unchanged (see `Relaying`)."""
+        with self._errors():
+            async with self._request(method, f"{self._api}{path}", content) as response:
+                media_type = response.headers.get("content-type", "application/json")
+                yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
+
+    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
+        """Request a JSON object from a path beside the API (see `Looking`)."""
+        method, content = ("GET", b"") if body is None else ("POST", json_bytes(body))
+        with self._errors():
+            async with self._request(method, f"{self._root}{path}", content) as response:
+                data, server = await read_whole(response), response.headers.get("server", "")
+        found = json_object(data) if response.status_code == 200 else None
+        return Answered(data=found or {}, server=server)
+
+    def _errors(self) -> AbstractContextManager[None]:
+        return http_errors(self._server, start=self._start, seconds=self._timeout)
+
+    def _request(
+        self, method: str, path: str, content: bytes = b"", *, query: str = ""
+    ) -> AbstractAsyncContextManager[httpx2.Response]:
+        if self._client is None:
+            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
+        url = self._url.copy_with(path=path, **({"query": query.encode()} if query else {}))
+        return self._client.stream(method, url, content=content, headers=json_headers())
+
+
+async def read_whole(response: httpx2.Response) -> bytes:
+    """Read an answer that is not a stream."""
+    body = bytearray()
+    async for piece in response.aiter_bytes():
+        body += piece
+        if len(body) > BODY_LIMIT:
+            raise BackendProtocolError(f"expected a short answer from {response.url.path}, got more than {BODY_LIMIT} bytes")
+    return bytes(body)
+
+
+def json_object(body: bytes) -> dict[str, Any] | None:
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    return data if isinstance(data, dict) else None

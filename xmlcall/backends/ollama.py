@@ -11,10 +11,9 @@ tools and messages (ollama 0.6.3), and takes U+2028 inside a JSON string for the
 import json
 import os
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
-from contextlib import aclosing, asynccontextmanager, contextmanager
-from types import TracebackType
-from typing import Any, Final, Self
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+from typing import Any, Final
 
 import httpx2
 
@@ -24,9 +23,8 @@ from ..models.recommended import recommended_values
 from ..types.completion import Capabilities, Chunk, CompletionRequest, Usage
 from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import count, mapping, mappings, read_error, text_of
-from .base import Relayed
-from .http import READ_SECONDS, http_errors, json_bytes, json_headers, status_error, timeouts
-from .server_facts import Answered, of_digest
+from .http import LISTED_MODELS, READ_SECONDS, HttpBackend, json_bytes, read_whole, status_error, timeouts
+from .server_facts import of_digest
 
 DEFAULT_NUM_CTX: Final = 16384
 """Tokens: room for tools, results and a reply. Ollama's own default is 4096 on machines with less than 23 GiB of video memory."""
@@ -35,7 +33,6 @@ FULL_MARGIN: Final = 4
 """Tokens. A prompt that comes this near to the context's end was cut there, or leaves no room for a reply."""
 
 LINE_LIMIT: Final = 16 * 1024 * 1024  # bytes; the longest answer, the license and metadata of a model, has well under 1 MB
-LISTED_MODELS: Final = 20
 
 LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `num_ctx`)"
 START: Final = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
@@ -48,7 +45,7 @@ _ADVICE: Final = (
 )
 
 
-class OllamaBackend:
+class OllamaBackend(HttpBackend):
     """A model that Ollama serves.
 
     Args:
@@ -62,39 +59,14 @@ class OllamaBackend:
     def __init__(self, model: str, *, host: str | None = None, num_ctx: int | None = None, timeout: float = READ_SECONDS) -> None:
         if not model:
             raise UsageError("expected the name of a model, as in `ollama list`, got none")
+        address = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
+        url, server = _parse(address), f"Ollama at {address.rpartition('@')[2]}"  # without a password
+        path = url.path.rstrip("/")
+        super().__init__(url, server, root=path, api=path, start=START, seconds=timeout)
         self.model = model
         self._num_ctx = num_ctx
-        self._timeout = timeout
-        address = host or os.environ.get("OLLAMA_HOST") or "127.0.0.1:11434"
-        self._url = _parse(address)
-        self._server = f"Ollama at {address.rpartition('@')[2]}"  # without a password
-        self._client: httpx2.AsyncClient | None = None
+        self._api_key = os.environ.get("OLLAMA_API_KEY", "")
         self.capabilities = Capabilities(server="ollama")
-
-    async def __aenter__(self) -> Self:
-        self._client = _connections()
-        try:
-            await self._probe()
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def list_models(self) -> tuple[str, ...]:
-        """Return the names of all models that the server has; for a backend that is not open and has no other use."""
-        self._client = _connections()
-        try:
-            with self._errors():
-                return tuple(name for model in await self._models("/api/tags") if (name := text_of(model.get("model"))))
-        finally:
-            await self.__aexit__(None, None, None)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         body = chat_body(request, self.model, num_ctx=self._num_ctx or DEFAULT_NUM_CTX)
@@ -115,25 +87,9 @@ class OllamaBackend:
             f"{self._server} ended the reply without a line with `done`: see its log", backend=self._server
         )
 
-    @asynccontextmanager
-    async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
-        """Pass a request on as it is (see `Relaying`)."""
-        with self._errors():
-            async with self._request(method, path, content) as response:
-                media_type = response.headers.get("content-type", "application/json")
-                yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
-
-    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
-        """Request a JSON object from a path (see `Looking`)."""
-        method, content = ("GET", b"") if body is None else ("POST", json_bytes(body))
-        with self._errors():
-            async with self._request(method, path, content) as response:
-                found = await self._answer(response) if response.status_code == 200 else {}
-                return Answered(data=found, server=response.headers.get("server", ""))
-
     async def _lines(self, content: bytes) -> AsyncGenerator[dict[str, Any]]:
         with self._errors():
-            async with self._request("POST", "/api/chat", content) as response:
+            async with self._request("POST", f"{self._root}/api/chat", content) as response:
                 if not response.is_success:
                     raise await self._refused(response)
                 async with aclosing(_lines_of(response)) as lines:
@@ -162,10 +118,9 @@ class OllamaBackend:
     # -- what the model is -------------------------------------------------------------------------------------------
 
     async def _probe(self) -> None:
-        with self._errors():
-            shown = await self._shown()
-            loaded = [model for model in await self._models("/api/ps") if self._is_this(model)]
-            present = [model for model in await self._models("/api/tags") if self._is_this(model)]
+        shown = await self._shown()
+        loaded = [model for model in await self._models("/api/ps") if self._is_this(model)]
+        present = [model for model in await self._models("/api/tags") if self._is_this(model)]
         info = shown.get("model_info")
         if not isinstance(info, dict):
             raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got a model without `model_info`")
@@ -176,14 +131,17 @@ class OllamaBackend:
 
     async def _shown(self) -> dict[str, Any]:
         """Return what Ollama knows of the model."""
-        async with self._request("POST", "/api/show", json_bytes({"model": self.model})) as response:
+        async with self._request("POST", f"{self._root}/api/show", json_bytes({"model": self.model})) as response:
             if response.status_code != 404:
                 return await self._answer(response)
             refusal = await self._refused(response)
-        raise self._missing([text_of(model.get("model")) for model in await self._models("/api/tags")]) from refusal
+        raise self._missing(await self._listed()) from refusal
+
+    async def _listed(self) -> tuple[str, ...]:
+        return tuple(name for model in await self._models("/api/tags") if (name := text_of(model.get("model"))))
 
     async def _models(self, path: str) -> list[dict[str, Any]]:
-        async with self._request("GET", path) as response:
+        async with self._request("GET", f"{self._root}{path}") as response:
             models = (await self._answer(response)).get("models")
         if not isinstance(models, list):
             raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got a list of models without `models`")
@@ -208,33 +166,30 @@ class OllamaBackend:
             recommended=recommended_values(self.model, text_of(mapping(shown.get("model_info")).get("general.name"))),
         )
 
-    def _missing(self, present: list[str]) -> BackendStatusError:
+    def _missing(self, present: tuple[str, ...]) -> BackendStatusError:
         listed = ", ".join(present[:LISTED_MODELS]) or "none"
         message = f"{self._server} has no model {self.model!r}: fetch it with `ollama pull {self.model}`; it has: {listed}"
         return BackendStatusError(message, backend=self._server, status_code=404)
 
     # -- HTTP --------------------------------------------------------------------------------------------------------
 
-    @asynccontextmanager
-    async def _request(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[httpx2.Response]:
-        if self._client is None:
-            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        headers = json_headers() | {"Accept": "application/json"}
-        if key := os.environ.get("OLLAMA_API_KEY"):
-            headers["Authorization"] = f"Bearer {key}"
-        url = self._url.copy_with(path=self._url.path.rstrip("/") + path)
-        timeout = httpx2.Timeout(**timeouts(self._timeout))
-        async with self._client.stream(method, url, content=content, headers=headers, timeout=timeout) as response:
-            yield response
+    def _connections(self) -> httpx2.AsyncClient:
+        key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        return httpx2.AsyncClient(
+            headers={"Accept": "application/json"} | key,
+            timeout=httpx2.Timeout(**timeouts(self._timeout)),
+            transport=httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None)),
+            follow_redirects=True,
+        )
 
     async def _answer(self, response: httpx2.Response) -> dict[str, Any]:
         """Read an answer that is one JSON object."""
         if not response.is_success:
             raise await self._refused(response)
-        return _object(await _read(response))
+        return _object(await read_whole(response))
 
     async def _refused(self, response: httpx2.Response) -> BackendStatusError:
-        text = (await _read(response)).decode(errors="replace")
+        text = (await read_whole(response)).decode(errors="replace")
         try:
             error = json.loads(text)
         except ValueError:
@@ -245,7 +200,7 @@ class OllamaBackend:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        with http_errors(self._server, start=START, seconds=self._timeout):
+        with super()._errors():
             try:
                 yield
             except UsageError:
@@ -262,13 +217,8 @@ class OllamaBackend:
             status=status,
             larger_context=LARGER_CONTEXT,
             advice=advice.format(model=self.model),
-            secret=os.environ.get("OLLAMA_API_KEY", ""),
+            secret=self._api_key,
         )
-
-
-def _connections() -> httpx2.AsyncClient:
-    limits = httpx2.Limits(max_connections=None)
-    return httpx2.AsyncClient(transport=httpx2.AsyncHTTPTransport(limits=limits), follow_redirects=True)
 
 
 async def _lines_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
@@ -286,11 +236,6 @@ async def _lines_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
             raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
     if length:
         yield b"".join(parts)
-
-
-async def _read(response: httpx2.Response) -> bytes:
-    async with aclosing(_lines_of(response)) as lines:
-        return b"\n".join([line async for line in lines])
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -12,15 +12,13 @@ text of a reply always begins inside the reasoning (measured with both kinds of 
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing
 from dataclasses import replace
 from pathlib import PurePath
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import httpx2
 
@@ -30,24 +28,23 @@ from ..models.recommended import recommended_values
 from ..types.completion import Capabilities, Chunk, CompletionRequest
 from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
 from ..wire.sse import EventDecoder
-from .base import Relayed
 from .http import (
+    LISTED_MODELS,
     READ_SECONDS,
-    http_errors,
+    HttpBackend,
     is_loopback,
     json_bytes,
-    json_headers,
+    json_object,
     plain_address,
+    read_whole,
     retry_after,
     status_error,
     timeouts,
 )
-from .server_facts import Answered, of_name, of_template
+from .server_facts import of_name, of_template
 
 START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
 LARGER_CONTEXT: Final = "start its server with a larger context (`llama-server -c N`, `vllm serve --max-model-len N`)"
-BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
-LISTED_MODELS: Final = 20
 KEPT_CONNECTIONS: Final = 32
 END_SECONDS: Final = 0.05
 KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
@@ -70,7 +67,7 @@ _NO_SUCH_MODEL = re.compile(
 _OPEN_THINK = re.compile(r"<think>\s*\Z")
 
 
-class OpenAIBackend:
+class OpenAIBackend(HttpBackend):
     """A model behind an OpenAI-compatible server.
 
     Args:
@@ -92,52 +89,18 @@ class OpenAIBackend:
         transport: httpx2.AsyncBaseTransport | None = None,
         larger_context: str = LARGER_CONTEXT,
     ) -> None:
-        self._url = _parse(url)
-        path = self._url.path.rstrip("/")
-        self._root = path.removesuffix("/v1")
-        self._api = path if _VERSIONED.search(path) else f"{path}/v1"
-        self._server = plain_address(self._url.copy_with(path=self._root))
+        parsed = _parse(url)
+        path = parsed.path.rstrip("/")
+        root, api = path.removesuffix("/v1"), path if _VERSIONED.search(path) else f"{path}/v1"
+        super().__init__(parsed, plain_address(parsed.copy_with(path=root)), root=root, api=api, start=START, seconds=timeout)
         self.model = model or ""
-        self._api_key = _checked_key(api_key, self._url)
-        self._timeout = timeout
+        self._api_key = _checked_key(api_key, parsed)
         self._transport = transport
         self._larger_context = larger_context
-        self._client: httpx2.AsyncClient | None = None
         self._plain_names = False  # the server has refused others
         self._models: list[str] = []
         self._echo = ""  # the open `<think>` at the end of the prompt
         self.capabilities = Capabilities(server="openai-compatible")
-
-    async def __aenter__(self) -> Self:
-        self._client = self._connections(0)
-        try:
-            with self._errors():
-                await self._probe()
-                if self.capabilities.server != "llama.cpp" and self._transport is None:
-                    await self._client.aclose()
-                    self._client = self._connections(KEPT_CONNECTIONS)
-        except BaseException:
-            await self.__aexit__(None, None, None)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
-
-    async def list_models(self) -> tuple[str, ...]:
-        """Return the names of all models that the server lists; for a backend that is not open and has no other use."""
-        self._client = self._connections(0)
-        try:
-            with self._errors():
-                status, _ = await self._list_models()
-                self._only_model(status)
-        finally:
-            await self.__aexit__(None, None, None)
-        return tuple(self._models)
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`); if the server refuses the tools' names, it gets plain ones."""
@@ -175,23 +138,6 @@ class OpenAIBackend:
                 raise BackendProtocolError(f"{self._server} ended the reply without a finish reason: see its log")
         yield reader.close()
 
-    @asynccontextmanager
-    async def relay(self, method: str, path: str, content: bytes = b"") -> AsyncIterator[Relayed]:
-        """Forward a request unchanged (see `Relaying`); `path` is under `/v1`."""
-        with self._errors():
-            async with self._request(method, f"{self._api}{path}", content) as response:
-                media_type = response.headers.get("content-type", "application/json")
-                yield Relayed(status=response.status_code, media_type=media_type, chunks=response.aiter_bytes())
-
-    async def look(self, path: str, body: Mapping[str, Any] | None = None) -> Answered:
-        """Request a JSON object from a path beside the API (see `Looking`)."""
-        method, content = ("GET", None) if body is None else ("POST", json_bytes(body))
-        with self._errors():
-            async with self._request(method, f"{self._root}{path}", content) as response:
-                data, server = await self._read(response), response.headers.get("server", "")
-        found = _json_object(data) if response.status_code == 200 else None
-        return Answered(data=found or {}, server=server)
-
     async def copy_slot(self, source: int, target: int, filename: str) -> bool:
         """Copy llama.cpp's cached prompt to another slot."""
         with self._errors():
@@ -202,7 +148,7 @@ class OpenAIBackend:
                     return False
         return True
 
-    def _connections(self, kept: int) -> httpx2.AsyncClient:
+    def _connections(self, kept: int = 0) -> httpx2.AsyncClient:
         return httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else {},
             timeout=httpx2.Timeout(**timeouts(self._timeout)),
@@ -237,6 +183,12 @@ class OpenAIBackend:
     # -- what the server is ------------------------------------------------------------------------------------------
 
     async def _probe(self) -> None:
+        await self._ask_about_itself()
+        if self._client is not None and self.capabilities.server != "llama.cpp" and self._transport is None:
+            await self._client.aclose()
+            self._client = self._connections(KEPT_CONNECTIONS)
+
+    async def _ask_about_itself(self) -> None:
         status, props = await self._json("GET", f"{self._root}/props")
         is_llama = status == 200 and "default_generation_settings" in props
         status, models = await self._list_models()
@@ -264,6 +216,11 @@ class OpenAIBackend:
         self._models = [name for item in models if (name := text_of(item.get("id")))]
         return status, models
 
+    async def _listed(self) -> tuple[str, ...]:
+        status, _ = await self._list_models()
+        self._only_model(status)
+        return tuple(self._models)
+
     def _only_model(self, status: int) -> str:
         if self._models:
             return self._models[0]
@@ -281,39 +238,18 @@ class OpenAIBackend:
 
     # -- HTTP --------------------------------------------------------------------------------------------------------
 
-    def _errors(self) -> AbstractContextManager[None]:
-        return http_errors(self._server, start=START, seconds=self._timeout)
-
-    def _request(
-        self, method: str, path: str, content: bytes | None = None, *, query: str = ""
-    ) -> AbstractAsyncContextManager[httpx2.Response]:
-        if self._client is None:
-            raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        url = self._url.copy_with(path=path, **({"query": query.encode()} if query else {}))
-        return self._client.stream(method, url, content=content, headers=json_headers())
-
-    async def _json(
-        self, method: str, path: str, content: bytes | None = None, *, query: str = ""
-    ) -> tuple[int, Mapping[str, Any]]:
+    async def _json(self, method: str, path: str, content: bytes = b"", *, query: str = "") -> tuple[int, Mapping[str, Any]]:
         """Request a JSON object; return `{"message": text}` if the answer is something else."""
         async with self._request(method, path, content, query=query) as response:
-            body = await self._read(response)
-        data = _json_object(body)
+            body = await read_whole(response)
+        data = json_object(body)
         return response.status_code, {"message": body.decode("utf-8", "replace")} if data is None else data
-
-    async def _read(self, response: httpx2.Response) -> bytes:
-        body = bytearray()
-        async for piece in response.aiter_bytes():
-            body += piece
-            if len(body) > BODY_LIMIT:
-                raise BackendProtocolError(f"expected a short answer from {response.url.path}, got more than {BODY_LIMIT} bytes")
-        return bytes(body)
 
     async def _refuse_unless_stream(self, response: httpx2.Response) -> None:
         media = response.headers.get("content-type", "")
         if response.status_code == 200 and not media.startswith("application/json"):
             return
-        body = (await self._read(response)).decode("utf-8", "replace")
+        body = (await read_whole(response)).decode("utf-8", "replace")
         if response.status_code == 200 and '"error"' not in body:
             raise BackendProtocolError(f"expected a stream (text/event-stream) from {self._server}, got {media}: {body[:80]!r}")
         raise self._status_error(response.status_code, body, retry_after(response.headers.get("retry-after", "")))
@@ -340,14 +276,6 @@ class OpenAIBackend:
             return f"asked for the model {self.model!r}, the server has: {listed or 'no list of its models'}"
         wrong_place = status in (404, 405) or 300 <= status < 400
         return "check the address: expected OpenAI's /v1/chat/completions there" if wrong_place else ""
-
-
-def _json_object(body: bytes) -> dict[str, Any] | None:
-    try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
-        return None
-    return data if isinstance(data, dict) else None
 
 
 async def _read_out(rest: AsyncIterator[bytes]) -> None:

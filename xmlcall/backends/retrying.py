@@ -20,8 +20,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from time import monotonic
-from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import httpx2
 
@@ -69,10 +68,8 @@ class Retrying(Around, KeptOpen):
         await self.inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        await self.inner.__aexit__(kind, error, trace)
+    async def __aexit__(self, *error: Any) -> None:
+        await self.inner.__aexit__(*error)
 
     def tries(self, request: CompletionRequest) -> Tries:
         """Return the attempts to make a request."""

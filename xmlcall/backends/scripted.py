@@ -1,7 +1,6 @@
 """Plays scripted replies, to test everything above backends without a model."""
 
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
-from types import TracebackType
 from typing import Self
 
 from ..errors import UsageError
@@ -46,9 +45,7 @@ class ScriptedBackend:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None: ...
+    async def __aexit__(self, *_: object) -> None: ...
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Play the next reply (see `Backend.stream`)."""
