@@ -163,12 +163,13 @@ async def test_calls_with_a_token_run_side_by_side(server: HttpServer, grants: G
         ({"refuses": True}, True, "refused the sign-in: access_denied: No, [31m thanks"),
         ({"state": "another"}, True, "nobody signed in within 0.3 s"),
         ({"methods": None}, True, "does not offer PKCE"),
-        ({"long_metadata": True}, True, "longer than 1024 kB"),
+        ({"long_metadata": True}, True, "a message of more than 1 MiB"),
     ],
 )
 async def test_a_sign_in_that_fails_is_told_and_not_tried_again(
-    server: HttpServer, grants: Grants, change: dict[str, Any], agrees: bool, said: str
+    server: HttpServer, grants: Grants, change: dict[str, Any], agrees: bool, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("xmlcall.hosts.mcp.messages.MAX_MESSAGE_BYTES", 1 << 20)
     vars(grants).update(change)
     person = Person(agrees)
     message = await failure(McpHost(server, sign_in=person.sign_in(patience=0.3)))

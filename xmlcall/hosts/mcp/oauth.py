@@ -23,7 +23,7 @@ import shlex
 import socket
 import tempfile
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +49,7 @@ from mcp.shared.auth import (
 from pydantic import AnyUrl, BaseModel, ValidationError
 
 from ...addresses import is_inside
-from ...private_folders import make_private
+from ...private_folders import make_private, user_path
 from ..server import HttpServer, OAuth
 
 # -- what is kept between two runs: in the system's keyring, or in a file that only its owner may read -----------------
@@ -57,10 +57,7 @@ from ..server import HttpServer, OAuth
 # KWallet, macOS Keychain). A machine without one, such as a server, uses the file, as does an installation without the package
 # `keyring`; `xmlcall login` says so. Nothing here is ever logged.
 
-
-# -- where it is kept --------------------------------------------------------------------------------------------------
-
-HOST: Final = "127.0.0.1"  # the browser returns here
+HOST: Final = "127.0.0.1"  # to which the browser returns
 PATH: Final = "/callback"
 _SERVICE: Final = "xmlcall"
 _LOCK_SECONDS: Final = 10.0
@@ -83,27 +80,16 @@ class SystemTokens:
     """Keeps tokens in the system's keyring; if there is none, or it refuses, in a file with mode 0600."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._path = path
-
-    @property
-    def path(self) -> Path:
-        """The file; it need not exist."""
-        if self._path is None:
-            import platformdirs
-
-            self._path = platformdirs.user_data_path(_SERVICE) / "tokens.json"
-        return self._path
+        self.path = path or user_path("data", "tokens.json")
 
     def in_file(self, key: str) -> bool:
         """Return whether the file, not the keyring, has the tokens of a key."""
         return key in self._read()
 
     def get(self, key: str) -> str | None:
-        """Return what is kept, None if nothing is."""
         return self._read().get(key) or _in_keyring("get_password", key)
 
     def set(self, key: str, text: str) -> None:
-        """Keep a text in place of another."""
         if _in_keyring("set_password", key, text) is None:
             with self._changed() as texts:
                 texts[key] = text
@@ -111,7 +97,6 @@ class SystemTokens:
             self._forget(key)
 
     def delete(self, key: str) -> bool:
-        """Forget a key; say whether anything was kept under it."""
         was_kept = self.get(key) is not None
         _in_keyring("delete_password", key)
         if self.in_file(key):
@@ -242,7 +227,6 @@ class KeptSignIn:
         return [secret for secret in kept if secret]
 
     async def get_tokens(self) -> OAuthToken | None:
-        """Return the tokens (see `TokenStorage`)."""
         return self.entry.tokens
 
     async def set_tokens(self, tokens: OAuthToken) -> None:
@@ -270,7 +254,6 @@ class KeptSignIn:
         )
 
     async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        """Keep the client that was registered."""
         self.entry.client = client_info
         await self._write()
 
@@ -301,7 +284,6 @@ It MUST be shown in full, and opened only after the user has agreed."""
 _LOOK_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 30.0  # after a flow that failed
 _MAX_SAID: Final = 200
-_MAX_ANSWER: Final = 1 << 20  # bytes
 
 
 async def _whatever_comes(answer: Awaitable[Any]) -> Any:
@@ -411,7 +393,7 @@ class _Authorization(httpx2.Auth):
         except StopAsyncIteration:
             self._log.sign_in = ""
             return
-        except (OAuthFlowError, ValidationError, OSError) as error:
+        except (OAuthFlowError, ValidationError, OSError, httpx2.StreamError) as error:
             if not isinstance(error, _NeedsPerson) or self._sign_in.ask is None:  # otherwise the user may be there next time
                 self._failed_at = time.monotonic()
             self._log.sign_in = self._words(error)
@@ -439,7 +421,7 @@ class _Authorization(httpx2.Auth):
                     _check_address(outgoing.url, self._server.url)
                     outgoing.headers["Accept-Encoding"] = "identity"
                     response = yield outgoing
-                    await _read_bounded(response)
+                    await response.aread()  # bounded by the connection's `HttpTroubles`
                 elif refused is not None and request.headers.get("Authorization") == before:
                     response, refused = refused, None
                 else:
@@ -579,31 +561,6 @@ def _check_address(url: httpx2.URL, server: str) -> None:
         raise OAuthFlowError(f"it leads to {_origin(url)}, which is neither https nor on this machine")
     if is_inside(url.host) and not is_inside(ours.host):
         raise OAuthFlowError(f"it leads to {_origin(url)}, an address of the own network")
-
-
-async def _read_bounded(response: httpx2.Response) -> None:
-    """Read an answer of an authorization server; one that is too long or compressed is an error."""
-    if "content-encoding" in response.headers:
-        raise OAuthFlowError(f"{_origin(response.url)} compressed an answer, which was not requested")
-    assert isinstance(response.stream, httpx2.AsyncByteStream)
-    response.stream = _BoundedBody(response.stream)
-    await response.aread()
-
-
-class _BoundedBody(httpx2.AsyncByteStream):
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        size = 0
-        async for part in self._stream:
-            size += len(part)
-            if size > _MAX_ANSWER:
-                raise OAuthFlowError(f"an answer of the authorization server is longer than {_MAX_ANSWER >> 10} kB")
-            yield part
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
 
 
 def _with_scopes(url: str, scopes: tuple[str, ...]) -> str:
