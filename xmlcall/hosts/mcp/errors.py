@@ -46,8 +46,8 @@ _SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtoco
 class Repeatable(ToolHostUnavailable):
     """A failure after which the same request may succeed, if it may be repeated."""
 
-    def __init__(self, message: str, *, host: str, reason: FailureReason, pause: float = 0.0) -> None:
-        super().__init__(message, host=host, reason=reason)
+    def __init__(self, server: ServerConfig, what: str, reason: FailureReason, pause: float = 0.0) -> None:
+        super().__init__(f"{server.name}: {what}", host=server.name, reason=reason)
         self.pause = pause
 
 
@@ -141,22 +141,21 @@ def _lost_error(server: ServerConfig, doing: str, error: Exception, connection: 
     if isinstance(cause, TooLarge) or "exceeded the" in str(cause):  # the SDK's word for an event
         return _unavailable(server, f"{what}; ask it for less", "too_large")
     if isinstance(cause, httpx2.ConnectError | httpx2.ConnectTimeout):
-        return Repeatable(f"{server.name}: {what}; it was not done: is the server up?", host=server.name, reason="not_run")
+        return Repeatable(server, f"{what}; it was not done: is the server up?", "not_run")
     what = f"{what}; {_LOOK_FIRST}.{connection.log.describe()}"
     if isinstance(cause, ConnectionError):  # a flood: it would be the same again
         return _unavailable(server, what)
-    return Repeatable(f"{server.name}: {what}", host=server.name, reason="unknown")
+    return Repeatable(server, what, "unknown")
 
 
 def _http_error(server: ServerConfig, doing: str, error: MCPError, trouble: HttpTrouble) -> ToolHostError:
     if trouble.status == 404 and error.code == INVALID_REQUEST and error.message == "Session terminated":
-        what = f"{server.name}: the server no longer knows the session while {doing}, not even a new one; it was not done"
-        return SessionLost(what, host=server.name, reason="not_run")
+        what = f"the server no longer knows the session while {doing}, however often it is asked; it was not done"
+        return SessionLost(server, what, "not_run")
     if trouble.is_too_large:
         return _unavailable(server, f"{doing} returned more than can be read ({_detail(error)}); ask it for less", "too_large")
     if trouble.is_cut:
-        what = f"{server.name}: the answer was cut while {doing} ({_detail(error)}); {_LOOK_FIRST}"
-        return Repeatable(what, host=server.name, reason="unknown")
+        return Repeatable(server, f"the answer was cut while {doing} ({_detail(error)}); {_LOOK_FIRST}", "unknown")
     if error.message not in _NO_DETAIL:
         said = _detail(error)
         what = f"error {error.code}, HTTP {trouble.status} while {doing}: {said}"
@@ -168,8 +167,8 @@ def _http_error(server: ServerConfig, doing: str, error: MCPError, trouble: Http
         return _unavailable(server, f"{what}; it was not done", "not_run")
     pause = 1.0 if trouble.retry_after is None else trouble.retry_after
     if trouble.status == 429:
-        return Repeatable(f"{server.name}: {what}; it was not done", host=server.name, reason="not_run", pause=pause)
-    return Repeatable(f"{server.name}: {what}; {_LOOK_FIRST}", host=server.name, reason="unknown", pause=pause)
+        return Repeatable(server, f"{what}; it was not done", "not_run", pause)
+    return Repeatable(server, f"{what}; {_LOOK_FIRST}", "unknown", pause)
 
 
 def protocol_error(

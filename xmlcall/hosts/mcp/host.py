@@ -16,8 +16,8 @@ is a request that the server refused because it had lost the session.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, Self, TypeVar, cast
+from functools import partial
+from typing import Any, Final, Self, TypeVar
 
 from mcp import Client, MCPError
 from mcp import types as mcp
@@ -25,7 +25,7 @@ from mcp.shared.dispatcher import ProgressFnT
 
 from ...errors import ToolHostError, ToolHostUnavailable
 from ...types.calls import EmbeddedResource, Tool, ToolResult
-from ...types.served import Completion, Listing, Prompt, PromptArgument, PromptMessage, PromptText, Resource, ResourceTemplate
+from ...types.served import Completion, Listing, Prompt, PromptText, Resource, ResourceTemplate
 from ..base import NO_ARGUMENTS, OnProgress, OnTask, TaskResult
 from ..server import ServerConfig
 from .callbacks import CallPatience, visited
@@ -45,213 +45,24 @@ from .filter import INSTRUCTIONS, ORIGINAL, plain_text
 from .messages import sendable
 from .oauth import SignIn
 from .server_requests import NO_FEATURES, ClientFeatures
-from .wire import ROLES, content_from_mcp, contents_from_mcp, cut_result, requires_task, result_from_mcp, string_in
-
-# -- resources and prompts; each request has a time limit, and a failure is one sentence -------------------------------
-# Follows MCP 2025-11-25 and 2026-07-28. Nothing is cached between requests, so nothing has to be listed again when a server
-# reports that its list has changed.
-
-
-# -- lists in pages: a server may repeat cursors, make up new ones for ever, or list without end ------------------------
+from .wire import (
+    completion_from_mcp,
+    contents_from_mcp,
+    cut_result,
+    prompt_from_mcp,
+    prompt_text_from_mcp,
+    requires_task,
+    resource_from_mcp,
+    result_from_mcp,
+    template_from_mcp,
+)
 
 T = TypeVar("T")
 
+# A server may repeat cursors, make up new ones for ever, or list without end.
 MAX_PAGES: Final = 100
 MAX_ITEMS: Final = 10_000
-
-
-Original = Callable[[Mapping[str, Any] | None], dict[str, Any]]
-"""Returns the original answer from the `_meta` of its replacement; raises if it is not a complete answer."""
-
-
-async def _listed(
-    fetch: Callable[..., Awaitable[Any]], original: Original, key: str, read: Callable[[Mapping[str, Any]], T | None]
-) -> Listing[T]:
-    """List all that a server has of a kind, by a method of the SDK's `Client` that lists."""
-    items: list[T] = []
-    notices: list[str] = []
-    broken = 0
-    async for _, page in pages(fetch, original, notices):
-        entries = page.get(key)
-        for entry in entries if isinstance(entries, list) else ():
-            item = read(entry) if isinstance(entry, Mapping) else None
-            if item is None:
-                broken += 1
-            else:
-                items.append(item)
-        if len(items) > MAX_ITEMS:
-            notices.append(f"Listing stopped: there are more than {MAX_ITEMS:,} {key}.")
-            break
-    if broken:
-        notices.append(f"{broken} of its {key} were left out: they lack what MCP asks for.")
-    return Listing(items=tuple(items[:MAX_ITEMS]), notices=tuple(notices))
-
-
-async def pages(
-    fetch: Callable[..., Awaitable[Any]], original: Original, notices: list[str]
-) -> AsyncIterator[tuple[Any, dict[str, Any]]]:
-    """Yield the pages of a list, as the SDK read them and as they came; `notices` gets a sentence if the list was cut."""
-    cursor: str | None = None
-    seen: set[str] = set()
-    for _ in range(MAX_PAGES):
-        answer = await fetch(cursor=cursor)
-        page = original(answer.meta)
-        yield answer, page
-        cursor = page.get("nextCursor")
-        if not isinstance(cursor, str):  # "" is a cursor like any other
-            return
-        if cursor in seen:
-            notices.append("Listing stopped: the server repeats a page.")
-            return
-        seen.add(cursor)
-    notices.append(f"Listing stopped after {MAX_PAGES} pages.")
-
-
-# -- resources ---------------------------------------------------------------------------------------------------------
-
-MAX_CONTENTS: Final = 1000
-
-
-def resource_from_mcp(entry: Mapping[str, Any]) -> Resource | None:
-    """Read an entry of `resources/list`; None if it has no address."""
-    if not (uri := string_in(entry, "uri")):
-        return None
-    size = entry.get("size")
-    has_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
-    return Resource(uri=uri, size=size if has_size else None, **_described(entry))
-
-
-def _described(entry: Mapping[str, Any]) -> dict[str, str]:
-    return {"mime_type": string_in(entry, "mimeType")} | {key: string_in(entry, key) for key in ("name", "title", "description")}
-
-
-# -- prompts and completion --------------------------------------------------------------------------------------------
-
-MAX_MESSAGES: Final = 1000
-MAX_VALUES: Final = 100  # most values of a completion (MCP 2025-11-25, completion: MUST)
-
-
-def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
-    """Read an entry of `prompts/list`; None if it has no name."""
-    if not (name := string_in(entry, "name")):
-        return None
-    listed = entry.get("arguments")
-    arguments = (
-        PromptArgument(name=named, description=string_in(each, "description"), required=each.get("required") is True)
-        for each in (listed if isinstance(listed, list) else ())
-        if isinstance(each, Mapping) and (named := string_in(each, "name"))
-    )
-    described = {key: string_in(entry, key) for key in ("title", "description")}
-    return Prompt(name=name, arguments=tuple(arguments), **described)
-
-
-def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
-    messages = answer.get("messages")
-    entries = [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
-    read = tuple(
-        PromptMessage(role=cast(Any, entry["role"]), content=content_from_mcp(entry.get("content")))
-        for entry in entries[:MAX_MESSAGES]
-        if entry.get("role") in ROLES
-    )
-    return PromptText(description=string_in(answer, "description"), messages=read)
-
-
-def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
-    """Read an answer to `completion/complete`; values that are not texts are left out."""
-    completion = answer.get("completion")
-    if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
-        return Completion()
-    values = [value for value in completion["values"] if isinstance(value, str)]
-    return Completion(values=tuple(values[:MAX_VALUES]))
-
-
-# -- a host's resources and prompts --------------------------------------------------------------------------------------
-
-MAX_CHARACTERS: Final = 2_000_000
-
-Ask = Callable[[str, float, Callable[[Client], Awaitable[Any]]], Awaitable[Any]]
-"""Makes a request of a live server, described by a phrase, within a time limit; fails with a `ToolHostError`."""
-
-
-@dataclass(frozen=True, slots=True)
-class McpServed:
-    """Resources and prompts of a server, a `Served`."""
-
-    server: ServerConfig
-    ask: Ask
-    live: Callable[[], Awaitable[Connection]]
-    connection: Callable[[], Connection | None]
-    original: Original
-
-    @property
-    def has_resources(self) -> bool:
-        return self._says("resources")
-
-    @property
-    def has_prompts(self) -> bool:
-        return self._says("prompts")
-
-    async def resources(self) -> Listing[Resource]:
-        return await self._listed("resources", lambda client: client.list_resources, resource_from_mcp)
-
-    async def resource_templates(self) -> Listing[ResourceTemplate]:
-        def read(entry: Mapping[str, Any]) -> ResourceTemplate | None:
-            uri = string_in(entry, "uriTemplate")
-            return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
-
-        return await self._listed("resourceTemplates", lambda client: client.list_resource_templates, read)
-
-    async def read_resource(self, uri: str) -> ToolResult:
-        """Read a resource (see `Served`) as a tool's result, because it is shown and limited like one."""
-        answer = await self._answer(f"reading {uri[:200]!r}", lambda client: client.read_resource(uri))
-        entries = answer.get("contents")
-        found = map(contents_from_mcp, entries[:MAX_CONTENTS]) if isinstance(entries, list) else ()
-        contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
-        return cut_result(ToolResult(content=contents), MAX_CHARACTERS)
-
-    async def prompts(self) -> Listing[Prompt]:
-        return await self._listed("prompts", lambda client: client.list_prompts, prompt_from_mcp)
-
-    async def get_prompt(self, name: str, arguments: Mapping[str, str] = NO_ARGUMENTS) -> PromptText:
-        answer = await self._answer(f"filling in {name[:200]!r}", lambda client: client.get_prompt(name, dict(arguments)))
-        return prompt_text_from_mcp(answer)
-
-    async def complete(
-        self, of: Prompt | ResourceTemplate, argument: str, typed: str, given: Mapping[str, str] = NO_ARGUMENTS
-    ) -> Completion:
-        """Ask for possible values of an argument (see `Served`)."""
-        if not self._says("completions"):
-            return Completion()
-        reference: mcp.PromptReference | mcp.ResourceTemplateReference
-        if isinstance(of, Prompt):
-            reference = mcp.PromptReference(type="ref/prompt", name=of.name)
-        else:
-            reference = mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)
-        asked, others = {"name": argument, "value": typed}, dict(given) or None
-        answer = await self._answer("completing an argument", lambda client: client.complete(reference, asked, others))
-        return completion_from_mcp(answer)
-
-    def _says(self, capability: str) -> bool:
-        connection = self.connection()
-        if connection is None or not connection.opened:
-            return False
-        return getattr(connection.client.server_capabilities, capability) is not None
-
-    async def _answer(self, doing: str, request: Callable[[Client], Awaitable[Any]]) -> dict[str, Any]:
-        answer = await self.ask(doing, self.server.timeout, request)
-        return self.original(answer.meta)
-
-    async def _listed(
-        self, key: str, fetch: Callable[[Client], Any], read: Callable[[Mapping[str, Any]], T | None]
-    ) -> Listing[T]:
-        request = lambda client: _listed(fetch(client), self.original, key, read)  # noqa: E731
-        found: Listing[T] = await self.ask(f"listing its {key}", self.server.timeout, request)
-        return found
-
-
-# -- tools -------------------------------------------------------------------------------------------------------------
-
-
+_MOST_CONTENTS: Final = 1000  # of one resource
 _MAX_RESULT_CHARACTERS = 2_000_000
 _MAX_SILENT = 3  # requests in a row without an answer: the server hangs
 _HARMLESS = ("readOnlyHint", "idempotentHint")
@@ -280,7 +91,6 @@ class McpHost:
         self.server, self.name = server, server.name
         self.instructions = ""
         self.changed = asyncio.Event()  # set when the server reports changed tools, and when it had to be restarted
-        self.served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
         self._connect_timeout, self._max_tools = connect_timeout, max_tools
         self._features, self._sign_in = features, sign_in or SignIn()
         self._reached = server  # the server, with the transport that worked, once that is known
@@ -334,7 +144,7 @@ class McpHost:
         progress: OnProgress | None = None,
         on_task: OnTask | None = None,
     ) -> ToolResult:
-        """Run one tool.
+        """Run one tool (see `TaskHost`); its text is cut at two million characters.
 
         Args:
             name: as listed by `tools()`.
@@ -342,9 +152,6 @@ class McpHost:
             timeout: seconds without an answer and without progress; None takes the server's configured limit.
             progress: called while the tool runs, if it reports progress.
             on_task: called with the id of the task, if the tool runs as one.
-
-        Returns:
-            What the tool answered, its text cut at two million characters (errors: see `Host`).
         """
         patience = CallPatience(self.server.timeout if timeout is None else timeout)
         on_progress, given = _progress_to(progress, patience), sendable(arguments)
@@ -367,26 +174,115 @@ class McpHost:
         self._restarts.deaths = 0
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
-    async def task_result(
-        self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
-    ) -> TaskResult:
-        """Wait for the outcome of a task of an earlier connection (see `TaskHost`).
-
-        Args:
-            name: the tool's, for messages.
-            task: its id.
-            timeout: seconds without a message from the server; None takes its configured limit.
-            progress: called while the tool runs, if it reports progress.
-        """
+    async def task_result(self, name: str, task: str, timeout: float | None = None) -> TaskResult:
+        """Wait for the outcome of a task of an earlier connection (see `TaskHost`)."""
         patience = CallPatience(self.server.timeout if timeout is None else timeout)
-        on_progress = _progress_to(progress, patience)
-        doing = f"asking for the task of {name!r}"
-        answer = await self._ask(
-            doing, patience, lambda client: result_of_task(client, task, patience, on_progress), may_repeat=True
-        )
+        wanted = partial(result_of_task, task_id=task, patience=patience, on_progress=_progress_to(None, patience))
+        answer = await self._ask(f"asking for the task of {name!r}", patience, wanted, may_repeat=True)
         if not isinstance(answer, mcp.CallToolResult):
             return answer
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
+
+    # -- resources and prompts: each request has a time limit, and nothing is cached ----------------------------------------
+
+    @property
+    def served(self) -> Self:
+        return self
+
+    @property
+    def has_resources(self) -> bool:
+        return self._says("resources")
+
+    @property
+    def has_prompts(self) -> bool:
+        return self._says("prompts")
+
+    async def resources(self) -> Listing[Resource]:
+        return await self._listed("resources", lambda client: client.list_resources, resource_from_mcp)
+
+    async def resource_templates(self) -> Listing[ResourceTemplate]:
+        return await self._listed("resourceTemplates", lambda client: client.list_resource_templates, template_from_mcp)
+
+    async def read_resource(self, uri: str) -> ToolResult:
+        """Read a resource (see `Served`) as a tool's result, because it is shown and limited like one."""
+        answer = await self._answer(f"reading {uri[:200]!r}", lambda client: client.read_resource(uri))
+        entries = answer.get("contents")
+        found = map(contents_from_mcp, entries[:_MOST_CONTENTS]) if isinstance(entries, list) else ()
+        contents: tuple[EmbeddedResource, ...] = tuple(each for each in found if each is not None)
+        return cut_result(ToolResult(content=contents), _MAX_RESULT_CHARACTERS)
+
+    async def prompts(self) -> Listing[Prompt]:
+        return await self._listed("prompts", lambda client: client.list_prompts, prompt_from_mcp)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] = NO_ARGUMENTS) -> PromptText:
+        answer = await self._answer(f"filling in {name[:200]!r}", lambda client: client.get_prompt(name, dict(arguments)))
+        return prompt_text_from_mcp(answer)
+
+    async def complete(
+        self, of: Prompt | ResourceTemplate, argument: str, typed: str, given: Mapping[str, str] = NO_ARGUMENTS
+    ) -> Completion:
+        """Ask for possible values of an argument (see `Served`)."""
+        if not self._says("completions"):
+            return Completion()
+        reference: mcp.PromptReference | mcp.ResourceTemplateReference
+        if isinstance(of, Prompt):
+            reference = mcp.PromptReference(type="ref/prompt", name=of.name)
+        else:
+            reference = mcp.ResourceTemplateReference(type="ref/resource", uri=of.uri_template)
+        asked, others = {"name": argument, "value": typed}, dict(given) or None
+        answer = await self._answer("completing an argument", lambda client: client.complete(reference, asked, others))
+        return completion_from_mcp(answer)
+
+    def _says(self, capability: str) -> bool:
+        connection = self._connection
+        if connection is None or not connection.opened:
+            return False
+        return getattr(connection.client.server_capabilities, capability) is not None
+
+    async def _answer(self, doing: str, request: Callable[[Client], Awaitable[Any]]) -> dict[str, Any]:
+        answer = await self._ask(doing, self.server.timeout, request)
+        return self._original(answer.meta)
+
+    async def _listed(
+        self, key: str, fetch: Callable[[Client], Callable[..., Awaitable[Any]]], read: Callable[[Mapping[str, Any]], T | None]
+    ) -> Listing[T]:
+        """List all that a server has of a kind, by a method of the SDK's `Client` that lists."""
+
+        async def listed(client: Client) -> Listing[T]:
+            items, notices, broken = list[T](), list[str](), 0
+            async for _, page in self._pages(fetch(client), notices):
+                entries = page.get(key)
+                for entry in entries if isinstance(entries, list) else ():
+                    item = read(entry) if isinstance(entry, Mapping) else None
+                    items += [] if item is None else [item]
+                    broken += item is None
+                if len(items) > MAX_ITEMS:
+                    notices.append(f"Listing stopped: there are more than {MAX_ITEMS:,} {key}.")
+                    break
+            if broken:
+                notices.append(f"{broken} of its {key} were left out: they lack what MCP asks for.")
+            return Listing(items=tuple(items[:MAX_ITEMS]), notices=tuple(notices))
+
+        return await self._ask(f"listing its {key}", self.server.timeout, listed)
+
+    async def _pages(self, fetch: Callable[..., Awaitable[Any]], notices: list[str]) -> AsyncIterator[tuple[Any, dict[str, Any]]]:
+        """Yield the pages of a list, as the SDK read them and as they came; `notices` gets a sentence if the list was cut."""
+        cursor: str | None = None
+        seen: set[str] = set()
+        for _ in range(MAX_PAGES):
+            answer = await fetch(cursor=cursor)
+            page = self._original(answer.meta)
+            yield answer, page
+            cursor = page.get("nextCursor")
+            if not isinstance(cursor, str):  # "" is a cursor like any other
+                return
+            if cursor in seen:
+                notices.append("Listing stopped: the server repeats a page.")
+                return
+            seen.add(cursor)
+        notices.append(f"Listing stopped after {MAX_PAGES} pages.")
+
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     async def _ask(
         self, doing: str, limit: float | CallPatience, request: Callable[[Client], Awaitable[T]], *, may_repeat: bool = False
@@ -487,7 +383,7 @@ class McpHost:
     async def _list(self, client: Client) -> "_Listing":
         self.changed.clear()  # before listing, so that a change meanwhile is not lost
         listing = _Listing()
-        async for page, original in pages(client.list_tools, self._original, listing.notices):
+        async for page, original in self._pages(client.list_tools, listing.notices):
             listing.add(page, original)
             if len(listing.tools) > self._max_tools:
                 raise protocol_error(self.server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")

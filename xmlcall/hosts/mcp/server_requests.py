@@ -22,6 +22,7 @@ from ...addresses import host_readings
 from ...schema.validation import compiled, find_issues
 from ...types.calls import MISSING, Message
 from ...types.completion import FinishReason
+from .wire import string_in
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 """The level of a log message (RFC 5424, as in MCP)."""
@@ -174,8 +175,8 @@ def _field(name: str, schema: Mapping[str, Any], is_required: bool) -> Field:
     return Field(
         name=name,
         kind=kind if kind in ("number", "integer", "boolean", "choice", "choices") else "text",
-        title=_text(schema, "title") or name,
-        description=_text(schema, "description"),
+        title=string_in(schema, "title") or name,
+        description=string_in(schema, "description"),
         is_required=is_required,
         default=MISSING if schema.get("default") is None else schema["default"],
         options=options,
@@ -194,11 +195,6 @@ def _options(schema: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
         return ()
     titles = names if isinstance(names, list) and len(names) == len(values) else values
     return tuple((value, str(title)) for value, title in zip(values, titles, strict=True) if isinstance(value, str))
-
-
-def _text(schema: Mapping[str, Any], key: str) -> str:
-    value = schema.get(key)
-    return value if isinstance(value, str) else ""
 
 
 def read(field: Field, text: str) -> Any:

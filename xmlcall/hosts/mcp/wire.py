@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from ...types.calls import (
     MISSING,
@@ -23,6 +23,7 @@ from ...types.calls import (
     Tool,
     ToolResult,
 )
+from ...types.served import Completion, Prompt, PromptArgument, PromptMessage, PromptText, Resource, ResourceTemplate
 
 ROLES: Final = ("user", "assistant")  # the roles in annotations, and in the messages of prompts
 MOST_BLOCKS: Final = 1_000  # the most blocks of a result other than text; each is named to the model
@@ -176,3 +177,65 @@ def _cut_block(block: Content, room: int) -> Content | None:
             return replace(block, text=text[: room - len(uri)])
         case _:
             return None
+
+
+# -- resources ---------------------------------------------------------------------------------------------------------
+
+
+def resource_from_mcp(entry: Mapping[str, Any]) -> Resource | None:
+    """Read an entry of `resources/list`; None if it has no address."""
+    if not (uri := string_in(entry, "uri")):
+        return None
+    size = entry.get("size")
+    has_size = isinstance(size, int) and not isinstance(size, bool) and size >= 0
+    return Resource(uri=uri, size=size if has_size else None, **_described(entry))
+
+
+def template_from_mcp(entry: Mapping[str, Any]) -> ResourceTemplate | None:
+    """Read an entry of `resources/templates/list`; None if it has no address."""
+    uri = string_in(entry, "uriTemplate")
+    return ResourceTemplate(uri_template=uri, **_described(entry)) if uri else None
+
+
+def _described(entry: Mapping[str, Any]) -> dict[str, str]:
+    return {"mime_type": string_in(entry, "mimeType")} | {key: string_in(entry, key) for key in ("name", "title", "description")}
+
+
+# -- prompts and completion --------------------------------------------------------------------------------------------
+
+MAX_MESSAGES: Final = 1000
+MAX_VALUES: Final = 100  # of a completion (MCP 2025-11-25, completion: MUST)
+
+
+def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
+    """Read an entry of `prompts/list`; None if it has no name."""
+    if not (name := string_in(entry, "name")):
+        return None
+    listed = entry.get("arguments")
+    arguments = (
+        PromptArgument(name=named, description=string_in(each, "description"), required=each.get("required") is True)
+        for each in (listed if isinstance(listed, list) else ())
+        if isinstance(each, Mapping) and (named := string_in(each, "name"))
+    )
+    described = {key: string_in(entry, key) for key in ("title", "description")}
+    return Prompt(name=name, arguments=tuple(arguments), **described)
+
+
+def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
+    messages = answer.get("messages")
+    entries = [each for each in messages if isinstance(each, Mapping)] if isinstance(messages, list) else []
+    read = tuple(
+        PromptMessage(role=cast(Any, entry["role"]), content=content_from_mcp(entry.get("content")))
+        for entry in entries[:MAX_MESSAGES]
+        if entry.get("role") in ROLES
+    )
+    return PromptText(description=string_in(answer, "description"), messages=read)
+
+
+def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
+    """Read an answer to `completion/complete`; values that are no texts are left out."""
+    completion = answer.get("completion")
+    if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
+        return Completion()
+    values = [value for value in completion["values"] if isinstance(value, str)]
+    return Completion(values=tuple(values[:MAX_VALUES]))
