@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from xmlcall import LocalHost, ToolLoop, render
-from xmlcall.agent.asking_person import asking_person, asking_person_of_repeats
+from xmlcall.agent.asking_person import AskingPerson, asking_person_of_repeats
 from xmlcall.agent.rules import Rules
 from xmlcall.backends.scripted import Piece, ScriptedBackend
 from xmlcall.hosts.base import Host
@@ -134,7 +134,7 @@ async def staged(
     loop = ToolLoop(
         SharedBackend(model, news),
         [*local, *hosts],
-        policy=asking_person(ruled, asker),
+        policy=AskingPerson(ruled, asker),
         repair=RepairPolicy(on_repeat=asking_person_of_repeats(ruled, asker)),
         audit=PageAudit(AuditFile(audit)) if audit else None,
         **settings,

@@ -9,7 +9,7 @@ from proxy_harness import block, body, function
 from turn_harness import answer_of
 
 from xmlcall import InvalidCall, LocalHost, Message, Tool, ToolLoop
-from xmlcall.agent.asking_person import PersonAnswer, Question, asking_person
+from xmlcall.agent.asking_person import AskingPerson, PersonAnswer, Question
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.agent.rules import Rule, Ruling, allowing
 from xmlcall.backends.scripted import ScriptedBackend
@@ -306,7 +306,7 @@ class Person:
 )
 async def test_a_person_decides_about_it(is_there: bool, asked: list[tuple[str, ...]], ran: list[str], yes: bool) -> None:
     person = Person(is_there=is_there)
-    found, backend = await ran_by(asking_person(allowing(["*"]), person, yes=yes))
+    found, backend = await ran_by(AskingPerson(allowing(["*"]), person, yes=yes))
     assert (found, person.is_asked_about) == (ran, asked)
     assert is_there or "Nobody said to, and nobody can be asked about it here." in backend.requests[-1].messages[-1].content
 

@@ -12,8 +12,8 @@ import pytest
 from chat_stage import Stage, call, staged
 
 from xmlcall import LocalHost, ToolHostError
-from xmlcall.agent.asking_person import asking_person, runs_unasked
-from xmlcall.agent.rules import Rule, Rules, allow
+from xmlcall.agent.asking_person import AskingPerson
+from xmlcall.agent.rules import Rule, Rules
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import BackendUnavailable, UsageError
 from xmlcall.hosts.base import OnProgress, OnTask, TaskResult
@@ -324,9 +324,7 @@ class Oven(LocalHost):
         await asyncio.sleep(60)
         raise AssertionError("it is stopped before")
 
-    async def task_result(
-        self, name: str, task: str, timeout: float | None = None, *, progress: OnProgress | None = None
-    ) -> TaskResult:
+    async def task_result(self, name: str, task: str, timeout: float | None = None) -> TaskResult:
         assert (name, task) == ("bake", "t1")
         await self.is_done.wait()
         return ToolResult(content=(TextContent(text="bread"),))
@@ -463,8 +461,7 @@ async def test_a_tool_that_the_person_always_allows_does_not_ask() -> None:
 
 def test_a_session_that_says_yes_to_all_does_not_ask() -> None:
     asker = PageAsker(OpenQuestions(News()), "en", lambda turn: None)
-    assert runs_unasked(asking_person(Rules(), asker, yes=True), "any", "tool")
-    assert not runs_unasked(allow(["*"]), "any", "tool")  # another policy: nothing is known of it
+    assert AskingPerson(Rules(), asker, yes=True).spares("any", "tool")
 
 
 async def test_pages_are_told_what_a_turn_waits_for() -> None:

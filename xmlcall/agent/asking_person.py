@@ -79,30 +79,15 @@ class Asker(Protocol):
         """Report that a call was denied because no user could be asked."""
 
 
-def asking_person(rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> Policy:
-    """Make the policy of a session: rules decide first, and the user is asked about all other calls.
-
-    Args:
-        yes: answer every question with yes without showing it, except for calls that write made-up values.
-        repaired: whether "always" also covers calls whose name or values were guessed by repairs.
-    """
-    return _Asking(rules, asker, yes=yes, may_flow=may_flow, repaired=repaired)
-
-
 def asking_person_of_repeats(rules: Rules, asker: Asker) -> Policy | None:
     """Make the policy that asks the user about each repeated call that no rule denies; None if no user can be asked."""
     if not asker.is_there():
         return None
 
     async def ask(proposal: Proposal) -> Decision:
-        return await _Asking(rules.only(["deny", "ask"]), asker)(proposal)  # a new one, which remembers no earlier answer
+        return await AskingPerson(rules.only(["deny", "ask"]), asker)(proposal)  # a new one, which remembers no earlier answer
 
     return ask
-
-
-def runs_unasked(policy: Policy, server: str, tool: str) -> bool:
-    """Say whether a plain call of a tool runs without a question; False for a policy that is not of `asking_person`."""
-    return isinstance(policy, _Asking) and policy.spares(server, tool)
 
 
 def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
@@ -116,10 +101,16 @@ def read_arguments(text: str, tool: Tool) -> tuple[dict[str, Any], str]:
     return arguments, misfit(arguments, tool.name, Catalog([tool]))
 
 
-class _Asking:
-    """A policy that asks the user; it remembers what is always allowed, by name and never as a glob.
+class AskingPerson:
+    """The policy of a session: rules decide first, and the user is asked about all other calls.
 
-    A server can change the description of a tool at any time; the user is then asked again, and sees what is different.
+    It remembers what is always allowed, by name and never as a glob. A server can change the description of a tool at any time;
+    the user is then asked again, and sees what is different.
+
+    Args:
+        yes: answer every question with yes without showing it, except for calls that write made-up values.
+        may_flow: whether "always" also covers calls with values from other servers.
+        repaired: whether "always" also covers calls whose name or values were guessed by repairs.
     """
 
     def __init__(self, rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> None:

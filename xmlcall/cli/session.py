@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from dataclasses import asdict
 from typing import Final
 
-from ..agent.asking_person import Asker, asking_person, asking_person_of_repeats
+from ..agent.asking_person import Asker, AskingPerson, asking_person_of_repeats
 from ..agent.loop import ToolLoop
 from ..agent.policy_file import load_rules
 from ..agent.rules import Rule, Rules
@@ -167,7 +167,7 @@ def loop_of(
     return ToolLoop(
         backend,
         hosts,
-        policy=asking_person(rules, asker, yes=options.yes, **free),
+        policy=AskingPerson(rules, asker, yes=options.yes, **free),
         repair=RepairPolicy(
             max_replies=options.max_turns, on_repeat=asking_person_of_repeats(rules, asker), asks_for_unsaid=True
         ),

@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..agent.asking_person import Stopped, runs_unasked
+from ..agent.asking_person import AskingPerson, Stopped
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend, KeptOpen
 from ..errors import UsageError, XmlcallError
@@ -360,10 +360,10 @@ class ChatRoom:
 
     def servers(self) -> list[dict[str, Any]]:
         """Return the servers with their tools, as JSON; those that are off, too."""
-        router = self.loop.router
+        router, policy = self.loop.router, self.loop.policy
         tools: dict[str, list[dict[str, Any]]] = {}
         for host, tool, is_on in router.all_tools():
-            is_asked = not runs_unasked(self.loop.policy, host, tool.name)
+            is_asked = not (isinstance(policy, AskingPerson) and policy.spares(host, tool.name))
             tools.setdefault(host, []).append(_tool(host, tool, is_on=is_on, is_asked=is_asked))
         return [
             {
