@@ -17,7 +17,6 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from xmlcall.backends import embedded
 from xmlcall.backends.connect import connect
 from xmlcall.backends.embedded import EmbeddedBackend
 from xmlcall.backends.openai import FALLBACK_TEMPLATE, OpenAIBackend
@@ -335,14 +334,14 @@ async def exhaust(stream: AsyncIterator[Chunk]) -> int:
 @live
 async def test_a_cancelled_opening_leaves_nothing_behind(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ports: list[int] = []
-    real_load = embedded._load
+    real_load = EmbeddedBackend._load
 
     def load(*arguments: Any) -> Any:
         server = real_load(*arguments)
         ports.append(int(server.listening_address.rpartition(":")[2]))
         return server
 
-    monkeypatch.setattr(embedded, "_load", load)
+    monkeypatch.setattr(EmbeddedBackend, "_load", load)
     task = asyncio.create_task(EmbeddedBackend(path, context_length=512).__aenter__())
     await asyncio.sleep(0.05)
     task.cancel()

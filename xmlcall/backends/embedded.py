@@ -12,7 +12,7 @@ import secrets
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -70,8 +70,7 @@ class EmbeddedBackend:
         key = secrets.token_urlsafe(24)
         async with AsyncExitStack() as stack:
             self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlcall-slots-"))
-            how = _Loading(self.model, self._context_length, self._threads, self._folder)
-            server = await asyncio.to_thread(_load, path, how, key)
+            server = await asyncio.to_thread(self._load, path, key)
             stack.push_async_callback(_stop, [server])
             address = server.listening_address
             del server  # `_stop` holds the last reference
@@ -119,6 +118,34 @@ class EmbeddedBackend:
         await asyncio.to_thread(Path(self._folder, name).unlink, missing_ok=True)
         return copied
 
+    def _load(self, path: Path, key: str) -> Any:
+        """Load the model and start the server; blocks for seconds."""
+        xllamacpp = _library()
+        context_length = self._context_length or context_for(path)
+        parameters = xllamacpp.CommonParams()
+        parameters.model.path = str(path)
+        parameters.n_ctx = context_length
+        parameters.n_parallel = SLOTS
+        parameters.api_keys = [key]
+        if threads := self._threads or free_threads():
+            parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
+        # These are optional, because xllamacpp renames parameters between releases.
+        # Without an alias, answers that are passed on would show clients the path of the file.
+        wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {self.model}}
+        # Slots share one context, keep what they hold, and are copied through a folder.
+        wanted |= {"kv_unified": True, "cache_idle_slots": False, "slot_save_path": f"{self._folder}{os.sep}"}
+        for field, value in wanted.items():
+            if hasattr(parameters, field):
+                setattr(parameters, field, value)
+        try:
+            return xllamacpp.Server(parameters)
+        except (RuntimeError, ValueError, MemoryError) as error:
+            message = (
+                f"llama.cpp cannot load {path} with a context of {context_length} tokens ({error}): "
+                "the file may be damaged or too new, or the context too large for the memory"
+            )
+            raise BackendUnavailable(message, backend="embedded") from error
+
     def _opened(self) -> OpenAIBackend:
         if self._client is None:
             raise UsageError("the embedded backend is not open: use it inside `async with`")
@@ -135,43 +162,6 @@ def _checked(path: Path) -> Path:
     if magic != b"GGUF":  # ggml, docs/gguf.md
         raise UsageError(f"expected a GGUF file at {path}, got one that begins with {magic!r}")
     return path.expanduser()
-
-
-@dataclass(frozen=True, slots=True)
-class _Loading:
-    name: str
-    context_length: int | None
-    threads: int | None
-    folder: str  # for what is copied between slots
-
-
-def _load(path: Path, how: _Loading, key: str) -> Any:
-    """Load the model and start the server; blocks for seconds."""
-    xllamacpp = _library()
-    context_length = how.context_length or context_for(path)
-    parameters = xllamacpp.CommonParams()
-    parameters.model.path = str(path)
-    parameters.n_ctx = context_length
-    parameters.n_parallel = SLOTS
-    parameters.api_keys = [key]
-    if threads := how.threads or free_threads():
-        parameters.cpuparams.n_threads = parameters.cpuparams_batch.n_threads = threads
-    # These are optional, because xllamacpp renames parameters between releases.
-    # Without an alias, answers that are passed on would show clients the path of the file.
-    wanted = {"verbosity": 0, "warmup": False, "ui": False, "cache_ram_mib": CACHE_MEGABYTES, "model_alias": {how.name}}
-    # Slots share one context, keep what they hold, and are copied through a folder.
-    wanted |= {"kv_unified": True, "cache_idle_slots": False, "slot_save_path": f"{how.folder}{os.sep}"}
-    for field, value in wanted.items():
-        if hasattr(parameters, field):
-            setattr(parameters, field, value)
-    try:
-        return xllamacpp.Server(parameters)
-    except (RuntimeError, ValueError, MemoryError) as error:
-        message = (
-            f"llama.cpp cannot load {path} with a context of {context_length} tokens ({error}): "
-            "the file may be damaged or too new, or the context too large for the memory"
-        )
-        raise BackendUnavailable(message, backend="embedded") from error
 
 
 def _library() -> Any:

@@ -124,7 +124,7 @@ def _tabby(answers: Answers, model: str) -> ServerFacts | None:
         name="tabbyAPI",
         version=_version(_software(answers).get("version")),
         context_length=_positive(parameters.get("max_seq_len")) or _props_context(answers),
-        template_has_tools=_has_tools(parameters.get("prompt_template_content"), _template_has_tools(answers)),
+        template_has_tools=_template_has_tools(answers, parameters.get("prompt_template_content")),
     )
 
 
@@ -142,8 +142,8 @@ def _sglang(answers: Answers, model: str) -> ServerFacts | None:
         kind="sglang",
         name="SGLang",
         version=_version(data.get("version")),
-        context_length=_positive(data.get("context_length")) or _own(answers, model).max_model_len,
-        tool_parser=_parser(data["tool_call_parser"]) if "tool_call_parser" in data else None,
+        context_length=_positive(data.get("context_length")) or _listed_context(answers, model),
+        tool_parser=_version(data["tool_call_parser"]) if "tool_call_parser" in data else None,
     )
 
 
@@ -198,10 +198,10 @@ def _llama(answers: Answers, model: str) -> ServerFacts | None:
 
 
 def _vllm(answers: Answers, model: str) -> ServerFacts | None:
-    version, own = _version(answers[_VLLM].data.get("version")), _own(answers, model)
     if not _owned_by(answers, "vllm"):
         return None
-    return ServerFacts(kind="vllm", name="vLLM", version=version, context_length=own.max_model_len)
+    version, length = _version(answers[_VLLM].data.get("version")), _listed_context(answers, model)
+    return ServerFacts(kind="vllm", name="vLLM", version=version, context_length=length)
 
 
 def _mlx(answers: Answers, model: str) -> ServerFacts | None:
@@ -219,15 +219,9 @@ _ROWS: Final[tuple[Callable[[Answers, str], ServerFacts | None], ...]] = (
 # -- parts of answers --------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _ModelEntry:
-    max_model_len: int | None
-
-
-def _own(answers: Answers, model: str) -> _ModelEntry:
+def _listed_context(answers: Answers, model: str) -> int | None:
     listed = mappings(answers[_MODELS].data.get("data"))
-    own: Mapping[str, Any] = next((each for each in listed if each.get("id") == model), {})
-    return _ModelEntry(_positive(own.get("max_model_len")))
+    return next((_positive(each.get("max_model_len")) for each in listed if each.get("id") == model), None)
 
 
 def _owned_by(answers: Answers, owner: str) -> bool:
@@ -242,13 +236,10 @@ def _props_context(answers: Answers) -> int | None:
     return _positive(mapping(answers[_PROPS].data.get("default_generation_settings")).get("n_ctx"))
 
 
-def _template_has_tools(answers: Answers) -> bool | None:
-    return _has_tools(answers[_PROPS].data.get("chat_template"), None)
-
-
-def _has_tools(template: Any, unknown: bool | None) -> bool | None:
-    text = text_of(template)
-    return bool(_TOOLS.search(text)) if text else unknown
+def _template_has_tools(answers: Answers, template: Any = None) -> bool | None:
+    """Return whether a template, else that of `/props`, mentions tools; None if there is neither."""
+    text = text_of(template) or text_of(answers[_PROPS].data.get("chat_template"))
+    return bool(_TOOLS.search(text)) if text else None
 
 
 def _positive(value: Any) -> int | None:
@@ -258,10 +249,6 @@ def _positive(value: Any) -> int | None:
 def _version(value: Any) -> str:
     match = _VERSION.match(text_of(value))
     return match[0] if match else ""
-
-
-def _parser(value: Any) -> str:
-    return _version(value)
 
 
 # -- how a model is recognised on any machine and under any name -------------------------------------------------------

@@ -317,8 +317,7 @@ class EntryReader:
         return f"{self._source}: " + ".".join(part for part in (self.name, written, name) if part)
 
     def _wrong(self, key: str, expected: str, value: Any, name: str = "") -> UsageError:
-        where = self._where(key, name) if key else f"{self._source}: {self.name}"
-        return UsageError(f"{where}: expected {expected}, got {outline(value)}")
+        return _wrong(self._where(key, name) if key else f"{self._source}: {self.name}", expected, value)
 
 
 def _flat(entry: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -369,19 +368,14 @@ def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: l
     """Read the object; null and "" in it mean that nothing is given, and unknown keys are noted."""
     enabled = value.get("enabled")
     if enabled is not None and not isinstance(enabled, bool):
-        raise _wrong_oauth(f"{where}.enabled", "true or false", enabled)
+        raise _wrong(f"{where}.enabled", "true or false", enabled)
     if enabled is False:
         return None
     given = {str(key): item for key, item in value.items() if item not in (None, "") and key != "enabled"}
     if unknown := [key[:60] for key in given if key not in _OAUTH_SPELLINGS]:
         notes.append(f"{where}: passed over {', '.join(unknown[:8])}: known are {', '.join(_OAUTH_SPELLINGS)}")
-    oauth = OAuth(
-        **{
-            _OAUTH_SPELLINGS[key]: _oauth_value(key, given[key], f"{where}.{key}", variables)
-            for key in given
-            if key in _OAUTH_SPELLINGS
-        }
-    )
+    known = given.keys() & _OAUTH_SPELLINGS
+    oauth = OAuth(**{_OAUTH_SPELLINGS[key]: _oauth_value(key, given[key], f"{where}.{key}", variables) for key in known})
     is_whole = oauth.client_id and oauth.issuer and (oauth.client_secret or oauth.private_key)
     if oauth.grant == "client_credentials" and not is_whole:
         raise UsageError(f"{where}: client_credentials need clientId, issuer, and clientSecret or privateKey")
@@ -392,14 +386,14 @@ def _oauth_value(key: str, value: Any, where: str, variables: Variables) -> Any:
     if _OAUTH_SPELLINGS[key] == "scopes":
         words = value.split() if isinstance(value, str) else value
         if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-            raise _wrong_oauth(where, "a string or a list of strings", value)
+            raise _wrong(where, "a string or a list of strings", value)
         return tuple(words)
     if key == "callbackPort":
         if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
-            raise _wrong_oauth(where, "a port", value)
+            raise _wrong(where, "a port", value)
         return value
     if not isinstance(value, str) or not value:
-        raise _wrong_oauth(where, "a string", value)
+        raise _wrong(where, "a string", value)
     text = variables.expand(value, where, may_be_bare=True)
     if key == "grantType" and text not in _GRANTS:
         raise UsageError(f"{where}: expected one of {', '.join(_GRANTS)}, got {text[:40]!r}")
@@ -408,5 +402,5 @@ def _oauth_value(key: str, value: Any, where: str, variables: Variables) -> Any:
     return text
 
 
-def _wrong_oauth(where: str, expected: str, value: Any) -> UsageError:
+def _wrong(where: str, expected: str, value: Any) -> UsageError:
     return UsageError(f"{where}: expected {expected}, got {outline(value)}")
