@@ -11,12 +11,13 @@ request of ours is rewritten.
 
 import re
 import unicodedata
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Self
 
 import anyio
 import anyio.to_thread
+import regex
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp.types.methods import validate_server_result
@@ -59,7 +60,7 @@ _PICTURE: Final = "\u2190-\u2bff\U0001f000-\U0001faff"
 _FLAG: Final = "|".join(
     "\U0001f3f4" + "".join(chr(0xE0000 + ord(letter)) for letter in name) + "\U000e007f" for name in ("gbeng", "gbsct", "gbwls")
 )
-_KEPT: Final = re.compile(
+_KEPT: Final = (
     rf"{_FLAG}"
     rf"|(?<=[{_JOINS}])\u200c(?=[{_JOINS}])"
     rf"|(?<=[{_JOINS}])\u200d(?![\u200b-\u200f])"
@@ -67,17 +68,30 @@ _KEPT: Final = re.compile(
     rf"|(?<=[{_SYMBOL}])[\ufe0e\ufe0f]"
     rf"|(?<=[{_HAN}])[\U000e0100-\U000e01ef]"
 )
-_DIRECTION: Final = frozenset("\u200e\u200f\u061c")
-# Marks of Arabic, Syriac and Kaithi numbers and verses: of the category of invisible ones, and visible.
-_VISIBLE: Final = frozenset("\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd")
-_BRAILLE_SPACE: Final = "\u2800"  # between letters of Braille
+_DIRECTION: Final = "\u200e\u200f\u061c"
+# Marks of Arabic, Syriac and Kaithi numbers and verses, and the space of Braille: of the category of invisible ones, and visible.
+_VISIBLE: Final = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\U000110bd\U000110cd\u2800"
+_NO_CHARACTERS: Final = "".join(chr(plane << 16 | last) for plane in range(17) for last in (0xFFFE, 0xFFFF))
+# Characters without a glyph of their own that are not ordinary white space.
+_ODD: Final = rf"[[\p{{Cc}}\p{{Cf}}\p{{Cs}}{_NO_CHARACTERS}{INVISIBLE.pattern}]--[\t\n{_VISIBLE}]]"
+
+
+def _hidden_among(odd: str) -> regex.Pattern[str]:
+    """Make the pattern of odd characters that are hidden: not those that their script, or a picture, needs."""
+    return regex.compile(rf"(?=[{odd}\U0001f3f4])(?:(?:{_KEPT})(*SKIP)(*FAIL)|{odd})", regex.V1)
+
+
+_RIGHT_TO_LEFT: Final = regex.compile(rf"[[\p{{bc=R}}\p{{bc=AL}}]--[{_DIRECTION}\p{{Cn}}\p{{Cs}}]]", regex.V1)
+_HIDDEN: Final = _hidden_among(_ODD)
+_HIDDEN_RIGHT_TO_LEFT: Final = _hidden_among(f"[{_ODD}--[{_DIRECTION}]]")
 _ESCAPE: Final = re.compile(r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]|\x1b\][^\x00-\x1f\x7f-\x9f]*(?:\x07|\x1b\\)?")
 
 
 def plain_text(text: str, most: int) -> tuple[str, str]:
     """Remove what is hidden from a text and cut it; return it, marked if anything was taken away, and what was, as a clause."""
     even = text.replace("\r\n", "\n").replace("\u2028", "\n").replace("\u2029", "\n")
-    seen, count = _without_hidden(_ESCAPE.sub("\x1b", even))
+    even = _ESCAPE.sub("\x1b", even)
+    seen, count = _hidden_in(even).subn("", even)
     parts = [f"{count} hidden {'character was' if count == 1 else 'characters were'} removed"] if count else []
     if len(seen) > most:
         parts.append(f"{len(seen) - most:,} more characters were left out")
@@ -88,47 +102,11 @@ def plain_text(text: str, most: int) -> tuple[str, str]:
 
 def hides(text: str) -> bool:
     """Return whether a value has invisible characters, except control characters, which a value may need."""
-    hidden = (char for piece, may_stay in _pieces(text) if not may_stay for char in piece if _is_odd(char))
-    return any(unicodedata.category(char) != "Cc" for char in hidden)
+    return any(unicodedata.category(found[0]) != "Cc" for found in _hidden_in(text).finditer(text))
 
 
-def _without_hidden(text: str) -> tuple[str, int]:
-    if not any(map(_is_odd, text)):
-        return text, 0
-    hidden = 0
-    kept: list[str] = []
-    for piece, may_stay in _pieces(text):
-        found = piece if may_stay else "".join(char for char in piece if not _is_odd(char))
-        hidden += len(piece) - len(found)
-        kept.append(found)
-    return "".join(kept), hidden
-
-
-def _pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """Cut a text into pieces, each with whether its odd characters may stay."""
-    is_leftwards = any(unicodedata.bidirectional(char) in ("R", "AL") for char in text if char not in _DIRECTION)
-    for sequence, stays in _sequences(text):
-        if stays or not is_leftwards:
-            yield sequence, stays
-        else:
-            yield from ((piece, piece in _DIRECTION) for piece in re.split("([\u200e\u200f\u061c])", sequence) if piece)
-
-
-def _sequences(text: str) -> Iterator[tuple[str, bool]]:
-    start = 0
-    for match in _KEPT.finditer(text):
-        yield text[start : match.start()], False
-        yield match[0], True
-        start = match.end()
-    yield text[start:], False
-
-
-def _is_odd(char: str) -> bool:
-    """Return whether a character has no glyph of its own and is not ordinary white space."""
-    if char in "\t\n" or " " <= char <= "~" or char in _VISIBLE:
-        return False
-    is_hidden = INVISIBLE.match(char) is not None and char != _BRAILLE_SPACE
-    return is_hidden or unicodedata.category(char) in ("Cc", "Cf", "Cs") or ord(char) & 0xFFFE == 0xFFFE
+def _hidden_in(text: str) -> regex.Pattern[str]:
+    return _HIDDEN_RIGHT_TO_LEFT if _RIGHT_TO_LEFT.search(text) else _HIDDEN
 
 
 def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
