@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from xmlcall.backends.threads import free_threads
+from xmlcall.backends.gguf import free_threads
 
 
 def machine(root: Path, cores: int, files: dict[str, str], *, siblings: int = 1) -> Path:

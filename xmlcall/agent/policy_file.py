@@ -12,13 +12,13 @@ directory may have come with a folder from anybody, or may have been written by 
 user names the file; `ask` and `deny` rules can only make things stricter.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, get_args
 
 from ..errors import UsageError
+from ..private_folders import user_path
 from ..toml_file import read_toml
 from .rules import CONDITIONS, Condition, Effect, Rule, Rules
 
@@ -46,11 +46,7 @@ class Loaded:
 
 def own_file() -> Path:
     """Return the path of the user's own rules: `$XMLCALL_POLICY`, else a file in the user's configuration folder."""
-    if chosen := os.environ.get("XMLCALL_POLICY"):
-        return Path(chosen).expanduser()
-    import platformdirs
-
-    return platformdirs.user_config_path("xmlcall") / FILE_NAME
+    return user_path("config", FILE_NAME, "XMLCALL_POLICY")
 
 
 def load_rules(named: Path | None = None) -> Loaded:

@@ -20,10 +20,9 @@ from ..errors import BackendUnavailable, UsageError
 from ..installed import missing_extra
 from ..types.completion import Capabilities, Chunk, CompletionRequest
 from .base import Relayed
-from .gguf import context_for
+from .gguf import context_for, free_threads
 from .openai import OpenAIBackend
 from .server_facts import Answered, of_file
-from .threads import free_threads
 
 LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `context_length`)"
 

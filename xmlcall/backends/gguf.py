@@ -1,4 +1,4 @@
-"""Reads the metadata at the beginning of a model's file, and chooses how large a context the model gets.
+"""Reads the metadata at the beginning of a model's file, and chooses how large a context and how many threads the model gets.
 
 A GGUF file begins with pairs of key and value. In files of llama.cpp's converter the description of the model comes first, and
 the vocabulary after it. So the reader stops where the bytes end, and treats keys not found by then as missing. The file is
@@ -9,6 +9,8 @@ Source: ggml, docs/gguf.md, versions 2 and 3, little-endian.
 """
 
 import contextlib
+import math
+import os
 import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -163,16 +165,16 @@ def _free(meminfo: Path) -> int | None:
 
 def _left(own: Path, groups: Path) -> Iterator[int | None]:
     """Yield the bytes left under the memory limit of this process's control group, and of each group around it."""
-    for group in control_groups(own, groups):
-        limit, used = read_text(group / "memory.max").strip(), read_text(group / "memory.current").strip()
+    for group in _control_groups(own, groups):
+        limit, used = _read_text(group / "memory.max").strip(), _read_text(group / "memory.current").strip()
         if limit.isdecimal() and used.isdecimal():
             # The file cache counts as used, but is freed when memory is needed.
             yield max(int(limit) - int(used) + _fields(group / "memory.stat").get("inactive_file", 0), 0)
 
 
-def control_groups(own: Path, groups: Path) -> Iterator[Path]:
+def _control_groups(own: Path, groups: Path) -> Iterator[Path]:
     """Yield the folder of this process's control group, and of each group around it."""
-    name = next((line[3:] for line in read_text(own).splitlines() if line.startswith("0::")), "/").strip("/")
+    name = next((line[3:] for line in _read_text(own).splitlines() if line.startswith("0::")), "/").strip("/")
     folder = groups / name
     for group in [folder, *folder.parents][:_LONGEST_PATH]:
         yield group
@@ -182,13 +184,44 @@ def control_groups(own: Path, groups: Path) -> Iterator[Path]:
 
 def _fields(path: Path) -> dict[str, int]:
     """Read lines of a name and a number."""
-    rows = (line.split() for line in read_text(path).splitlines())
+    rows = (line.split() for line in _read_text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 
 
-def read_text(path: Path) -> str:
+def _read_text(path: Path) -> str:
     """Return the text of a file of the kernel; nothing if there is none."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:
         return ""
+
+
+# -- how many threads a model gets: one for each core that this program may use and that no other program keeps busy ------
+# The threads of llama.cpp wait for each other at each step of a model, and spin meanwhile. With more threads than free cores each
+# step waits for a thread that has no core, in all programs that compute.
+
+
+def free_threads(root: Path = Path("/")) -> int | None:
+    """Count the free cores, never fewer than half of the usable ones; None leaves it to llama.cpp, which takes all cores."""
+    if not hasattr(os, "sched_getaffinity"):  # Linux only
+        return None
+    siblings = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings")
+    cores = len({_read_text(each) for each in siblings}) or os.cpu_count() or 1
+    usable = min(cores, len(os.sched_getaffinity(0)), *_quotas(root))
+    busy = _busy(root)
+    threads = max(min(usable, cores - busy), usable // 2, 1)
+    return threads if threads < cores else None
+
+
+def _quotas(root: Path) -> Iterator[int]:
+    """Yield the CPUs that the control groups of this process may use at a time."""
+    for group in _control_groups(root / "proc/self/cgroup", root / "sys/fs/cgroup"):
+        quota, _, period = _read_text(group / "cpu.max").strip().partition(" ")
+        if quota.isdecimal() and period.isdecimal():
+            yield max(math.ceil(int(quota) / int(period)), 1)
+
+
+def _busy(root: Path) -> int:
+    """Count the cores that others keep busy, now and on average over a minute: a load that is short or over does not count."""
+    average, *_, running, _ = (_read_text(root / "proc/loadavg") or "0 0 0 1/1 1").split()
+    return int(min(float(average), int(running.partition("/")[0]) - 1))  # without this thread
