@@ -42,7 +42,7 @@ from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .policy import Policy
 from .rules import allow
-from .run_call import Audit, Calling, OwnTool, resource_tools, taken_up
+from .run_call import Audit, Calling, CallNotes, OwnTool, resource_tools, taken_up
 from .way_check import check_way
 
 log: Final = logging.getLogger("xmlcall.agent")
@@ -99,8 +99,10 @@ class ToolLoop:
         self.policy: Policy = policy if callable(policy) else allow(policy)
         # For a model given by name, what the program set itself: the profile, known once it is open, sets the rest.
         self._given: AskingFields | None = {} if isinstance(backend, str) and asking is None else None
+        self._audit = audit
+        notes = CallNotes(audit, self.router)
         self._calling = Calling(
-            router=self.router, policy=self.policy, timeout=timeout, audit=audit, files=files, repair=self._limits
+            router=self.router, policy=self.policy, notes=notes, timeout=timeout, files=files, repair=self._limits
         )
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
@@ -270,14 +272,15 @@ class ToolLoop:
         self._length = len(opened)
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=partial(self._note_cut, shortened))
         asking = replace(self.asking, mode=(await self.way()).mode)
+        notes = CallNotes(self._audit, self.router)
         opening, offer, calling = await self._opening(opened, opened, backend, asking)
         turn = opening.turn(offer, backend.capabilities, self._limits)
         driven = drive(
             turn,
             backend,
             scores=self._scores,
-            run=lambda action: calling.run(action),  # looked up each time, because tools may change between replies
-            hear=lambda events: calling.noted(events, turn),
+            run=lambda action: replace(calling, notes=notes).run(action),  # tools may change between replies
+            hear=lambda events: notes.heard(events, turn),
         )
         try:
             async with aclosing(driven) as events:
@@ -295,6 +298,7 @@ class ToolLoop:
                         if offer.catalog is not turn.offer.catalog or opening.offered is not before:
                             turn.renew(offer, opening.put_in_place_of(before))
         finally:
+            notes.over()
             if on_stop is not None and not turn.stop_reason:
                 on_stop((*turn.kept_before(), *turn.so_far()))
         assert turn.generated is not None
