@@ -168,7 +168,7 @@ class Calling:
     format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None  # when the tools were offered; one that has moved since does not run
     describing: str = ""  # the tool that describes tools
-    notes: "CallNotes"
+    notes: "CallNotes | None" = None
     files: Path | None = None  # folder where pictures, sound and other data of results are saved
     own: Mapping[str, OwnTool] = field(default_factory=dict)
     of_caller: frozenset[str] = frozenset()  # the caller runs them: their results come from no server here
@@ -249,14 +249,14 @@ class Calling:
     async def _run_beside(self, call: ToolCall, by: str, timeout: float | None) -> ToolResult:
         """Run a call whose result a policy needs; it is recorded like any other."""
         host, host_tool = self._place(call, None)
-        tool = self.catalog.get(call.name)
+        tool, notes = self.catalog.get(call.name), self.notes or CallNotes(None, self.router)
         try:
-            self.notes.take(CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_TO_SHOW), tool)
+            notes.take(CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_TO_SHOW), tool)
             result = await self.router.call(call.name, call.arguments, timeout)
-            self.notes.take(CallFinished(call=call, result=result), tool)
+            notes.take(CallFinished(call=call, result=result), tool)
             return result
         finally:
-            self.notes.over(call.id)
+            notes.over(call.id)
 
     def _gone(self, call: ToolCall) -> CallFinished:
         return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format), by="program"))
@@ -388,7 +388,8 @@ async def taken_up(
         result = found if isinstance(found, ToolResult) else ToolResult.error(stopped("cancelled", calling.format))
         result = kept(checked(result, tool, calling.format) if tool else result, calling.files)
         ended = CallFinished(call=call, result=replace(result, call_id=call.id))
-    calling.notes.taken_up(ended, server, own_name)
+    if calling.notes is not None:
+        calling.notes.taken_up(ended, server, own_name)
     return ended, ""
 
 

@@ -8,11 +8,12 @@ A name is matched from its beginning, so that a model that others trained furthe
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 _LONGEST: Final = 200  # characters of a name; a server chooses it
 _QWEN: Final = {"temperature": 0.7, "top_p": 0.8, "top_k": 20}
+_QWEN_35: Final = {"temperature": 1.0, "top_p": 0.95, "top_k": 20, "min_p": 0.0, "presence_penalty": 1.5, "repeat_penalty": 1.0}
 _THOUGHT: Final = {"temperature": 0.6, "top_p": 0.95}
 _QWEN_DOCS: Final = "https://qwen.readthedocs.io/en/latest/getting_started/quickstart.html"
 
@@ -29,10 +30,10 @@ class Recommended:
     opens_thought: bool = False  # whether this holds only if the chat template opens a thought
 
 
-def _row(family: str, names: str, source: str, *, opens_thought: bool = False, **values: float) -> Recommended:
+def _row(family: str, names: str, source: str, /, **values: float) -> Recommended:
     """Make a row; a source without a scheme is a model's card."""
     page = source if source.startswith("https://") else f"https://huggingface.co/{source}"
-    return Recommended(family=family, names=names, values=values, source=page, opens_thought=opens_thought)
+    return Recommended(family=family, names=names, values=values, source=page)
 
 
 RECOMMENDED: Final = (
@@ -66,16 +67,8 @@ RECOMMENDED: Final = (
     ),
     _row("Qwen3-Instruct-2507", r"qwen-?3[-:]\d.*instruct", _QWEN_DOCS, **_QWEN, min_p=0.0),
     _row("Qwen3, which thinks", r"qwen-?3(?:[-:]\d|$|:latest)", _QWEN_DOCS, **_THOUGHT, top_k=20, min_p=0.0),
-    _row(
-        "Qwen3.5, thinking",
-        r"qwen-?3\.5",
-        "Qwen/Qwen3.5-27B best practices, general tasks",
-        temperature=1.0,
-        top_p=0.95,
-        top_k=20,
-        min_p=0.0,
-        presence_penalty=1.5,
-        repeat_penalty=1.0,
+    replace(
+        _row("Qwen3.5, thinking", r"qwen-?3\.5", "Qwen/Qwen3.5-27B best practices, general tasks", **_QWEN_35),
         opens_thought=True,
     ),
     _row(
