@@ -100,7 +100,10 @@ async def drive(
             yield event
         match machine.action:
             case Score() as score:
-                events = await _scored(machine, backend, score, scores)
+                try:
+                    events = machine.scored(await scores.ask(backend, score))
+                except BackendError as error:
+                    events = machine.refuse(error)
             case Ask(request=request):
                 reply = _Reply(machine, tries_of(backend, request))
                 while reply.is_due:
@@ -164,13 +167,6 @@ class _Reply:
         for hear in self._tries.listeners:
             hear(chunk)
         return self._machine.receive(chunk)
-
-
-async def _scored(machine: Machine[Any], backend: Backend, score: Score, scores: Scores) -> Iterator[Any]:
-    try:
-        return machine.scored(await scores.ask(backend, score))
-    except BackendError as error:
-        return machine.refuse(error)
 
 
 async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None = None) -> T:

@@ -140,7 +140,7 @@ class ToolLoop:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.router)
             await self.backend.__aenter__()
-            stack.push_async_exit(self._leave_backend)
+            stack.push_async_exit(lambda *error: self.backend.__aexit__(*error))  # the one in use by then
             if self._given is not None:
                 self._ask(_by_profile(self.backend.capabilities, self._given))
             self._stack = stack.pop_all()
@@ -173,9 +173,6 @@ class ToolLoop:
     def format(self) -> PromptFormat:
         """The prompt format currently used."""
         return self._calling.format
-
-    async def _leave_backend(self, *error: Any) -> None:
-        await self.backend.__aexit__(*error)
 
     async def change_model(self, backend: Backend) -> None:
         """Switch to another model, from the next run on; the settings stay as they are (see `ask_by`).

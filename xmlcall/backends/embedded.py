@@ -167,14 +167,11 @@ def _library() -> Any:
     try:
         import xllamacpp
     except ImportError as error:
-        raise BackendUnavailable(_import_advice(error), backend="embedded") from error
+        advice = missing_extra(f"a local model needs xllamacpp ({error})", "local")
+        if "libgomp" in str(error):  # missing in slim container images
+            advice = f"xllamacpp needs the system library libgomp ({error}): install it, on Debian with: apt-get install libgomp1"
+        raise BackendUnavailable(advice, backend="embedded") from error
     return xllamacpp
-
-
-def _import_advice(error: ImportError) -> str:
-    if "libgomp" in str(error):  # missing in slim container images
-        return f"xllamacpp needs the system library libgomp ({error}): install it, on Debian with: apt-get install libgomp1"
-    return missing_extra(f"a local model needs xllamacpp ({error})", "local")
 
 
 async def _stop(holder: list[Any]) -> None:
