@@ -58,7 +58,7 @@ layer(
     "errors toml_file types loosejson schema tools dialects binding parsing prompting turn wire profiles "
     "backends hosts agent turn_records",
 )
-layer("clients", "errors types turn backends proxy")
+layer("clients", "errors types turn wire backends proxy")
 layer("ui", " ".join(LAYERS))
 layer("integrations", " ".join(LAYERS))
 layer("cli", " ".join(LAYERS))

@@ -21,7 +21,7 @@ from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow, UsageError
 from ..models.recommended import recommended_values
 from ..types.completion import Capabilities, Chunk, CompletionRequest, Usage
-from ..wire.ollama import chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
+from ..wire.ollama import JsonLines, chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import count, mapping, mappings, read_error, text_of
 from .http import LISTED_MODELS, READ_SECONDS, HttpBackend, json_bytes, read_whole, status_error, timeouts
 from .server_facts import of_digest
@@ -32,7 +32,6 @@ DEFAULT_NUM_CTX: Final = 16384
 FULL_MARGIN: Final = 4
 """Tokens. A prompt that comes this near to the context's end was cut there, or leaves no room for a reply."""
 
-LINE_LIMIT: Final = 16 * 1024 * 1024  # bytes; the longest answer, the license and metadata of a model, has well under 1 MB
 
 LARGER_CONTEXT: Final = "give the model a larger context with --context N (in Python `num_ctx`)"
 START: Final = "start it with `ollama serve`, or set OLLAMA_HOST to where it runs"
@@ -88,18 +87,24 @@ class OllamaBackend(HttpBackend):
         )
 
     async def _lines(self, content: bytes) -> AsyncGenerator[dict[str, Any]]:
+        lines = JsonLines()
         with self._errors():
             async with self._request("POST", f"{self._root}/api/chat", content) as response:
                 if not response.is_success:
                     raise await self._refused(response)
-                async with aclosing(_lines_of(response)) as lines:
-                    async for line in lines:
-                        data = _object(line)
-                        if error := data.get("error"):
-                            raise self._refusal(error, 200)
-                        if not isinstance(data.get("message"), dict):
-                            raise BackendProtocolError(f"expected lines with a message from {self._server}, got one without")
-                        yield data
+                async for data in response.aiter_bytes():
+                    for line in lines.feed(data):
+                        yield self._message(line)
+                for line in lines.close():
+                    yield self._message(line)
+
+    def _message(self, line: bytes) -> dict[str, Any]:
+        data = _object(line)
+        if error := data.get("error"):
+            raise self._refusal(error, 200)
+        if not isinstance(data.get("message"), dict):
+            raise BackendProtocolError(f"expected lines with a message from {self._server}, got one without")
+        return data
 
     def _check_prompt(self, request: CompletionRequest, usage: Usage | None, num_ctx: int) -> None:
         """Refuse a reply if the prompt was cut despite `truncate: false`, which older servers ignore."""
@@ -219,23 +224,6 @@ class OllamaBackend(HttpBackend):
             advice=advice.format(model=self.model),
             secret=self._api_key,
         )
-
-
-async def _lines_of(response: httpx2.Response) -> AsyncGenerator[bytes]:
-    """Cut an answer at its newlines alone, and refuse a line that does not end."""
-    parts: list[bytes] = []
-    length = 0
-    async for data in response.aiter_bytes():
-        *ended, rest = data.split(b"\n")
-        for line in ended:
-            yield b"".join((*parts, line))
-            parts, length = [], 0
-        parts.append(rest)
-        length += len(rest)
-        if length > LINE_LIMIT:
-            raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
-    if length:
-        yield b"".join(parts)
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from ..backends.ollama import OllamaBackend
 from ..types.calls import Tool
+from ..wire.ollama import JsonLines
 from .transports import ADDRESS, AsyncTransport, Transport
 
 if TYPE_CHECKING:
@@ -215,38 +216,27 @@ def _tool(tool: Mapping[str, Any] | ollama.Tool | Tool | Callable[..., Any]) -> 
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-class _JsonLines:
-    """Splits bytes into lines of JSON. httpx would also split at U+0085, which Ollama does not escape in strings."""
-
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> Iterator[ChatResponse]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return (_part(line) for line in lines if line)
-
-
 def _streamed(client: httpx.Client, content: bytes) -> Iterator[ChatResponse]:
-    lines = _JsonLines()
+    lines = JsonLines()
     with client.stream("POST", PATH, content=content) as response:
         if response.is_error:
             response.read()
             raise _failure(response)
         for data in response.iter_bytes():
-            yield from lines.feed(data)
-        yield from lines.feed(b"\n")
+            yield from map(_part, lines.feed(data))
+        yield from map(_part, lines.close())
 
 
 async def _streamed_async(client: httpx.AsyncClient, content: bytes) -> AsyncIterator[ChatResponse]:
-    lines = _JsonLines()
+    lines = JsonLines()
     async with client.stream("POST", PATH, content=content) as response:
         if response.is_error:
             await response.aread()
             raise _failure(response)
         async for data in response.aiter_bytes():
-            for part in lines.feed(data):
+            for part in map(_part, lines.feed(data)):
                 yield part
-        for part in lines.feed(b"\n"):
+        for part in map(_part, lines.close()):
             yield part
 
 

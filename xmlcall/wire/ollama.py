@@ -9,10 +9,10 @@ Source: Ollama, docs/api.md, "Generate a chat completion"; api/types.go for `tru
 """
 
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
 
-from ..errors import UsageError
+from ..errors import BackendProtocolError, UsageError
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .openai import candidates_of, count, finish_reason_of, json_text, mapping, mappings, native_call, text_of, tool_dict
@@ -22,6 +22,33 @@ _UNSPACED = re.compile("[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7a3]")
 _BARE = re.compile(r"\s*\{\{-?\s*\.Prompt\s*-?\}\}\s*")  # what Ollama uses if a model has no template
 _RENDERER = re.compile(r"^\s*RENDERER\s", re.MULTILINE)  # code that replaces a template
 _TOOL_ROLE = re.compile(r"\.Role\s+\"tool\"")  # `{{ if eq .Role "tool" }}`, Go template
+
+
+LINE_LIMIT: Final = 16 * 1024 * 1024  # bytes; a piece of a reply has well under 1 MB
+
+
+class JsonLines:
+    """Cuts bytes at newlines alone: `splitlines` would also cut at U+0085 and U+2028, which Ollama does not escape in strings."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []  # of the unfinished line
+        self._size = 0
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """Read bytes; yield the lines that end in them. One above 16 MiB is a `BackendProtocolError`."""
+        *ended, rest = data.split(b"\n")
+        for line in ended:
+            yield b"".join((*self._parts, line))
+            self._parts, self._size = [], 0
+        self._parts.append(rest)
+        self._size += len(rest)
+        if self._size > LINE_LIMIT:
+            raise BackendProtocolError(f"expected lines of JSON, got one of more than {LINE_LIMIT} bytes")
+
+    def close(self) -> Iterator[bytes]:
+        """Yield an unfinished last line."""
+        if self._size:
+            yield b"".join(self._parts)
 
 
 def message_dict(message: Message) -> dict[str, Any]:
