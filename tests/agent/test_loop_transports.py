@@ -64,7 +64,7 @@ async def test_two_servers_in_one_conversation() -> None:
         calls = call("calculator", operation="add", a="1", b="2") + call("echo", message="x")
         replies = [f"<function_calls>{calls}</function_calls>", "Done."]
         async with ToolLoop(ScriptedBackend(replies), [McpHost(demo), McpHost(everything)], policy=["*"]) as loop:
-            prompt = await loop.system_prompt()
+            prompt = (await loop.tool_prompt()).system
             answer = await loop.ask("Go on.")
     assert 'The tool server "demo" says about its tools:' in prompt
     assert '<result name="calculator">\n3\n</result>\n<result name="echo">\nEcho: x\n</result>' in answer.messages[2].content

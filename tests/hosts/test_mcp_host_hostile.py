@@ -122,18 +122,22 @@ async def test_notices_are_bounded(files: ProcessFiles) -> None:
 
 
 @pytest.mark.parametrize("mode", ["many", "ever_new"])
-async def test_too_many_tools_are_refused_with_the_way_out(mode: str, files: ProcessFiles) -> None:
-    async with McpHost(server(mode, files), max_tools=50) as host:
+async def test_too_many_tools_are_refused_with_the_way_out(
+    mode: str, files: ProcessFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("xmlcall.hosts.mcp.host.MOST_TOOLS", 50)
+    async with McpHost(server(mode, files)) as host:
         with pytest.raises(ToolHostProtocolError, match=r'more than the 50 tools.*"includeTools"'):
             await host.tools()
         assert not (await host.call("tool_7", {})).is_error
 
 
-def test_a_page_is_cut_before_its_tools_are_looked_at() -> None:
+def test_a_page_is_cut_before_its_tools_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xmlcall.hosts.mcp.filter.MOST_TOOLS", 5)
     page = {"tools": [{"name": f"tool_{number}", "inputSchema": {"type": "object"}} for number in range(1000)]}
     answer = JSONRPCResponse(jsonrpc="2.0", id=1, result=page)
     noise: list[Exception] = []
-    filter_ = Filter(lambda name: name != "tool_0", 5, noise.append, lambda: None, lambda method: None)
+    filter_ = Filter(lambda name: name != "tool_0", noise.append, lambda: None, lambda method: None)
     filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method="tools/list"))
     filter_.received(SessionMessage(answer))
     assert [tool["name"] for tool in answer.result["tools"]] == [f"tool_{number}" for number in range(1, 7)]
@@ -142,7 +146,7 @@ def test_a_page_is_cut_before_its_tools_are_looked_at() -> None:
 
 @pytest.mark.parametrize("result", [{"tools": [{"name": "x"}]}, {"content": []}, {"tools": "x"}])
 def test_answers_to_other_requests_are_not_touched(result: dict[str, Any]) -> None:
-    filter_ = Filter(lambda name: True, 5, lambda error: None, lambda: None, lambda method: None)
+    filter_ = Filter(lambda name: True, lambda error: None, lambda: None, lambda method: None)
     filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=1, method="server/discover"))
     filter_.sent(JSONRPCRequest(jsonrpc="2.0", id=2, method="tools/call"))
     filter_.sent(JSONRPCNotification(jsonrpc="2.0", method="notifications/cancelled", params={"requestId": 2}))

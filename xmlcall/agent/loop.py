@@ -197,10 +197,6 @@ class ToolLoop:
             self._all = Catalog([*self._catalog, *own]) if own else self._catalog
         return self._catalog
 
-    async def system_prompt(self) -> str:
-        """Return the tool prompt that the model receives in mode `xml`."""
-        return (await self.tool_prompt()).system
-
     async def tool_prompt(self) -> ToolPrompt:
         """Return the description of the offered tools for mode `xml`; it is rendered again only if the tools change."""
         await self.catalog()

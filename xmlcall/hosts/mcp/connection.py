@@ -159,7 +159,6 @@ class Connection:
         self,
         server: ServerConfig,
         changed: asyncio.Event,
-        max_tools: int,
         sign_in: SignIn,
         features: ClientFeatures = NO_FEATURES,
     ) -> None:
@@ -175,7 +174,7 @@ class Connection:
         self._answers = Callbacks(server.name, replace(features, roots=roots), self.calls)
         trouble_of = self.log.troubles.take
         self._stop = asyncio.Event()
-        self._filter = Filter(server.offers, max_tools, self.log.add_noise, self._stop.set, self._answers.asked, trouble_of)
+        self._filter = Filter(server.offers, self.log.add_noise, self._stop.set, self._answers.asked, trouble_of)
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None

@@ -171,7 +171,8 @@ def hidden_value(schema: Any) -> str:
 ORIGINAL = "xmlcall/original"
 """The key of `_meta` that carries the original answer, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
-_MAX_NOTICES = 20  # most notices for one page
+MOST_TOOLS: Final = 1000  # of a server, after its filters; a page with more is cut, so that it can be seen to be too many
+_MAX_NOTICES = 20  # of one page
 # Fields for which the SDK would refuse a tool although nothing here needs them: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
 # Fields that a page must have in 2026-07-28; on older revisions the SDK drops them.
@@ -196,7 +197,6 @@ class Filter:
 
     Args:
         offers: says whether a tool of this name is wanted; called before anything else is checked.
-        max_tools: a page is cut once it holds more than this, so that the caller can see that it is too many.
         on_request: receives the method of each request by the server, including those in an answer that requires input.
         trouble_of: maps the id of a request to the problem of its HTTP answer, which goes into the `data` of the error.
     """
@@ -204,13 +204,12 @@ class Filter:
     def __init__(
         self,
         offers: Callable[[str], bool],
-        max_tools: int,
         on_noise: Callable[[Exception], None],
         on_close: Callable[[], None],
         on_request: Callable[[str], None],
         trouble_of: Callable[[str], object] = lambda number: None,
     ) -> None:
-        self._offers, self._max_tools, self._on_noise, self.on_close = offers, max_tools, on_noise, on_close
+        self._offers, self._on_noise, self.on_close = offers, on_noise, on_close
         self._on_request, self._trouble_of, self._flood = on_request, trouble_of, Flood()
         self.runs_tasks = False  # lets tools pass that can only run as a task; set once the server has said what it can do
         self._methods: dict[str, str] = {}  # id of a request of ours -> its method, until it is answered or given up
@@ -265,7 +264,7 @@ class Filter:
         wanted: list[dict[str, Any]] = []
         left_out, changed, hidden = list[str](), list[str](), list[str]()
         for tool in page["tools"]:
-            if len(wanted) > self._max_tools or len(left_out) > self._max_tools:
+            if len(wanted) > MOST_TOOLS or len(left_out) > MOST_TOOLS:
                 break
             if isinstance(tool, dict) and isinstance(tool.get("name"), str) and not self._offers(tool["name"]):
                 continue

@@ -41,7 +41,7 @@ from .errors import (
     request_error,
     timeout_error,
 )
-from .filter import INSTRUCTIONS, ORIGINAL, plain_text
+from .filter import INSTRUCTIONS, MOST_TOOLS, ORIGINAL, plain_text
 from .messages import sendable
 from .oauth import SignIn
 from .server_requests import NO_FEATURES, ClientFeatures
@@ -74,7 +74,6 @@ class McpHost:
     Args:
         server: the configuration of the server; `load_servers` reads it from a file.
         connect_timeout: seconds for the start and the handshake.
-        max_tools: the most that may be listed once the server's filters are applied.
         features: what the server may request (forms for the user, completions, folders); nothing by default.
         sign_in: how to sign in to an HTTP server that requires it; None never asks the user, and uses only an earlier sign-in.
     """
@@ -84,14 +83,13 @@ class McpHost:
         server: ServerConfig,
         *,
         connect_timeout: float = 30.0,
-        max_tools: int = 1000,
         features: ClientFeatures = NO_FEATURES,
         sign_in: SignIn | None = None,
     ) -> None:
         self.server, self.name = server, server.name
         self.instructions = ""
         self.changed = asyncio.Event()  # set when the server reports changed tools, and when it had to be restarted
-        self._connect_timeout, self._max_tools = connect_timeout, max_tools
+        self._connect_timeout = connect_timeout
         self._features, self._sign_in = features, sign_in or SignIn()
         self._reached = server  # the server, with the transport that worked, once that is known
         self._as_tasks: frozenset[str] = frozenset()
@@ -376,7 +374,7 @@ class McpHost:
         return connection
 
     async def _attempt(self, server: ServerConfig, mode: str, deadline: float) -> Connection:
-        connection = Connection(server, self.changed, self._max_tools, self._sign_in, self._features)
+        connection = Connection(server, self.changed, self._sign_in, self._features)
         await connection.open(mode, deadline - asyncio.get_running_loop().time())
         return connection
 
@@ -385,8 +383,8 @@ class McpHost:
         listing = _Listing()
         async for page, original in self._pages(client.list_tools, listing.notices):
             listing.add(page, original)
-            if len(listing.tools) > self._max_tools:
-                raise protocol_error(self.server, f"it lists more than the {self._max_tools} tools that are allowed; {_CHOOSE}")
+            if len(listing.tools) > MOST_TOOLS:
+                raise protocol_error(self.server, f"it lists more than the {MOST_TOOLS} tools that are allowed; {_CHOOSE}")
         return listing
 
     def _original(self, meta: Mapping[str, Any] | None) -> dict[str, Any]:
