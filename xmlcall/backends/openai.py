@@ -104,20 +104,17 @@ class OpenAIBackend(HttpBackend):
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         """Generate a reply, piece by piece (see `Backend.stream`); if the server refuses the tools' names, it gets plain ones."""
-        if not self._plain_names:
+        names = plain_names(request) if self._plain_names else {}
+        while True:  # at most twice, because plain names are not refused
             try:
-                async with aclosing(self._stream(request)) as chunks:
+                async with aclosing(self._stream(with_plain_names(request, names))) as chunks:
                     async for chunk in chunks:
-                        yield chunk
+                        yield own_names(chunk, names)
                 return
             except BackendStatusError as error:
-                if not refuses_names(error, request):
+                if names or not refuses_names(error, request):
                     raise
-                self._plain_names = True
-        names = plain_names(request)
-        async with aclosing(self._stream(with_plain_names(request, names))) as chunks:
-            async for chunk in chunks:
-                yield own_names(chunk, names)
+            self._plain_names, names = True, plain_names(request)
 
     async def _stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         content = json_bytes(self._body(request))
