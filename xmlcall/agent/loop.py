@@ -258,14 +258,12 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can continue.
         """
-        opened = conversation_of(messages)
-        shortened: list[Shortened] = []
+        opened, notes, shortened = conversation_of(messages), CallNotes(self._audit, self.router), list[Shortened]()
         if len(opened) <= self._length:  # another conversation
             self._cuts.clear()
         self._length = len(opened)
         backend = FittedBackend(self.backend, self._scale, lang=self.asking.lang, on_cut=partial(self._note_cut, shortened))
         asking = replace(self.asking, mode=(await self.way()).mode)
-        notes = CallNotes(self._audit, self.router)
         opening, offer, calling = await self._opening(opened, opened, backend, asking)
         turn = opening.turn(offer, backend.capabilities, self._limits)
         driven = drive(

@@ -73,11 +73,6 @@ class TaskHost(Protocol):
     async def task_result(self, name: str, task: str, timeout: float | None = None) -> TaskResult:
         """Wait for the outcome of a task that another program, or an earlier connection, has started.
 
-        Args:
-            name: the tool's, for messages.
-            task: its id.
-            timeout: seconds without a message from the server; None takes its configured limit.
-
         Raises:
             ToolHostUnavailable: the server is gone, or not done in time: then the task is cancelled.
             ToolHostProtocolError: the task has failed (`reason` is `error`), or an answer is outside the protocol.

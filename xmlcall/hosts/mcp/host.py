@@ -173,7 +173,13 @@ class McpHost:
         return cut_result(result_from_mcp(self._original(answer.meta)), _MAX_RESULT_CHARACTERS)
 
     async def task_result(self, name: str, task: str, timeout: float | None = None) -> TaskResult:
-        """Wait for the outcome of a task of an earlier connection (see `TaskHost`)."""
+        """Wait for the outcome of a task of an earlier connection (see `TaskHost`).
+
+        Args:
+            name: the tool's, for messages.
+            task: its id.
+            timeout: seconds without a message from the server; None takes its configured limit.
+        """
         patience = CallPatience(self.server.timeout if timeout is None else timeout)
         wanted = partial(result_of_task, task_id=task, patience=patience, on_progress=_progress_to(None, patience))
         answer = await self._ask(f"asking for the task of {name!r}", patience, wanted, may_repeat=True)
@@ -202,7 +208,11 @@ class McpHost:
         return await self._listed("resourceTemplates", lambda client: client.list_resource_templates, template_from_mcp)
 
     async def read_resource(self, uri: str) -> ToolResult:
-        """Read a resource (see `Served`) as a tool's result, because it is shown and limited like one."""
+        """Read a resource as a tool's result, because it is shown and limited like one.
+
+        Args:
+            uri: its address.
+        """
         answer = await self._answer(f"reading {uri[:200]!r}", lambda client: client.read_resource(uri))
         entries = answer.get("contents")
         found = map(contents_from_mcp, entries[:_MOST_CONTENTS]) if isinstance(entries, list) else ()
@@ -213,13 +223,26 @@ class McpHost:
         return await self._listed("prompts", lambda client: client.list_prompts, prompt_from_mcp)
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] = NO_ARGUMENTS) -> PromptText:
+        """Fill in a prompt.
+
+        Args:
+            name: the prompt's.
+            arguments: by name.
+        """
         answer = await self._answer(f"filling in {name[:200]!r}", lambda client: client.get_prompt(name, dict(arguments)))
         return prompt_text_from_mcp(answer)
 
     async def complete(
         self, of: Prompt | ResourceTemplate, argument: str, typed: str, given: Mapping[str, str] = NO_ARGUMENTS
     ) -> Completion:
-        """Ask for possible values of an argument (see `Served`)."""
+        """Ask for possible values of an argument.
+
+        Args:
+            of: the prompt, or the template of addresses.
+            argument: its name.
+            typed: the beginning of the value.
+            given: the arguments that have values already.
+        """
         if not self._says("completions"):
             return Completion()
         reference: mcp.PromptReference | mcp.ResourceTemplateReference
