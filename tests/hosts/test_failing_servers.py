@@ -3,7 +3,7 @@
 import contextlib
 import gc
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from xmlcall.hosts.local import LocalHost
 from xmlcall.hosts.mcp import host as mcp_host
 from xmlcall.hosts.mcp import messages
 from xmlcall.hosts.mcp.host import McpHost
-from xmlcall.hosts.mcp.messages import Flood, TooLarge, lines
+from xmlcall.hosts.mcp.messages import Flood
 from xmlcall.hosts.router import Router
 from xmlcall.hosts.server import HttpServer, StdioServer
 from xmlcall.prompting.format import PromptFormat
@@ -206,20 +206,6 @@ async def test_many_servers_start_side_by_side_and_bad_ones_stop_none(tmp_path: 
     async with Router(hosts, patience=5) as router:
         assert len(await router.tools()) == 100
         assert {notice.partition(":")[0] for notice in router.notices} == {"s0", "s1"}
-
-
-async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
-    for part in parts:
-        yield part
-
-
-async def test_lines_are_cut_wherever_the_pieces_end() -> None:
-    assert [line async for line in lines(pieces(b"a", b"b\nc\n\nd", b"", b"e\nunfinished"))] == [b"ab", b"c", b"", b"de"]
-
-
-async def test_a_line_without_end_is_not_held() -> None:
-    with pytest.raises(TooLarge):
-        assert [line async for line in lines(pieces(*[b"x" * 65536] * 17))] == []
 
 
 def test_messages_spread_over_time_are_no_flood(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,11 @@ import re
 import unicodedata
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import Any, Final, Self
+from typing import Any, Final
 
-import anyio
 import anyio.to_thread
 import regex
+from anyio.abc import ObjectReceiveStream, ObjectSendStream
 from mcp.shared.message import SessionMessage
 from mcp.types.jsonrpc import JSONRPCError, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse
 from mcp.types.methods import validate_server_result
@@ -341,21 +341,10 @@ def _first_error(error: ValueError) -> str:
     return f"{path}: {first['msg'][:120]}"
 
 
-class _Stream:
+class _FilteredReader(ObjectReceiveStream[Any]):
     def __init__(self, inner: Any, filter_: Filter) -> None:
         self._inner, self._filter = inner, filter_
 
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
-
-
-class _FilteredReader(_Stream):
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)  # `last_context`, which the SDK reads after each item
 
@@ -365,24 +354,21 @@ class _FilteredReader(_Stream):
             return await anyio.to_thread.run_sync(self._filter.received, item)
         return self._filter.received(item)
 
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
     async def aclose(self) -> None:
         self._filter.on_close()
-        await super().aclose()
+        await self._inner.aclose()
 
 
-class _Writer(_Stream):
+class _Writer(ObjectSendStream[Any]):
+    def __init__(self, inner: Any, filter_: Filter) -> None:
+        self._inner, self._filter = inner, filter_
+
     async def send(self, item: Any, /) -> None:
         self._filter.sent(item.message)
         await self._inner.send(item)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
 
 
 @asynccontextmanager

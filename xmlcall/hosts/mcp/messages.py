@@ -16,7 +16,7 @@ import json
 import math
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -153,21 +153,6 @@ class Flood:
         if time.monotonic() - self._since < _FLOOD_SECONDS:
             raise ConnectionError(f"it sent {_MAX_UNASKED:,} unrequested messages within a minute")
         self._count, self._since = 0, time.monotonic()
-
-
-async def lines(pieces: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
-    """Cut a stream into lines, in linear time; an unfinished last line is dropped."""
-    held: list[bytes] = []
-    size = 0
-    async for piece in pieces:
-        *whole, rest = piece.split(b"\n")
-        for line in whole:
-            yield b"".join((*held, line))
-            held, size = [], 0
-        held.append(rest)
-        size += len(rest)
-        if size > MAX_MESSAGE_BYTES:
-            raise TooLarge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,13 @@ import re
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final, TextIO, cast
 
 import anyio
 import httpx2
 from anyio.abc import Process
+from anyio.streams.buffered import BufferedByteReceiveStream
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.client.sse import sse_client
 from mcp.client.stdio import get_default_environment
@@ -32,7 +33,7 @@ from mcp.types.jsonrpc import jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from ..server import HttpServer, ServerConfig, StdioServer
-from .messages import MAX_MESSAGE_BYTES, HttpTroubles, lines, whole_escapes
+from .messages import MAX_MESSAGE_BYTES, HttpTroubles, TooLarge, whole_escapes
 from .oauth import SignIn, authorization
 
 _HTTP_TIMEOUT = httpx2.Timeout(30.0, read=None)
@@ -122,7 +123,7 @@ KILL_SECONDS: Final = 2.0  # seconds for it to exit after SIGTERM
 _FLUSH_SECONDS = 0.5
 _REAP_SECONDS = 2.0
 _LAST_WORDS_SECONDS = 0.1  # for the rest of its standard error, but not all that a grandchild may still write
-_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, OSError)
+_GONE = (anyio.ClosedResourceError, anyio.BrokenResourceError, anyio.EndOfStream, anyio.IncompleteRead, OSError)
 
 Inbox = MemoryObjectSendStream[SessionMessage | Exception]
 Outbox = MemoryObjectReceiveStream[SessionMessage]
@@ -185,11 +186,14 @@ async def _keep_errors(process: Process, log: PeerLog, hearing: anyio.CancelScop
 
 async def _read(process: Process, inbox: Inbox, reading: anyio.CancelScope, have_read: anyio.Event) -> None:
     assert process.stdout is not None
+    output = BufferedByteReceiveStream(process.stdout)
     try:
         with reading, contextlib.suppress(*_GONE):
-            async with inbox, aclosing(lines(aiter(process.stdout))) as found:
-                async for line in found:
-                    await inbox.send(_message(line))
+            async with inbox:
+                while True:  # to the end of the output
+                    await inbox.send(_message(await output.receive_until(b"\n", MAX_MESSAGE_BYTES)))
+    except anyio.DelimiterNotFound as error:
+        raise TooLarge from error
     finally:
         have_read.set()
 
