@@ -182,7 +182,7 @@ def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
     ):
         assert words in text
     assert '<dd class="big">50.0<small>' in text
-    assert ["task correct", "completed"] == [words for words in re.findall(r"</svg> ([\w ]+)</span>", text)]
+    assert re.findall(r"</svg> ([\w ]+)</span>", text) == ["task correct", "completed"]
 
 
 def test_a_run_without_replies_is_a_page(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The statistics of reports: Wilson intervals and exact McNemar tests; ROC areas, slopes and best assignments by SciPy.
+"""The statistics of reports: Wilson intervals and exact McNemar tests; slopes and best assignments by SciPy.
 
 The first two take one line of arithmetic each and are needed wherever figures are shown, so they do not use SciPy, which is an
 optional extra.
@@ -32,24 +32,15 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(2 * tail / (1 << total), 1.0)
 
 
-def area(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """Return the area under the ROC curve: how often one of the first is higher than one of the second; 0.5 is chance."""
-    return float(_scipy_stats().mannwhitneyu(higher, lower).statistic) / (len(higher) * len(lower))
-
-
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """Return how fast y grows with x, by least squares."""
-    return float(_scipy_stats().linregress([x for x, _ in points], [y for _, y in points]).slope)
+    return float(_scipy().stats.linregress([x for x, _ in points], [y for _, y in points]).slope)
 
 
 def assignment(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
     """Return the pairs of rows and columns that cost least together, each row and column at most once."""
     rows, columns = _scipy().optimize.linear_sum_assignment(costs) if costs and costs[0] else ((), ())
     return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
-
-
-def _scipy_stats() -> Any:
-    return _scipy().stats
 
 
 def _scipy() -> Any:
