@@ -11,7 +11,6 @@ import re
 import shlex
 import textwrap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,70 +32,56 @@ ENOUGH: Final = 16384  # tokens: what is suggested
 _NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """A reason, and lines to copy."""
-
-    why: str
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parsers:
-    """The names of the parser for one format of calls; "" where the server has none for it."""
-
-    vllm: str = ""
-    sglang: str = ""
-    tabbyapi: str = ""
-
-
-PARSERS: Final = {
-    "apertus": Parsers("apertus", "apertus2509"),
-    "command": Parsers("cohere_command3"),
-    "deepseek": Parsers("deepseek_v3", "deepseekv3"),
-    "dsml": Parsers("deepseek_v32", "deepseekv32"),
-    "functools": Parsers("phi4_mini_json"),
-    "functiongemma": Parsers("functiongemma"),
-    "gemma4": Parsers("gemma4", "gemma4", "gemma4"),
-    "gigachat": Parsers("gigachat3", "gigachat3"),
-    "glm": Parsers("glm45", "glm45", "glm4_5"),
-    "granite": Parsers("granite"),
-    "harmony": Parsers("openai", "gpt-oss", "harmony"),
-    "hermes": Parsers("hermes", "hermes"),
-    "hunyuan": Parsers("hunyuan_a13b", "hunyuan"),
-    "inkling": Parsers("inkling", "inkling"),
-    "internlm": Parsers("internlm", "interns1"),
-    "k2_horizon": Parsers("k2_horizon", "k2_horizon"),
-    "kimi_k2": Parsers("kimi_k2", "kimi_k2"),
-    "kimi_k3": Parsers("kimi_k3", "kimi_k3"),
-    "lfm2": Parsers("lfm2", "lfm2"),
-    "llama3": Parsers("llama3_json", "llama3"),
-    "llama4": Parsers("llama4_pythonic", "pythonic"),
-    "longcat": Parsers("longcat"),
-    "minimax": Parsers("minimax_m2", "minimax-m2", "minimax_m2"),
-    "minimax_m3": Parsers("minimax_m3", "minimax-m3"),
-    "mistral": Parsers("mistral", "mistral", "mistral"),
-    "mistral_list": Parsers("mistral", "mistral", "mistral_old"),
-    "olmo3": Parsers("olmo3"),
-    "plamo": Parsers("plamo3"),
-    "pythonic": Parsers("pythonic", "pythonic"),
-    "qwen": Parsers("qwen3_coder", "qwen3_coder", "qwen3_coder"),
-    "seed": Parsers("seed_oss"),
-    "step3": Parsers("step3", "step3"),
+_PARSER_OF: Final = ("vllm", "sglang", "tabbyapi")
+PARSERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "apertus": ("apertus", "apertus2509"),
+    "command": ("cohere_command3",),
+    "deepseek": ("deepseek_v3", "deepseekv3"),
+    "dsml": ("deepseek_v32", "deepseekv32"),
+    "functools": ("phi4_mini_json",),
+    "functiongemma": ("functiongemma",),
+    "gemma4": ("gemma4", "gemma4", "gemma4"),
+    "gigachat": ("gigachat3", "gigachat3"),
+    "glm": ("glm45", "glm45", "glm4_5"),
+    "granite": ("granite",),
+    "harmony": ("openai", "gpt-oss", "harmony"),
+    "hermes": ("hermes", "hermes"),
+    "hunyuan": ("hunyuan_a13b", "hunyuan"),
+    "inkling": ("inkling", "inkling"),
+    "internlm": ("internlm", "interns1"),
+    "k2_horizon": ("k2_horizon", "k2_horizon"),
+    "kimi_k2": ("kimi_k2", "kimi_k2"),
+    "kimi_k3": ("kimi_k3", "kimi_k3"),
+    "lfm2": ("lfm2", "lfm2"),
+    "llama3": ("llama3_json", "llama3"),
+    "llama4": ("llama4_pythonic", "pythonic"),
+    "longcat": ("longcat",),
+    "minimax": ("minimax_m2", "minimax-m2", "minimax_m2"),
+    "minimax_m3": ("minimax_m3", "minimax-m3"),
+    "mistral": ("mistral", "mistral", "mistral"),
+    "mistral_list": ("mistral", "mistral", "mistral_old"),
+    "olmo3": ("olmo3",),
+    "plamo": ("plamo3",),
+    "pythonic": ("pythonic", "pythonic"),
+    "qwen": ("qwen3_coder", "qwen3_coder", "qwen3_coder"),
+    "seed": ("seed_oss",),
+    "step3": ("step3", "step3"),
 }
-"""The format that a model was most likely trained on (`dialects`) -> who reads it."""
+"""The format that a model was most likely trained on (`dialects`) -> its parser in vLLM, SGLang, tabbyAPI, as far as there is one."""
 
 
-def advice(found: Findings) -> list[Advice]:
-    """Return what to do, the most important first."""
+def advice(found: Findings) -> list[dict[str, Any]]:
+    """Return what to do, the most important first: `why`, and `lines` to copy."""
     words = _words(found)
     rows = _ROWS if not found.barrier else _PAST[found.barrier]
     near = [
-        Advice(f"Something listens on this machine where {product} usually does:", (f"xmlcall doctor {address}",))
+        {"why": f"Something listens on this machine where {product} usually does:", "lines": [f"xmlcall doctor {address}"]}
         for address, product in found.listening
     ]
     return near + [
-        Advice(row.why.format(**words), tuple(line.format(**words) for line in row.lines)) for row in rows if row.applies(found)
+        {"why": row.why.format(**words), "lines": [line.format(**words) for line in row.lines]}
+        for row in rows
+        if row.applies(found)
     ]
 
 
@@ -160,7 +145,7 @@ def _typed_name(found: Findings) -> str:
 
 def _parser(found: Findings) -> str:
     """Return the name of the server's parser for the model's format; "" if it has none, or uses it already."""
-    name: str = getattr(PARSERS.get(found.known.family, Parsers()), kind_of(found), "")
+    name = dict(zip(_PARSER_OF, PARSERS.get(found.known.family, ()), strict=False)).get(kind_of(found), "")
     return "" if kind_of(found) == "sglang" and name == found.facts.tool_parser else name
 
 
@@ -451,7 +436,7 @@ def report_of(found: Findings, known: Collection[str] = (), home: str = "") -> d
         "problem": visible(found.problem[:ERROR_CHARACTERS]),
     }
     cleared: dict[str, Any] = _cleared(report, known, home)
-    items = [{"why": item.why, "lines": [visible(line) for line in item.lines]} for item in advice(found)]
+    items = [{**item, "lines": list(map(visible, item["lines"]))} for item in advice(found)]
     return {**cleared, "advice": [_cleared(item, known, home, is_ours=True) for item in items]}
 
 
