@@ -190,36 +190,6 @@ def test_a_run_without_replies_is_a_page(tmp_path: Path) -> None:
     assert "no case counts for it" in text
 
 
-@pytest.mark.parametrize(
-    ("written", "meant", "changed"),
-    [
-        ("Lima", "Lime", [("del", '"city": "Lima"'), ("ins", '"city": "Lime"')]),
-        ("Oslo", "Lima, Oslo", [("del", '"city": "Oslo"'), ("ins", '"city": "Lima, Oslo"')]),
-        ('get_weather"', 'weather_now"', [("del", "get_weather {"), ("ins", "weather_now {")] * 2),
-    ],
-)
-def test_the_difference_is_what_must_change(tmp_path: Path, written: str, meant: str, changed: list[tuple[str, str]]) -> None:
-    answers = (*weather("Oslo", "Oslo, Norway"), *weather("Lima"))
-    one = case("trip", "Weather in Oslo and Lima?", answers=answers, category="parallel")
-    run, _, _ = shown(tmp_path / "run", "oracle", of=[one])
-    (kept,) = run.replies[0]["rounds"]
-    kept["text"] = kept["text"].replace(written, meant)
-    verdicts = asyncio.run(judged(run))
-    found = re.findall(r"<(del|ins)>(.*?)</", page([(run, verdicts, reported(run, verdicts))]))
-    assert [(kind, html.unescape(line).strip()) for kind, line in found] == changed
-
-
-def test_numbers_of_invalid_calls_are_no_difference(tmp_path: Path) -> None:
-    schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
-    answers = ({"roll_dice": {"count": [4]}},)
-    one = case("dice", "Roll four dice.", tools=(Tool(name="roll_dice", input_schema=schema),), answers=answers)
-    run, _, _ = shown(tmp_path / "run", "oracle", of=[one])
-    run.replies[0]["rounds"][0]["text"] = run.replies[0]["rounds"][0]["text"].replace("roll_dice", "throw_things")
-    verdicts = asyncio.run(judged(run))
-    found = re.findall(r"<(del|ins)>(.*?)</", page([(run, verdicts, reported(run, verdicts))]))
-    assert found == [("del", "roll_dice {"), ("ins", "throw_things {")]
-
-
 def test_every_code_is_explained() -> None:
     template = Path(page_module.__file__).with_name("page.html.j2").read_text(encoding="utf-8")
     codes = {*funnel._ISSUE_CODES.values(), *funnel._JUDGE_CODES.values(), *funnel.METRICS}

@@ -10,8 +10,6 @@ Turns of conversations and tasks of several turns are judged by their outcome, s
 causes come from the calls that ran; if these show none, the cause is `wrong_outcome`.
 """
 
-import contextlib
-import difflib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,9 +20,8 @@ from ..binding.provenance import SaidIndex, ValueSource, values_in
 from ..types.calls import MISSING, InvalidCall, Tool, ToolCall
 from .case import Case, is_identical
 from .funnel import UNREADABLE, Verdict, attempted, issue_code
-from .judge import Call, judge, judge_value
+from .judge import judge_value
 from .stats import assignment
-from .subjects import oracle_calls
 
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
@@ -262,13 +259,12 @@ def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]
 
 
 _TURN_KEYS = ("tools", "calls", "may", "fails", "answer", "not", "told", "state", "right", "reply")  # see `play`
-DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 
-def to_json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
+def to_json(value: Any, *, indent: int | None = 2) -> str:
     """Write a value as JSON; what is no JSON as Python shows it."""
     try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort, default=repr)
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
     except RecursionError:
         return "[nested too deeply to be shown]"
 
@@ -280,9 +276,8 @@ def arguments_of(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
     return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
 
 
-def call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
-    """Write a call on lines that can be compared."""
-    return f"{name} {to_json(arguments, sort=sort)}"
+def call_text(name: str, arguments: Any) -> str:
+    return f"{name} {to_json(arguments)}"
 
 
 def expected_of(case: Case) -> dict[str, str]:
@@ -302,45 +297,3 @@ def expected_of(case: Case) -> dict[str, str]:
 def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:
     lines = [f"  {key}: {' or '.join(to_json(value, indent=None) for value in values)}" for key, values in accepted.items()]
     return "\n".join([f"{name} {{", *lines, "}"])
-
-
-def difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
-    """Compare accepted calls with a reply's by line: `-` only accepted, `+` only in the reply, a space for both."""
-    if case.expects != "calls" or not got:
-        return []
-    expected, got = _nearest(case, got)
-    lines = list(difflib.unified_diff(_lines(expected), _lines(got), lineterm="", n=2 * DIFF_LIMIT))[3:]
-    return [(line[:1], line[1:]) for line in lines]
-
-
-def _lines(calls: Iterable[Call]) -> list[str]:
-    lines = [line for call in calls for line in call_text(*call, sort=True).split("\n")]
-    return lines if len(lines) <= DIFF_LIMIT else [*lines[:DIFF_LIMIT], f"… {len(lines) - DIFF_LIMIT} more lines"]
-
-
-def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
-    """Return accepted calls that differ from a reply's only where they must, and the reply's in the order of these."""
-    if case.exact:
-        return list(case.exact), list(got)
-    expected, ordered, left, names = [], [], list(got), {name for answer in case.answers for name in answer}
-    for answer, (name, arguments) in zip(case.answers, oracle_calls(case), strict=True):
-        mates = [call for call in left if call[0] == name] or [call for call in left if call[0] not in names]
-        for mate in mates[:1]:
-            left.remove(mate)
-            # What an invalid call holds is text, also where a number was meant.
-            same = {key: value for key, value in arguments.items() if mate[1].get(key) == to_json(value)}
-            ordered.append((mate[0], {**mate[1], **same}))
-            arguments = _nearer(case, answer, arguments, ordered[-1][1])
-        expected.append((name, arguments))
-    return expected, ordered + left
-
-
-def _nearer(case: Case, answer: Mapping[str, Any], expected: Mapping[str, Any], got: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take each argument of the reply's call that leaves the expected call right."""
-    (name,) = answer
-    for key in {**got, **expected}:
-        changed = {other: value for other, value in expected.items() if other != key} | ({key: got[key]} if key in got else {})
-        with contextlib.suppress(AttributeError, TypeError):  # the judge reads valid calls; another may hold anything
-            if not judge([(name, changed)], case.tools, [answer], "simple"):
-                expected = changed
-    return expected

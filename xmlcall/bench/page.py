@@ -21,7 +21,7 @@ from markupsafe import Markup
 from ..errors import REPAIRS
 from ..types.calls import Message
 from .case import Case
-from .failures import CAUSES, arguments_of, call_text, causes_of, difference, expected_of, to_json
+from .failures import CAUSES, arguments_of, call_text, causes_of, expected_of, to_json
 from .funnel import Verdict, rates
 from .report import SHOWN, compared
 from .store import RecordedRun
@@ -252,13 +252,11 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
 
 def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
     case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
-    got = [(call.name, arguments_of(call)) for call in calls]
     return {
         "prompt": Asked(way_of(column["way"]), case, column["run"].settings).sent(rounds),
         "rounds": [{**_ROUND, "title": f"Raw reply {number}", **kept} for number, kept in enumerate(rounds, 1)],
-        "calls": [(call_text(*each), getattr(call, "issues", ())) for each, call in zip(got, calls, strict=True)],
+        "calls": [(call_text(call.name, arguments_of(call)), getattr(call, "issues", ())) for call in calls],
         "expected": expected_of(case),
-        "diff": [] if verdict.is_right else difference(case, got),
     }
 
 
@@ -275,7 +273,6 @@ def _task(outcome: Mapping[str, Any], case: Case) -> dict[str, Any]:
         "rounds": [{**_ROUND, "title": title, "text": text, "finish_reason": ""} for title, text in replies],
         "calls": [(_task_call(call), call.get("issues", ())) for call in calls],
         "expected": expected_of(case) if case.expects == "talk" else _expected_task(outcome),
-        "diff": [],
     }
 
 

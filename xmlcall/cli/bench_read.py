@@ -267,7 +267,7 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _show_verdict(verdict: Any, way: str) -> None:
-    from ..bench.failures import arguments_of, difference, expected_of
+    from ..bench.failures import expected_of
 
     for place, kept in enumerate(verdict.row["rounds"], 1):
         print(f"===== {verdict.case.id}, {way}: the reply of round {place}\n")
@@ -285,10 +285,6 @@ def _show_verdict(verdict: Any, way: str) -> None:
     if verdict.case.expects != "task":
         wanted = expected_of(verdict.case)
         print(f"\n===== expected\n\n{plain(wanted['text'])}\n{wanted['note']}".rstrip())
-        lines = difference(verdict.case, [(call.name, arguments_of(call)) for call in verdict.reply.calls])
-        if lines and not verdict.is_right:
-            print("\n===== accepted (-) beside the reply (+)\n")
-            print("\n".join(f"{mark} {plain(text)}" for mark, text in lines))
     print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
     print(f"verdict: {verdict.failure or 'right'}{_causes(verdict)}\n")

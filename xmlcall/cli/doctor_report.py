@@ -67,7 +67,7 @@ PARSERS: Final[Mapping[str, tuple[str, ...]]] = {
     "seed": ("seed_oss",),
     "step3": ("step3", "step3"),
 }
-"""The format that a model was most likely trained on (`dialects`) -> its parser in vLLM, SGLang, tabbyAPI, as far as there is one."""
+"""The format that a model was most likely trained on (`dialects`) -> its parsers in vLLM, SGLang and tabbyAPI, if any."""
 
 
 def advice(found: Findings) -> list[dict[str, Any]]:
