@@ -177,7 +177,7 @@ def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
         "second reply",
         "→ &lt;/script&gt;",
         "There is no such tool.",
-        "turn that is wrong: 1.",
+        "The state and the results",
         "2.50",
     ):
         assert words in text

@@ -19,12 +19,10 @@ from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
-from xmlcall.bench.bfcl import bfcl_wheel
 from xmlcall.bench.case import Case
 from xmlcall.bench.runner import PatientBackend
 from xmlcall.bench.store import RecordedRun, create_or_resume
 from xmlcall.bench.subjects import Subject, model_subject
-from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable
 from xmlcall.types.calls import Message, RawCall
@@ -308,25 +306,3 @@ async def test_a_reply_that_breaks_off_begins_its_case_again(
     assert await runner.execute(run, XML, model_subject(backend)) == (0 if answered else 1)
     assert [reply["rounds"][-1]["text"] for reply in run.replies] == ["Paris."] * answered
     assert len(backend.requests) == asked
-
-
-class Flaky(ScriptedBackend):
-    """Refuses every fourth request."""
-
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        self.requests.append(request)
-        if len(self.requests) % 4 == 0:
-            raise refused(503)
-        yield Chunk(text="I cannot.", finish_reason="stop")
-
-
-async def test_tasks_of_several_turns_outlive_a_failure(tmp_path: Path) -> None:
-    pytest.importorskip("mpmath", reason="BFCL's MathAPI needs mpmath: pip install 'xmlcall[bench]'")
-    try:
-        bfcl_wheel()
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-    backend, run = Flaky([]), start(tmp_path / "run", cases_of("bfcl-mt", limit=8))
-    assert await runner.execute(run, XML, model_subject(backend)) == 0
-    assert len(run.replies) == 8
-    assert len(backend.requests) >= 4

@@ -145,8 +145,8 @@ def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_tasks_of_several_turns_are_not_played_in_every_way() -> None:
-    task = Case(id="a", category="c", messages=(), tools=(), expects="task")
+def test_conversations_are_not_played_in_every_way() -> None:
+    task = Case(id="a", category="c", messages=(), tools=(), expects="talk")
     with pytest.raises(UsageError, match="not origin"):
         runner.check_ways([task], [way_of("xml"), way_of("origin")])
 

@@ -280,14 +280,21 @@ def call_text(name: str, arguments: Any) -> str:
     return f"{name} {to_json(arguments)}"
 
 
+_NOTES: Final = {
+    "no_call": "No call.",
+    "any_call": "Any call that is valid.",
+    "task": "The state and the results that the expected calls of each turn lead to.",
+}
+
+
 def expected_of(case: Case) -> dict[str, str]:
-    """Return what counts as right, for any case but a task of several turns; of a conversation, for one turn."""
+    """Return what counts as right; of a conversation, for one turn."""
     if case.expects == "talk":
         turn = case.turns[0]
         text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in _TURN_KEYS if key in turn)
         return {"text": text, "note": "An answer in words." if "tools" in turn else "An answer in words, without a tool."}
     if case.expects != "calls":
-        return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
+        return {"text": "", "note": _NOTES[case.expects]}
     if case.exact:
         return {"text": "\n".join(call_text(*call) for call in case.exact), "note": "Equal to the last character."}
     text = "\n".join(_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items())

@@ -272,13 +272,8 @@ def _task(outcome: Mapping[str, Any], case: Case) -> dict[str, Any]:
         "prompt": [Message(role=message["role"], content=message["content"]) for message in case.messages],
         "rounds": [{**_ROUND, "title": title, "text": text, "finish_reason": ""} for title, text in replies],
         "calls": [(_task_call(call), call.get("issues", ())) for call in calls],
-        "expected": expected_of(case) if case.expects == "talk" else _expected_task(outcome),
+        "expected": expected_of(case),
     }
-
-
-def _expected_task(outcome: Mapping[str, Any]) -> dict[str, str]:
-    failed = "" if outcome["valid"] else f" The first turn that is wrong: {outcome['failed_turn'] + 1}."
-    return {"text": "", "note": f"The state and the results that the expected calls of each turn lead to.{failed}"}
 
 
 def _task_call(call: Mapping[str, Any]) -> str:

@@ -260,7 +260,7 @@ _ACTIONS: dict[str, bench_read.Action] = {
             "--model local --suite smoke --out run1",
             "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
             "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
-            "--model oracle --suite bfcl-mt --limit 20 --out run4",
+            "--model oracle --suite talk --limit 20 --out run4",
         ),
     ),
     "compare-ways": (

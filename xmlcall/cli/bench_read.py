@@ -282,9 +282,8 @@ def _show_verdict(verdict: Any, way: str) -> None:
     print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
     if "outcome" in verdict.row:
         print(plain(json_text(verdict.row["outcome"])))
-    if verdict.case.expects != "task":
-        wanted = expected_of(verdict.case)
-        print(f"\n===== expected\n\n{plain(wanted['text'])}\n{wanted['note']}".rstrip())
+    wanted = expected_of(verdict.case)
+    print(f"\n===== expected\n\n{plain(wanted['text'])}\n{wanted['note']}".rstrip())
     print()
     print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
     print(f"verdict: {verdict.failure or 'right'}{_causes(verdict)}\n")
