@@ -1,42 +1,29 @@
-"""`xmlcall log`: the conversations that were kept, listed, searched, as Markdown, and read again.
+"""`xmlcall log`: the conversations that were kept, listed, searched, and as Markdown.
 
 The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models,
 tools and servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
-
-`replay` reads the kept replies with the parser of now: without a model, nothing runs. Each reply is read as it came, and its
-calls are bound to the tools that were on offer then. What the loop decides after the parser is left as it was: a call that was
-an echo or had to wait stays what it was, and the text after the place where the loop ended a reply does not count.
 """
 
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from ..binding.bind import bind
 from ..errors import UsageError
-from ..parsing.parser import Parser
-from ..parsing.repetition import once
-from ..parsing.reply import reply_of
-from ..prompting.format import FAMILIES
 from ..records.folder import audit_path, store_path
-from ..records.store import ConversationSummary, KeptEvent, Store, message_to_json, raw_from_json
-from ..tools.catalog import Catalog
-from ..turn.generate import Binder
+from ..records.store import ConversationSummary, Store, message_to_json
 from ..turn_records.kept import turns_of
 from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
-from ..types.calls import InvalidCall, Tool, ToolCall
 from .exits import FAILED, OK
 from .plain import json_text, plain, shortened, visible
 
-DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`, and parse their replies again."
+DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`."
 EPILOG = """examples:
   xmlcall log list
   xmlcall log search london weather
   xmlcall log export 3f2a > conversation.md
-  xmlcall log replay 3f2a
   xmlcall log delete 3f2a
   xmlcall chat --resume 3f2a
 
@@ -135,22 +122,6 @@ def _search(options: argparse.Namespace, store: Store) -> int:
     return OK if shown else FAILED
 
 
-def _replay(options: argparse.Namespace, store: Store) -> int:
-    found = store.find(options.id)
-    replies = list(_replayed(store, store.events(found.id)))
-    changed = [each for each in replies if each["differences"]]
-    if options.json:
-        print(json_text({"id": found.id, "replies": replies, "changed": len(changed)}))
-    else:
-        for each in changed:
-            for difference in each["differences"]:
-                print(f"reply {each['reply']}, call {difference['call']}:")
-                for side in ("was", "is"):
-                    print(f"  {side:3}  {json_text(difference[side], indent=None) if difference[side] else 'no call'}")
-        print(f"{len(replies)} replies read again, {len(changed)} differ")
-    return FAILED if changed else OK
-
-
 def _delete(options: argparse.Namespace, store: Store) -> int:
     if bool(options.id) == options.all:
         raise UsageError("expected the ids of conversations, or --all (see `xmlcall log list`)")
@@ -184,7 +155,6 @@ _ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]]
     ),
     "search": (_search, "find messages by words", "WORD"),
     "export": (_show, "print a conversation as Markdown, or with --json with all that is kept of it", "ID"),
-    "replay": (_replay, "read the kept replies of a conversation again, and say what differs; exit 1 if something does", "ID"),
     "delete": (_delete, "delete conversations", "IDS"),
     "path": (_path, "print where conversations and audit are", ""),
 }
@@ -281,56 +251,3 @@ def _fenced(text: str, lines: int | None, language: str = "") -> str:
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _replayed(store: Store, events: Sequence[KeptEvent]) -> Iterator[dict[str, Any]]:
-    """Parse the replies again; yield each one's number, from 1, and what differs: `was` and `is` of each call."""
-    asked: Mapping[str, Any] = {}
-    catalog, number = Catalog(()), 0
-    for event in events:
-        if event.kind == "asked":
-            if event.body["tools"] != asked.get("tools"):
-                catalog = Catalog([Tool.from_mcp(tool) for tool in store.tools(event.body["tools"])])
-            asked = event.body
-        elif event.kind == "reply":
-            number += 1
-            yield {"reply": number, "differences": _differences(event.body, asked, catalog)}
-
-
-def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> list[dict[str, Any]]:
-    was = [_row_of_kept(call) for call in kept["calls"]]
-    read = [_row_of(call) for call in _read(kept, asked, catalog)]
-    content = (kept["message"] or {}).get("content", "")
-    if len(read) > len(was) and len(content) < len(kept["raw"]):
-        read = read[: len(was)]  # the loop ended the reply after these
-    differences = []
-    for place in range(max(len(was), len(read))):
-        before, now = was[place] if place < len(was) else None, read[place] if place < len(read) else None
-        if before != now and not (before and "echo" in before.get("issues", ())):
-            differences.append({"call": place + 1, "was": before, "is": now})
-    return differences
-
-
-def _read(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> Sequence[ToolCall | InvalidCall]:
-    """Read a reply; calls that the model server itself had found are not in the text, and are only bound."""
-    if kept["calls"] and not any(call["raw"]["text"] and call["raw"]["text"] in kept["raw"] for call in kept["calls"]):
-        return [bind(raw_from_json(call["raw"]), catalog) for call in kept["calls"]]
-    unsaid = FAMILIES[asked["family"]].unsaid if asked["mode"] == "xml" and asked["family"] in FAMILIES else ""
-    binder = Binder(catalog=catalog, unsaid=unsaid)
-    parser = Parser(catalog, reasoning_open=asked["reasoning_open"])
-    events = binder.bound([*parser.feed(kept["raw"]), *parser.close(kept["finish_reason"])])
-    reply, _ = once(reply_of(events, catalog, finish_reason=kept["finish_reason"]), asked["text"])
-    return reply.calls
-
-
-def _row_of(call: ToolCall | InvalidCall) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": call.name}
-    if isinstance(call, InvalidCall):
-        return row | {"issues": [issue.code for issue in call.issues]}
-    return row | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
-
-
-def _row_of_kept(call: Mapping[str, Any]) -> dict[str, Any]:
-    if "issues" in call:
-        return {"name": call["name"], "issues": [issue["code"] for issue in call["issues"]]}
-    return {name: call[name] for name in ("name", "arguments", "repairs")}
