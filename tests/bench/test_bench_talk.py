@@ -432,15 +432,15 @@ def test_a_conversation_is_shown(wrong: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     first, second, _, last = done.stdout.split("=====")[1:]
     for words in (
-        "zh-mixed-04#1, xml: question",
+        "zh-mixed-04#1, xml",
         "读取文件 ",
         '<invoke name="read_text_file">',
-        "-> error: ENOENT",
+        "ENOENT",
         "verdict: right",
     ):
         assert words in first
     for words in (
-        "--- the person\n哦，那读",
+        "--- user\n哦，那读",
         "--- raw reply 2\n",
         "--- answer (end)\n文件里写着一首诗。",
         "verdict: wrong_answer",

@@ -104,7 +104,7 @@ def test_two_runs_compared(runs: Path) -> None:
 
 def test_a_case_is_shown(runs: Path) -> None:
     shown = bench("show", runs / "mutator", "smoke-en-01").stdout
-    for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
+    for part in ("--- system", "--- user", "--- raw reply 1", "Call of `", "--- expected", "verdict:"):
         assert part in shown
     assert bench("show", runs / "mutator", "nothing").returncode == 2
     for verdict in ("verdict: unknown_tool (causes: wrong_tool", "verdict: right\n"):

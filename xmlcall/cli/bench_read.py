@@ -15,6 +15,9 @@ from .plain import json_text, plain, visible
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ..bench.funnel import Verdict
+    from ..bench.store import RecordedRun
+
 Action = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str, tuple[str, ...]]
 """Its arguments, what runs it, its summary, and examples of what can be typed after it."""
 
@@ -243,50 +246,42 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 def _show(options: argparse.Namespace) -> int:
     from ..bench.report import judged
     from ..bench.store import read_run
-    from ..bench.ways import Asked, way_of
 
     run = read_run(options.run)
-    case = run.by_id.get(options.case) or run.by_id.get(options.case.rpartition("#")[0])
-    if case is None or (case.id != options.case and case.expects != "talk"):
-        raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(list(run.by_id)[:5])}")
-    ways = [options.way] if options.way else run.about["ways"]
+    ids = [case.id for case in run.cases]
+    if options.case not in ids and options.case.rpartition("#")[0] not in ids:
+        raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(ids[:5])}")
     verdicts = asyncio.run(judged(run))
-    for way in ways:
+    for way in [options.way] if options.way else run.about["ways"]:
         if way not in verdicts:
             raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
-        if case.expects == "talk":
-            _show_turns(verdicts[way], options.case, way)
-            continue
-        found = [verdict for verdict in verdicts[way] if verdict.case.id == case.id]
-        print(f"===== {case.id}, {way}: the prompt\n")
-        for message in Asked(way_of(way), case, run.settings).sent(found[0].row["rounds"] if found else ()):
-            print(f"--- {message.role}\n{plain(message.content)}\n")
+        found = [each for each in verdicts[way] if options.case in (each.case.id, each.case.id.rpartition("#")[0])]
+        if not found:
+            raise UsageError(f"{options.case!r} has no reply with --way {way}; turns are CONVERSATION#NUMBER, from 1 on")
         for verdict in found:
-            _show_verdict(verdict, way)
+            print("\n\n".join(_shown(run, verdict, way)) + "\n")
     return OK
 
 
-def _show_verdict(verdict: Any, way: str) -> None:
+def _shown(run: "RecordedRun", verdict: "Verdict", way: str) -> Iterator[str]:
+    """Yield the prompt, each reply raw and as it is read, what is expected, and the verdict."""
+    from ..bench.as_turns import turn_of_row
     from ..bench.failures import expected_of
+    from .log import reply_in_markdown
 
-    for place, kept in enumerate(verdict.row["rounds"], 1):
-        print(f"===== {verdict.case.id}, {way}: the reply of round {place}\n")
-        print(plain(kept.get("text", "")))
-        for name, arguments in kept.get("calls", ()):
-            print(f"the server's call: {visible(name)} {visible(arguments)}")
-    print(f"\n===== {verdict.case.id}, {way}: read as\n")
-    for call in verdict.reply.calls:
-        shown = getattr(call, "arguments", None)
-        outcome = json_text(shown) if shown is not None else "; ".join(issue.message for issue in call.issues)
-        print(f"{visible(call.name)}: {plain(outcome)}")
-    print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
+    turn = turn_of_row(run, verdict.case, verdict.row, way)
+    yield f"===== {visible(verdict.case.id)}, {way}"
+    for message in turn.replies[0].prompt if turn.replies else ():
+        yield f"--- {message.role}\n{plain(message.content)}"
+    for reply in turn.replies:
+        yield f"--- raw reply {reply.number}\n{plain(reply.raw)}"
+        yield from reply_in_markdown(reply)
     if "outcome" in verdict.row:
-        print(plain(json_text(verdict.row["outcome"])))
-    wanted = expected_of(verdict.case)
-    print(f"\n===== expected\n\n{plain(wanted['text'])}\n{wanted['note']}".rstrip())
-    print()
-    print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
-    print(f"verdict: {verdict.failure or 'right'}{_causes(verdict)}\n")
+        yield f"--- answer ({visible(turn.outcome)})\n{plain(turn.answer)}"
+    expected = expected_of(verdict.case)
+    yield "\n".join(["--- expected", *filter(None, [plain(expected["text"]), expected["note"]])])
+    reached = ", ".join(sorted(verdict.reached)) or "nothing"
+    yield f"reached: {reached}\nverdict: {visible(verdict.failure or 'right')}{_causes(verdict)}"
 
 
 def _declare_rescore(parser: argparse.ArgumentParser) -> None:
@@ -337,31 +332,6 @@ def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
             yield found
 
 
-def _show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
-    """Print the turns of a conversation, or one of them."""
-    turns = [verdict for verdict in verdicts if asked in (verdict.case.id, verdict.case.id.rpartition("#")[0])]
-    if not turns and "#" in asked:
-        raise UsageError(f"expected CONVERSATION or CONVERSATION#NUMBER with a number of its turns from 1 on, got {asked!r}")
-    for verdict in turns:
-        _show_turn(verdict, way)
-
-
-def _show_turn(verdict: Any, way: str) -> None:
-    from ..bench.failures import expected_of
-
-    (played,) = verdict.row["outcome"]["turns"]
-    print(f"===== {visible(verdict.case.id)}, {way}: {visible(verdict.case.turns[0].get('kind', ''))}\n")
-    print(f"--- the person\n{plain(verdict.case.messages[-1]['content'])}\n")
-    for place, reply in enumerate(played["replies"], 1):
-        print(f"--- raw reply {place}\n{plain(reply)}\n")
-    for call in played["calls"]:
-        print(f"--- call\n{plain(_call(call))}\n")
-    print(f"--- answer ({visible(played['stop_reason'])})\n{plain(played['answer'])}\n")
-    expected = expected_of(verdict.case)
-    print("\n".join(["--- expected", *filter(None, [plain(expected["text"])]), expected["note"]]))
-    print(f"\nverdict: {visible(verdict.failure or 'right')}{_causes(verdict)}\n")
-
-
 def _causes(verdict: Any) -> str:
     from ..bench.failures import causes_of
 
@@ -370,13 +340,6 @@ def _causes(verdict: Any) -> str:
     except UsageError as error:  # SciPy is not installed
         return f" (no causes: {error})"
     return f" (causes: {', '.join(causes)})" if causes else ""
-
-
-def _call(call: Mapping[str, Any]) -> str:
-    """Write a call and its outcome: the result, why it was denied, or what is wrong with it."""
-    issues = "; ".join(issue["message"] for issue in call.get("issues", ()))
-    outcome = call.get("result") or call.get("denied") or issues
-    return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{outcome}"
 
 
 ACTIONS: dict[str, Action] = {

@@ -171,14 +171,14 @@ def _turn(turn: TurnRecord, lines: int | None) -> Iterator[str]:
     yield f"## The person, {turn.began}"
     yield plain(turn.question).strip()
     for reply in turn.replies:
-        yield from _reply(reply, lines)
+        yield from reply_in_markdown(reply, lines)
     if turn.outcome == "left":
         yield "The turn has no answer: it was stopped, or the program ended in the middle of it."
     elif turn.outcome not in ("", "end"):
         yield f"The turn ended without an answer: {_inline(turn.outcome)}."
 
 
-def _reply(reply: ReplyRecord, lines: int | None) -> Iterator[str]:
+def reply_in_markdown(reply: ReplyRecord, lines: int | None = None) -> Iterator[str]:
     why = f": {_inline(reply.refusal)}" if reply.refusal else ""
     yield "### The model" if reply.is_kept else f"### The model (not kept: it was asked again{why})"
     if text := plain(_shown(reply)).strip():
