@@ -1,14 +1,10 @@
-"""The statistics of reports: Wilson intervals and exact McNemar tests; slopes and best assignments by SciPy.
-
-The first two take one line of arithmetic each and are needed wherever figures are shown, so they do not use SciPy, which is an
-optional extra.
-"""
+"""The statistics of reports. Only best assignments need SciPy, which is an optional extra."""
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..errors import UsageError
 from ..installed import missing_extra
@@ -34,22 +30,17 @@ def mcnemar(only_first: int, only_second: int) -> float:
 
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """Return how fast y grows with x, by least squares."""
-    return float(_scipy().stats.linregress([x for x, _ in points], [y for _, y in points]).slope)
+    return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope
 
 
 def assignment(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
     """Return the pairs of rows and columns that cost least together, each row and column at most once."""
-    rows, columns = _scipy().optimize.linear_sum_assignment(costs) if costs and costs[0] else ((), ())
-    return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
-
-
-def _scipy() -> Any:
     try:
-        import scipy.optimize
-        import scipy.stats
+        from scipy.optimize import linear_sum_assignment
     except ImportError as error:
         raise UsageError(missing_extra("reports need SciPy", "bench")) from error
-    return scipy
+    rows, columns = linear_sum_assignment(costs) if costs and costs[0] else ((), ())
+    return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
 
 
 # -- a comparison that may be read after each reply --------------------------------------------------------------------

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import datetime
 import platform
+import re
 import shlex
 import subprocess
 import sys
@@ -11,17 +12,19 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import UsageError
-from . import bench_read, bench_ways
-from .exits import FAILED, OK, complain, run_async
+from ..private_folders import user_path
+from . import bench_read
+from .exits import FAILED, INTERRUPTED, OK, complain, run_async
 from .open_model import connected, model_notices, profile_of
-from .options import add_asking_options, add_profile_option, number
+from .options import Action, add_actions, add_asking_options, add_profile_option, number
+from .plain import json_text, visible
 from .words import speaker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from ..bench.ways import Way
     from ..turn.asking import AskingFields, Threshold
@@ -41,14 +44,11 @@ _OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # of its c
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for action, (declare, _, summary, examples) in _ACTIONS.items():
-        epilog = "".join(["examples:", *(f"\n  xmlcall bench {action} {words}" for words in examples)])
-        declare(actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary, epilog=epilog))
+    add_actions(parser, _ACTIONS)
 
 
 def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action][1](options)
+    return _ACTIONS[options.action].run(options)
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
@@ -251,11 +251,82 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-_ACTIONS: dict[str, bench_read.Action] = {
-    "run": (
-        _declare_run,
+# -- compare-ways ---------------------------------------------------------------------------------------------------------
+
+
+def _declare_ways(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", default="local", help="as for `xmlcall run` (default: %(default)s)")
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="20 cases, about 5 minutes with a model of 0.5 billion parameters on two cores; else 144, about 40",
+    )
+    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
+    parser.add_argument(
+        "--file", type=Path, default=Path("compare-ways.json"), help="what can be sent to others (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="print that file instead of a table")
+
+
+def _ways(options: argparse.Namespace) -> int:
+    if not options.file.parent.is_dir() or options.file.is_dir():
+        raise UsageError(f"expected a file in a folder that exists, got {options.file}: give another with --file")
+    return continued_later(_compare_ways(options))
+
+
+def continued_later(work: "Coroutine[Any, Any, int]") -> int:
+    """Run a measurement; after Ctrl-C, say how it continues."""
+    try:
+        return run_async(work)
+    except KeyboardInterrupt:
+        complain("interrupted; what was measured is kept: run the same command again to continue")
+        return INTERRUPTED
+
+
+def kept_in(options: argparse.Namespace, what: str, backend: Any) -> Path:
+    """Return the folder of a measurement of a model: that of `--out`, else one in the user's cache folder."""
+    known = next(iter(backend.capabilities.fingerprints), backend.model)
+    return options.out or user_path("cache", what) / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
+
+
+async def _compare_ways(options: argparse.Namespace) -> int:
+    from ..bench import compare_ways
+    from ..bench.store import write_whole
+    from .waiting import RunBar
+
+    cases = compare_ways.compared_cases(quick=options.quick)
+    async with AsyncExitStack() as stack:
+        backend = await opened(stack, options)
+        total = sum(len(each.cases(cases)) for each in compare_ways.planned(backend.capabilities))
+        bar = stack.enter_context(RunBar(total))
+        ways = await compare_ways.measure(
+            backend,
+            cases,
+            kept_in(options, "compare-ways", backend),
+            concurrency=options.concurrency,
+            progress=bar.advance,
+            note=lambda said: complain(visible(said)),
+        )
+        found = compare_ways.found_json(ways, cases, backend, await compare_ways.facts_of(backend))
+    text = json_text(found)
+    write_whole(options.file, f"{text}\n")
+    if options.json:
+        print(text)
+    else:
+        bench_read.print_table(compare_ways.HEADER, compare_ways.table_of_ways(found))
+        chosen = found["recommended"]
+        print(f"recommended: {chosen['way']} (--ask {chosen['ask']}): {chosen['why']}")
+    complain(f"{options.file} has these figures and the outcome of each case, and no text of yours, of the model or of a path")
+    return OK
+
+
+_ACTIONS: Final = {
+    "run": Action(
         lambda options: run_async(_run(options)),
         "ask a model the cases of a suite, in one or more ways of calling",
+        _declare_run,
         (
             "--model local --suite smoke --out run1",
             "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
@@ -263,10 +334,10 @@ _ACTIONS: dict[str, bench_read.Action] = {
             "--model oracle --suite talk --limit 20 --out run4",
         ),
     ),
-    "compare-ways": (
-        bench_ways.declare,
-        bench_ways.execute,
+    "compare-ways": Action(
+        _ways,
         "measure which way of offering tools suits a model, and write a file to send back",
+        _declare_ways,
         ("--quick", "--model ollama:gemma3:4b", "--model http://127.0.0.1:8080/v1 --concurrency 4 --file mine.json"),
     ),
     **bench_read.ACTIONS,

@@ -3,23 +3,20 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .exits import FAILED, OK, complain
-from .options import number
+from .options import Action, number
 from .plain import json_text, plain, visible
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
     from ..bench.funnel import Verdict
     from ..bench.store import RecordedRun
-
-Action = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str, tuple[str, ...]]
-"""Its arguments, what runs it, its summary, and examples of what can be typed after it."""
 
 _READ_ONCE = (
     "p is for one look at a whole run. The interval and what B is may be read while runs continue: "
@@ -110,32 +107,37 @@ def _title(folder: Path, found: Mapping[str, Any]) -> str:
 
 
 def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from ..bench.report import causes_table_of, named, table_of
 
-    console = Console(file=sys.stdout, highlight=False)
+    console = _console()
     console.print(Text(_title(folder, found), style="bold"))
-    console.print(table(*table_of(found), bold=(named("call_correct"), named("parsed_as_written"))))
+    print_table(*table_of(found), bold=(named("call_correct"), named("parsed_as_written")))
     header, rows = causes_table_of(found)
     if rows:
-        console.print(table(header, rows))
+        print_table(header, rows)
     for line in _details(found):
         console.print(Text(line))
     for warning in found["warnings"]:
         console.print(Text(f"note: {warning}", style="yellow"))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> "Table":
-    """Make a table for the terminal, its cells as they are; `bold` names rows by their first cell."""
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> None:
+    """Print a table, its cells as they are; `bold` names rows by their first cell."""
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(*header)
+    table = Table(*header)
     for row in rows:
-        made.add_row(*map(Text, row), style="bold" if row[0] in bold else "")
-    return made
+        table.add_row(*map(Text, row), style="bold" if row[0] in bold else "")
+    _console().print(table)
 
 
 def _details(found: Mapping[str, Any]) -> list[str]:
@@ -342,29 +344,29 @@ def _causes(verdict: Any) -> str:
     return f" (causes: {', '.join(causes)})" if causes else ""
 
 
-ACTIONS: dict[str, Action] = {
-    "report": (
-        _declare_report,
+ACTIONS: Final = {
+    "report": Action(
         _report,
         "tell the rates of runs, with their failures and costs",
+        _declare_report,
         ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     ),
-    "compare": (
-        _declare_compare,
+    "compare": Action(
         _compare,
         "compare two runs or ways on the cases that both answered",
+        _declare_compare,
         ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
     ),
-    "show": (
-        _declare_show,
+    "show": Action(
         _show,
         "show a case: the prompt, the raw reply, how it was read, what was expected",
+        _declare_show,
         ("run1 smoke-en-01", "run2 simple_python_370 --way xml", "run3 en-demo-01#2"),
     ),
-    "rescore": (
-        _declare_rescore,
+    "rescore": Action(
         _rescore,
         "read and judge the kept replies again; tell what changed",
+        _declare_rescore,
         ("run1", "run1 --json", "run1 run2 run3 --on ray"),
     ),
 }

@@ -7,7 +7,7 @@ tools and servers are put in fences that are longer than any run of backticks in
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from ..records.store import ConversationSummary, Store, message_to_json
 from ..turn_records.kept import turns_of
 from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
 from .exits import FAILED, OK
+from .options import Action, add_actions, takes
 from .plain import json_text, plain, shortened, visible
 
 DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`."
@@ -50,25 +51,12 @@ _SOURCES: Final = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list", json=False)
-    for action, (_, summary, takes) in _ACTIONS.items():
-        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
-        if takes == "ID":
-            added.add_argument("id", metavar="ID", help="the beginning of an id from `xmlcall log list`")
-        elif takes == "IDS":
-            added.add_argument("id", metavar="ID", nargs="*", help="the beginning of an id from `xmlcall log list`")
-            added.add_argument("--all", action="store_true", help="all conversations")
-        elif takes:
-            added.add_argument(
-                "words", metavar=takes, nargs="+", help="words that must all be in one message, upper or lower case"
-            )
-        added.add_argument("--json", action="store_true", help="print JSON")
+    add_actions(parser, _ACTIONS, usual="list")
 
 
 def execute(options: argparse.Namespace) -> int:
     with Store(store_path()) as store:
-        return _ACTIONS[options.action or "list"][0](options, store)
+        return _ACTIONS[options.action or "list"].run(options, store)
 
 
 def _list(options: argparse.Namespace, store: Store) -> int:
@@ -145,18 +133,29 @@ def _path(options: argparse.Namespace, store: Store) -> int:
     return OK
 
 
-# Action -> what runs it, its summary, what it takes.
-_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]] = {
-    "list": (_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words", ""),
-    "show": (
+def _takes_several(parser: argparse.ArgumentParser) -> None:
+    takes("id", nargs="*", help=_AN_ID)(parser)
+    parser.add_argument("--all", action="store_true", help="all conversations")
+
+
+_AN_ID: Final = "the beginning of an id from `xmlcall log list`"
+_ACTIONS: Final = {
+    "list": Action(_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words"),
+    "show": Action(
         _show,
         "show a conversation: what was asked, what was called, how it was read, where values came from, and the outcome",
-        "ID",
+        takes("id", help=_AN_ID),
     ),
-    "search": (_search, "find messages by words", "WORD"),
-    "export": (_show, "print a conversation as Markdown, or with --json with all that is kept of it", "ID"),
-    "delete": (_delete, "delete conversations", "IDS"),
-    "path": (_path, "print where conversations and audit are", ""),
+    "search": Action(
+        _search,
+        "find messages by words",
+        takes("words", metavar="WORD", nargs="+", help="words that must all be in one message, upper or lower case"),
+    ),
+    "export": Action(
+        _show, "print a conversation as Markdown, or with --json with all that is kept of it", takes("id", help=_AN_ID)
+    ),
+    "delete": Action(_delete, "delete conversations", _takes_several),
+    "path": Action(_path, "print where conversations and audit are"),
 }
 
 

@@ -1,17 +1,14 @@
 """`xmlcall probe`: measure which prompt and call format suit a model best, and save them as its profile."""
 
 import argparse
-import re
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..private_folders import user_path
-from .bench import opened
-from .bench_read import table
-from .exits import FAILED, INTERRUPTED, OK, complain, run_async
+from .bench import continued_later, kept_in, opened
+from .bench_read import print_table
+from .exits import FAILED, OK, complain
 from .options import number
 from .plain import json_text, visible
 
@@ -53,11 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    try:
-        return run_async(_run(options))
-    except KeyboardInterrupt:
-        complain("interrupted; the measurements so far are kept: run the same command again to continue")
-        return INTERRUPTED
+    return continued_later(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
@@ -74,12 +67,10 @@ async def _run(options: argparse.Namespace) -> int:
         default = incumbent(shipped(backend.capabilities.fingerprints))
         most = most_replies(len(candidates(backend.capabilities.native_tools, default)), len(cases))
         bar = stack.enter_context(RunBar(most, "replies at most"))
-        known = next(iter(backend.capabilities.fingerprints), backend.model)
-        folder = options.out or user_path("cache", "probe") / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
         probe = Probe(
             backend,
             cases,
-            folder,
+            kept_in(options, "probe", backend),
             default=default,
             concurrency=options.concurrency,
             progress=bar.advance,
@@ -90,7 +81,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> int:
-    from ..bench.probe import found_json, sentences
+    from ..bench.probe import found_json, sentences, table_of_probe
     from ..profiles.profile import file_of, write_profile
 
     profile = finding.profile(backend.model, backend.capabilities.fingerprints, cases)
@@ -98,7 +89,7 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
     if options.json:
         print(json_text({**found_json(finding, profile), "file": str(file)}))
     else:
-        _print_table(finding)
+        print_table(*table_of_probe(finding))
         for sentence in sentences(finding):
             print(visible(sentence))
     if not finding.calls_rightly:
@@ -107,15 +98,6 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
     write_profile(profile, file)
     complain(f"the profile is in {file}; it will be used from now on (`xmlcall profiles rm {file.stem}` removes it)")
     return OK
-
-
-def _print_table(finding: "Finding") -> None:
-    from rich.console import Console
-
-    from ..bench.probe import table_of_probe
-
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 180)
-    console.print(table(*table_of_probe(finding)))
 
 
 def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
