@@ -106,7 +106,17 @@ def _found(client: Client) -> str | None:
 def _known(options: argparse.Namespace, *, key: str) -> Proxy:
     """Return what a client needs to know of the proxy at the port; nothing is started."""
     running = proxy_at(_url(options), _key()) if options.port else None
-    return _proxy(running, options, key=key) if running else Proxy(url=_url(options), key=key, model=options.name or "local")
+    if running:
+        return _proxy(running, options, key=key)
+    port = None if options.port in (0, SERVE_PORT) else options.port
+    line = shlex.join(["xmlcall", "serve", *_given(model=options.model or "local", port=port, context=options.context)])
+    complain(f"no proxy runs at {_url(options)} yet; start one before the client: {line}")
+    return Proxy(url=_url(options), key=key, model=options.name or "local")
+
+
+def _given(**options: str | int | None) -> list[str]:
+    """Return the arguments of `xmlcall serve` for the options that are given."""
+    return [part for name, value in options.items() if value is not None for part in (f"--{name}", f"{value}")]
 
 
 def _print(client: Client, options: argparse.Namespace) -> int:
@@ -188,11 +198,8 @@ def _running(options: argparse.Namespace, folder: Path, stack: contextlib.ExitSt
     """Return the proxy at the port, or start one."""
     found = proxy_at(_url(options), _key()) if options.port else None
     if found is None:
-        given = {"--model": options.model, "--context": options.context}
-        arguments = [f"{part}" for name, value in given.items() if value is not None for part in (name, value)]
-        return stack.enter_context(
-            served(["--host", _HOST, "--port", f"{options.port}", *arguments], folder / "serve.log", _key())
-        )
+        arguments = _given(host=_HOST, port=options.port, model=options.model, context=options.context)
+        return stack.enter_context(served(arguments, folder / "serve.log", _key()))
     if options.model is not None or options.context is not None:
         model = visible(", ".join(found.models[:3]))
         raise UsageError(f"a proxy with {model} runs at {found.url} already: leave --model and --context out, or choose a --port")
