@@ -7,6 +7,7 @@ call, as they are bound to the tools, and why it cannot run.
 
 import argparse
 import codecs
+import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..binding.bind import bind
-from ..errors import REPAIRS
+from ..errors import REPAIRS, UsageError
 from ..parsing.parser import Parser
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
@@ -41,12 +42,20 @@ DESCRIPTION = (
 EPILOG = """examples:
   xmlcall parse reply.txt
   xmlcall tools --json > tools.json
-  curl ... | xmlcall parse --tools tools.json --json | jq '.calls[].arguments'
+  curl ... | jq -r '.choices[0].message.content' | xmlcall parse --tools tools.json --json | jq '.calls[].arguments'
   ollama run gemma3 "..." | xmlcall parse --events
   xmlcall parse reply.txt --explain
 """
 
 _LONGEST: Final = 60  # characters of a piece in a line; a longer one is shown by its two ends
+_RESPONSES: Final = {
+    ("choices", "model"): ".choices[0].message.content",
+    ("message", "done"): ".message.content",
+    ("response", "done"): ".response",
+    ("content", "stop_reason"): ".content[].text // empty",
+    ("output", "object"): ".output[].content[]?.text // empty",
+}
+"""Fields of a response of OpenAI, of Ollama (two), of Anthropic and of OpenAI's Responses -> where its text is, for jq."""
 _REMARKS: Final = (Repaired, CallInReasoning)
 _LINES, _WIDTH = 20, 400  # of the model's text, and of its reasoning
 
@@ -80,7 +89,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.events:
         _print_events(options, tools)
         return OK
-    text = read_bytes(options.file, "a model's text").decode("utf-8", "replace")
+    text = _text(options.file)
     if options.explain:
         _explain(options, text, tools)
         return OK
@@ -89,6 +98,21 @@ def execute(options: argparse.Namespace) -> int:
     )
     print(json_text(reply) if options.json else "\n".join(_reply_lines(reply)))
     return OK
+
+
+def _text(path: str) -> str:
+    text = read_bytes(path, "a model's text").decode("utf-8", "replace")
+    try:
+        found = json.JSONDecoder().raw_decode(text.lstrip())[0]
+    except (ValueError, RecursionError):
+        return text
+    where = next((where for keys, where in _RESPONSES.items() if isinstance(found, dict) and {*keys} <= found.keys()), "")
+    if where:
+        raise UsageError(
+            f"expected a model's text in {path!r}, got the JSON of a whole response: pass its text, by `jq -rj '{where}'` "
+            "(the server has read the calls that stand beside it)"
+        )
+    return text
 
 
 def _reply_lines(reply: Reply) -> Iterator[str]:
@@ -129,10 +153,10 @@ def _print_events(options: argparse.Namespace, tools: Catalog) -> None:
 
 def _pieces(path: str) -> Iterator[str]:
     """Give the text as it comes, so that events can be watched while a model writes."""
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     if path != "-":
-        yield decoder.decode(read_bytes(path, "a model's text"), final=True)
+        yield _text(path)
         return
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while data := os.read(sys.stdin.fileno(), 1 << 16):
         yield decoder.decode(data)
     yield decoder.decode(b"", final=True)
