@@ -360,7 +360,7 @@ _ACTIONS: dict[str, bench_read.Action] = {
     "compare-ways": (
         bench_ways.declare,
         bench_ways.execute,
-        "measure which way of offering tools suits a model, and write a file to send back",
+        "measure which way of offering tools suits a model, and write the figures to a file that can be published",
         ("--quick", "--model ollama:gemma3:4b", "--model http://127.0.0.1:8080/v1 --concurrency 4 --file mine.json"),
     ),
     **bench_read.ACTIONS,

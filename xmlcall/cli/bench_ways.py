@@ -28,7 +28,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
     parser.add_argument(
-        "--file", type=Path, default=Path("compare-ways.json"), help="what can be sent to others (default: %(default)s)"
+        "--file",
+        type=Path,
+        default=Path("compare-ways.json"),
+        help="where to write the figures, without any text (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print that file instead of a table")
 
