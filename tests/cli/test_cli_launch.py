@@ -123,6 +123,8 @@ def test_without_a_proxy_the_settings_come_with_the_line_that_starts_one(instead
     line = f"xmlcall serve --model 'my model.gguf' --port {port} --context 16384"
     told = f"xmlcall: no proxy runs at http://127.0.0.1:{port} yet; start one before the client: {line}"
     assert (done.returncode, done.stderr.splitlines()[0]) == (0, told)
+    file = desk.home / ".codex" / "config.toml"
+    assert "model_context_window = 16384" in (done.stdout if instead == "--print" else file.read_text())
 
 
 def read(place: str, text: str) -> Any:

@@ -115,7 +115,7 @@ def _known(options: argparse.Namespace, *, key: str) -> Proxy:
     port = None if options.port in (0, SERVE_PORT) else options.port
     line = shlex.join(["xmlcall", "serve", *_given(model=options.model or "local", port=port, context=options.context)])
     complain(f"no proxy runs at {_url(options)} yet; start one before the client: {line}")
-    return Proxy(url=_url(options), key=key, model=options.name or "local")
+    return Proxy(url=_url(options), key=key, model=options.name or "local", context=options.context or CONTEXT)
 
 
 def _given(**options: str | int | None) -> list[str]:
