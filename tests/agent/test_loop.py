@@ -401,6 +401,11 @@ async def test_wrong_use() -> None:
         for messages in ([], [Message(role="assistant", content="x")], [{"role": "user"}]):
             with pytest.raises(UsageError):
                 await drain(loop, messages)  # type: ignore[arg-type]
+        for question in (["Hi"], [{"role": "user", "content": "Hi"}], None):
+            with pytest.raises(UsageError, match=r"expected the question as text, got .* to `run`"):
+                await loop.ask(question)  # type: ignore[arg-type]
+        with pytest.raises(UsageError, match="expected a list of messages, got 'Hi'"):
+            await loop.ask("Hi", conversation="Hi")  # type: ignore[arg-type]
 
 
 PIECES = [

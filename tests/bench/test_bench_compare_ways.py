@@ -118,8 +118,8 @@ def row(result: dict[str, Any], way: str) -> dict[str, Any]:
 
 async def test_a_way_that_is_better_by_more_than_chance_is_recommended(tmp_path: Path) -> None:
     notes: list[str] = []
-    done: list[int] = []
-    result = await found(Planted({"": 20, "hermes": 101}), tmp_path, note=notes.append, progress=done.append)
+    done: list[tuple[int, bool]] = []
+    result = await found(Planted({"": 20, "hermes": 101}), tmp_path, note=notes.append, progress=lambda *step: done.append(step))
     assert [each["way"] for each in result["ways"]] == ["none", "xml", "native", "native+read", "hermes"]
     assert (result["recommended"]["way"], result["recommended"]["ask"]) == ("hermes", "dialect=hermes")
     hermes, xml = row(result, "hermes"), row(result, "xml")
@@ -129,7 +129,7 @@ async def test_a_way_that_is_better_by_more_than_chance_is_recommended(tmp_path:
     assert hermes["over_xml"]["second"] == 12
     assert xml["right_calls"]["count"] < 6
     assert xml["kept"]["total"] == row(result, "none")["right_answers"]["count"] == 6
-    assert (sum(done), notes) == (6 + 4 * 12, [])
+    assert (sum(answered for answered, _ in done), notes) == (6 + 4 * 12, [f"asks for 54 replies, which are kept in {tmp_path}"])
     cells = table_of_ways(result)
     assert [len(each) for each in cells] == [len(HEADER)] * 5
     assert cells[-1][1].startswith("6/6 [")
@@ -184,7 +184,11 @@ async def test_another_start_goes_on(tmp_path: Path) -> None:
     first, second = Planted({"": 101}, fails=fail), Planted({"": 101})
     with pytest.raises(BackendUnavailable, match="give the same command again"):
         await found(first, tmp_path)
-    result = await found(second, tmp_path)
+    notes: list[str] = []
+    done: list[tuple[int, bool]] = []
+    result = await found(second, tmp_path, note=notes.append, progress=lambda *step: done.append(step))
+    assert notes == [f"going on with {tmp_path}: 15 of 54 replies are there"]
+    assert [sum(answered for answered, is_new in done if is_new is kind) for kind in (False, True)] == [15, 39]
     assert len(first.asked) == 15
     assert not {*first.asked} & {*second.asked}
     assert [len(each["outcomes"]) for each in result["ways"]] == [6, 12, 12, 12, 12]
@@ -199,7 +203,7 @@ async def test_a_request_without_answer_is_left_out_of_the_pairs(tmp_path: Path)
             raise BackendStatusError("no", status_code=400)
 
     result = await found(Planted({"": 101}, fails=fail), tmp_path, note=notes.append)
-    assert notes == ["hermes: 1 requests got no answer; the same command asks them again"]
+    assert notes[1:] == ["hermes: 1 requests got no answer; the same command asks them again"]
     assert row(result, "hermes")["over_xml"]["total"] == 11
 
 

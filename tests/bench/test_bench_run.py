@@ -202,10 +202,10 @@ async def test_a_run_that_broke_off_goes_on(tmp_path: Path) -> None:
     again = start(folder)
     assert len(again.replies) == 5
     assert (folder / "replies.jsonl").read_bytes() == cut  # whoever only reads may read while another process writes
-    steps: list[int] = []
+    steps: list[tuple[int, bool]] = []
     with again.locked():
-        found = rates((await answered(again, stand_in("oracle", again.cases), progress=steps.append))["xml"])
-    assert steps == [5] + [1] * 9
+        found = rates((await answered(again, stand_in("oracle", again.cases), progress=lambda *step: steps.append(step)))["xml"])
+    assert steps == [(5, False)] + [(1, True)] * 9
     assert found["task_correct"] == (14, 14)
     assert len((folder / "replies.jsonl").read_bytes().splitlines()) == 14
 

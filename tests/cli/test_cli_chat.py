@@ -31,6 +31,13 @@ def said_to(body: dict[str, Any]) -> list[tuple[str, str]]:
     return [(message["role"], message["content"].partition("\n")[0]) for message in body["messages"][1:]]
 
 
+def test_a_model_that_says_that_it_has_no_tools(tmp_path: Path) -> None:
+    with model_server("I don't have access to real-time data.") as (url, _):
+        done = run_cli("chat", "--model", url, home=tmp_path, stdin="How warm is it in Rome?\n")
+    told = f"xmlcall: the model called none of the tools on offer; `xmlcall doctor {url}` tests why\n"
+    assert (done.returncode, done.stderr[-len(told) :]) == (0, told)
+
+
 def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
     with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:

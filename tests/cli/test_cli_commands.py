@@ -70,6 +70,31 @@ def test_light_commands_import_nothing_heavy(arguments: str) -> None:
 # -- parse -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("response", "where"),
+    [
+        ('{"model": "m", "choices": [{"message": {"content": "Hi."}}]}', ".choices[0].message.content"),
+        ('{"model": "m", "message": {"content": "Hi."}, "done": false}\n{"model": "m"}', ".message.content"),
+        ('{"model": "m", "response": "Hi.", "done": true}', ".response"),
+        ('{"stop_reason": "end_turn", "content": [{"type": "text", "text": "Hi."}]}', ".content[].text // empty"),
+        ('{"object": "response", "output": [{"content": [{"text": "Hi."}]}]}', ".output[].content[]?.text // empty"),
+    ],
+)
+@pytest.mark.parametrize("options", [[], ["--explain"]])
+def test_parse_takes_no_response_for_a_text(
+    response: str, where: str, options: list[str], tmp_path: Path, capsys: Capture
+) -> None:
+    (tmp_path / "response.json").write_text(response)
+    assert main(["parse", *options, str(tmp_path / "response.json")]) == 2
+    assert f"got the JSON of a whole response: pass its text, by `jq -rj '{where}'`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ['{"choices": 1}', '{"response": "Hi."}', '["choices", "model"]', "[" * 9999, "{"])
+def test_parse_takes_a_text_that_is_json(text: str, tmp_path: Path, capsys: Capture) -> None:
+    (tmp_path / "reply.txt").write_text(text)
+    assert main(["parse", str(tmp_path / "reply.txt")]) == 0
+
+
 def test_parse_explains_each_piece(tmp_path: Path, tools_file: str, capsys: Capture) -> None:
     file = tmp_path / "reply.txt"
     said = 'Hm.\n<tool_call>{"name": "count", "arguments": {"n": 1,}}</tool_call>\n<think>I call {"name": "x"}'

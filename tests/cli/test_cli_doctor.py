@@ -229,7 +229,7 @@ def normal(text: str, url: str) -> str:
     """Replace what differs from run to run."""
     text = text.replace(url, "http://127.0.0.1:8080")
     text = re.sub(r"^xmlcall [\w.]+, Python [\d.]+, \w+$", "xmlcall 0.2.0, Python 3.11.7, Linux", text, flags=re.MULTILINE)
-    return re.sub(r"^speed .*$", "speed      about 210 tokens/s of the prompt", text, flags=re.MULTILINE)
+    return re.sub(r"^speed .*$", "speed       about 210 tokens/s of the prompt", text, flags=re.MULTILINE)
 
 
 def test_the_transcript_of_the_page(tmp_path: Path) -> None:
@@ -557,12 +557,12 @@ ADVISED: list[tuple[dict[str, Any], list[str]]] = [
     ({"context_option": 4096}, ["xmlcall serve --model http://h:1/v1 --context 4096"]),
     (
         {"is_local": True, "named": "local", "known": Capabilities(server="llama.cpp", context_length=2048)},
-        ["xmlcall serve --model local --context 16384"],
+        ["xmlcall serve --model local", "--context 16384"],
     ),
-    ({"known": Capabilities(server="llama.cpp", context_length=2048)}, ["llama-server -m MODEL.gguf -c 16384"]),
-    ({"facts": ServerFacts(kind="vllm", context_length=2048)}, ["vllm serve m --max-model-len 16384"]),
-    ({"facts": ServerFacts(kind="sglang", context_length=2048)}, ["sglang serve --model-path m --context-length 16384"]),
-    ({"facts": ServerFacts(kind="koboldcpp", context_length=2048)}, ["koboldcpp --model MODEL.gguf --contextsize 16384"]),
+    ({"known": Capabilities(server="llama.cpp", context_length=2048)}, ["-c 16384"]),
+    ({"facts": ServerFacts(kind="vllm", context_length=2048)}, ["--max-model-len 16384"]),
+    ({"facts": ServerFacts(kind="sglang", context_length=2048)}, ["--context-length 16384"]),
+    ({"facts": ServerFacts(kind="koboldcpp", context_length=2048)}, ["--contextsize 16384"]),
     ({"facts": ServerFacts(kind="tabbyapi", context_length=2048)}, ["  max_seq_len: 16384"]),
     ({"facts": ServerFacts(kind="ollama")}, ["OLLAMA_CONTEXT_LENGTH=16384 ollama serve"]),
     ({"native": Trial(text="No.", prompt_tokens=41)}, ["xmlcall template > tools.jinja"]),
@@ -579,6 +579,16 @@ ADVISED: list[tuple[dict[str, Any], list[str]]] = [
 def test_what_is_advised(changes: dict[str, Any], expected: list[str]) -> None:
     found = [line for item in advice(replace(FOUND, **changes)) for line in item["lines"]]
     assert [line for line in expected if line not in found] == []
+
+
+SMALL = Capabilities(server="llama.cpp", context_length=2048)
+
+
+@pytest.mark.parametrize("native", [Trial(error="needs --jinja", status=500), Trial(text="No.", prompt_tokens=41)])
+def test_a_server_with_a_small_context_and_without_tools_gets_one_command(native: Trial) -> None:
+    found = [line for item in advice(replace(FOUND, known=SMALL, native=native)) for line in item["lines"]]
+    assert len([line for line in found if line.startswith("llama-server")]) == 1
+    assert "-c 16384" in found
 
 
 def test_a_key_goes_into_the_command_as_a_variable() -> None:

@@ -116,6 +116,17 @@ def test_the_settings_are_shown(name: str, tmp_path: Path, port: str, monkeypatc
     assert whole["command"][:1] == list(client.programs[:1])
 
 
+@pytest.mark.parametrize("instead", ["--print", "--write"])
+def test_without_a_proxy_the_settings_come_with_the_line_that_starts_one(instead: str, desk: Desk) -> None:
+    port = f"{free_port()}"
+    done = desk.launch("codex", instead, "--port", port, "--model", "my model.gguf", "--context", "16384")
+    line = f"xmlcall serve --model 'my model.gguf' --port {port} --context 16384"
+    told = f"xmlcall: no proxy runs at http://127.0.0.1:{port} yet; start one before the client: {line}"
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, told)
+    file = desk.home / ".codex" / "config.toml"
+    assert "model_context_window = 16384" in (done.stdout if instead == "--print" else file.read_text())
+
+
 def read(place: str, text: str) -> Any:
     """Read a file as the client does; JSON is YAML."""
     return tomllib.loads(text) if place.endswith(".toml") else text if place.endswith(".txt") else json.loads(text)

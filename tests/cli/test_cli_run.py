@@ -16,6 +16,7 @@ from servers.started import ProcessFiles, is_alive
 from xmlcall import parse
 from xmlcall.backends.openai import FALLBACK_TEMPLATE
 from xmlcall.cli import main
+from xmlcall.cli.session import says_no_tools
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.prompting.format import PromptFormat
@@ -155,6 +156,36 @@ def test_a_run_without_a_whole_answer_fails(
     printed = capsys.readouterr()
     assert printed.out == out
     assert re.fullmatch(f"xmlcall: .*{message}.*", printed.err.splitlines()[-1])
+
+
+NO_ACCESS = "I'm sorry, but I don't have access to real-time weather data."
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (NO_ACCESS, True),
+        ("As an AI language model, I cannot provide real-time information.", True),
+        ("I am unable to browse the internet.", True),
+        ("I can't call any tools.", True),
+        ("抱歉，我无法提供实时天气信息。", True),
+        ("作为语言模型，我不能调用工具。", True),
+        ("No, I can't help with that. The tools in the shed are not yours. I like real-time music.", False),
+        ("没有人知道。这个工具很好。", False),
+    ],
+)
+def test_what_a_model_without_tools_says(text: str, says: bool) -> None:
+    assert says_no_tools(text) is says
+
+
+@pytest.mark.parametrize(
+    ("replies", "options", "is_told"),
+    [([NO_ACCESS], [], True), ([NO_ACCESS], ["--no-tools"], False), ([ADD, "I don't have a better tool."], [], False)],
+)
+def test_a_model_that_says_that_it_has_no_tools(replies: list[str], options: list[str], is_told: bool, capsys: Capture) -> None:
+    with model_server(*replies) as (url, _):
+        assert main(["run", *options, "--model", url, "How warm is it in Rome?"]) == 0
+    assert (f"xmlcall doctor {url}" in capsys.readouterr().err) is is_told
 
 
 def test_text_of_models_and_servers_cannot_act_on_the_terminal(tmp_path: Path, capsys: Capture) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from xmlcall.cli.waiting import DownloadBar, OpeningStatus, SlowStatus
+from xmlcall.cli.waiting import DownloadBar, OpeningStatus, RunBar, SlowStatus
 from xmlcall.cli.words import speaker
 from xmlcall.models import known as models
 from xmlcall.models.sources import Progress
@@ -134,3 +134,20 @@ async def test_opening_shows_the_download_and_then_that_it_loads() -> None:
     assert "\x1b[2J" not in drawn
     assert 0 < drawn.index("fetching tiny") < drawn.index("491.0/491.0 MB") < drawn.index("Loading tiny")
     assert "5.0/491.0 MB" not in drawn
+
+
+def test_a_run_says_how_long_it_takes_after_its_first_replies(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Replies of an earlier start count, but not for the pace."""
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with RunBar(90) as bar:
+        bar.advance(19, is_new=False)
+        for _ in range(10):
+            now[0] += 6.0
+            bar.advance(1)
+    assert capsys.readouterr().err.splitlines() == [
+        "xmlcall: 22 of 90 replies, about 7 min left",
+        "xmlcall: 28 of 90 replies, about 6 min left",
+    ]

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -212,6 +213,21 @@ def test_a_call_fits_the_tool_as_it_is_when_its_turn_comes(now: dict[str, Any], 
 )
 def test_what_is_no_conversation_is_an_error_of_use(messages: list[Any]) -> None:
     with pytest.raises(UsageError):
+        begin_turn(messages, [PLUS])
+
+
+@pytest.mark.parametrize(
+    ("messages", "expected"),
+    [
+        ("Hi", """a list of messages, got a text: write [{"role": "user", "content": 'Hi'}]"""),
+        (["Hi"], """{"role": "user", "content": "..."}, got 'Hi'"""),
+        ({"role": "user", "content": "Hi"}, "put it in brackets"),
+        (Message(role="user", content="Hi"), "put it in brackets"),
+        (None, "a list of messages, got None"),
+    ],
+)
+def test_what_is_expected_in_place_of_a_text_is_shown(messages: Any, expected: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(expected)):
         begin_turn(messages, [PLUS])
 
 

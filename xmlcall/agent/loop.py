@@ -231,7 +231,9 @@ class ToolLoop:
         Raises:
             BackendError: the model server failed.
         """
-        before = self.conversation if conversation is None else conversation
+        if not isinstance(question, str):
+            raise UsageError(f"expected the question as text, got {question!r:.80}: a list of messages goes to `run`")
+        before = self.conversation if conversation is None else items_of(conversation, "messages")
         async with aclosing(self.run([*before, Message(role="user", content=question)])) as events:
             async for event in events:
                 if isinstance(event, Answer):

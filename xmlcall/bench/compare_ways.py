@@ -28,6 +28,7 @@ from .funnel import Verdict
 from .probe import incumbent, run_of_way, without_tools
 from .report import compared, cost_of, judged
 from .stats import wilson
+from .store import RecordedRun
 from .subjects import model_subject
 from .suites import cases_of, fingerprint
 from .ways import Settings, Way, asked_by, asking_of, way_of
@@ -96,7 +97,7 @@ async def measure(
     folder: Path,
     *,
     concurrency: int = 1,
-    progress: Callable[[int], None] = lambda answered: None,
+    progress: runner.Answered = lambda answered, is_new: None,
     note: Note = lambda sentence: None,
 ) -> list[Measured]:
     """Ask all cases in all ways, and judge the replies.
@@ -105,10 +106,14 @@ async def measure(
         BackendError: the server fails; the replies before are kept.
     """
     ways = planned(backend.capabilities)
+    runs = {each.name: _run_of(each, backend, each.cases(cases), folder) for each in ways if not each.problem}
+    total, there = sum(len(run.cases) for run in runs.values()), sum(len(run.done()) for run in runs.values())
+    asks = f"asks for {total} replies, which are kept in {folder}"
+    note(f"going on with {folder}: {there} of {total} replies are there" if there else asks)
     for each in ways:
         wanted = each.cases(cases)
         if not each.problem:
-            await _measure(each, backend, wanted, folder, {"concurrency": concurrency, "progress": progress})
+            await _measure(each, backend, runs[each.name], {"concurrency": concurrency, "progress": progress})
         if each.problem:
             note(f"{each.name}: not asked: {each.problem}")
         elif missing := len(wanted) - len(each.verdicts):
@@ -116,12 +121,16 @@ async def measure(
     return ways
 
 
-async def _measure(each: Measured, backend: Backend, cases: list[Case], folder: Path, options: Mapping[str, Any]) -> None:
+def _run_of(each: Measured, backend: Backend, cases: list[Case], folder: Path) -> RecordedRun:
     assert each.way is not None
-    run = run_of_way(folder, "compare-ways", each.name, backend, cases, (each.way, each.settings))
+    return run_of_way(folder, "compare-ways", each.name, backend, cases, (each.way, each.settings))
+
+
+async def _measure(each: Measured, backend: Backend, run: RecordedRun, options: Mapping[str, Any]) -> None:
+    assert each.way is not None
     failed: list[BackendError] = []
     with run.locked():
-        for part in (cases[:1], cases[1:]):  # a server that refuses tools says so at once
+        for part in (run.cases[:1], run.cases[1:]):  # a server that refuses tools says so at once
             done = await runner.execute(run, [each.way], model_subject(backend), cases=part, failed=_into(failed), **options)
             if done and not run.replies:
                 break

@@ -223,7 +223,7 @@ class Probe:
         *,
         default: Profile = DEFAULT,
         concurrency: int = 1,
-        progress: Callable[[int], None] = lambda answered: None,
+        progress: runner.Answered = lambda answered, is_new: None,
         note: Callable[[str], None] = lambda sentence: None,
     ) -> None:
         self._backend, self._cases, self._folder = backend, list(cases), folder

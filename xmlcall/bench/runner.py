@@ -39,6 +39,7 @@ _CUT = Chunk(finish_reason="length")
 MOST_DESCRIBED = 2  # replies that only ask for descriptions of tools
 
 Failed = Callable[[Case, Way, BackendError], None]
+Answered = Callable[[int, bool], None]  # how many requests have an answer more, and whether they got it now
 
 
 async def execute(
@@ -48,13 +49,13 @@ async def execute(
     *,
     cases: Sequence[Case] | None = None,
     concurrency: int = 1,
-    progress: Callable[[int], None] = lambda answered: None,
+    progress: Answered = lambda answered, is_new: None,
     failed: Failed = lambda case, way, error: None,
 ) -> int | None:
     """Answer what is not answered yet.
 
     Args:
-        progress: called with the number of requests answered since the last call; first, with those answered before.
+        progress: called first with the requests that an earlier start answered.
 
     Returns:
         How many requests got no answer; None if the run was given up because the server fails, with requests left unasked.
@@ -62,7 +63,7 @@ async def execute(
     cases = run.cases if cases is None else cases
     check_ways(cases, ways)
     wanted = _wanted(run, [Asked(way, case, run.settings) for case in cases for way in ways], subject.name)
-    progress(len(cases) * len(ways) - len(wanted))
+    progress(len(cases) * len(ways) - len(wanted), False)
     scores = Scores()
     limit, failures, in_a_row, given_up = asyncio.Semaphore(concurrency), 0, 0, False
 
@@ -86,7 +87,7 @@ async def execute(
                 return
             in_a_row = 0
             run.add({"key": key, "case": case.id, "way": way.name, **answer})
-            progress(1)
+            progress(1, True)
 
     await _all_of(one(*each) for each in wanted)
     return None if given_up else failures

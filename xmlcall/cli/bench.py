@@ -265,7 +265,10 @@ def _declare_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
     parser.add_argument(
-        "--file", type=Path, default=Path("compare-ways.json"), help="what can be sent to others (default: %(default)s)"
+        "--file",
+        type=Path,
+        default=Path("compare-ways.json"),
+        help="where to write the figures, without any text (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print that file instead of a table")
 
@@ -336,7 +339,7 @@ _ACTIONS: Final = {
     ),
     "compare-ways": Action(
         _ways,
-        "measure which way of offering tools suits a model, and write a file to send back",
+        "measure which way of offering tools suits a model, and write the figures to a file that can be published",
         _declare_ways,
         ("--quick", "--model ollama:gemma3:4b", "--model http://127.0.0.1:8080/v1 --concurrency 4 --file mine.json"),
     ),

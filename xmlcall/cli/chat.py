@@ -160,6 +160,7 @@ class Chat:
             self.conversation.end(answer.messages)
         finally:
             self.session.keeper.keep(self.conversation.messages)
+        await self.session.tell_of_answer(answer)
         if problem := stop_message(answer, self._max_turns, self.say):
             self.failed = True
             complain(problem)

@@ -34,8 +34,8 @@ EPILOG = """examples:
 
 It asks one short question three times: without tools, with the server's own function calling, and with the tools in xmlcall's
 prompt. The report has no keys, user names or home folders in it, so it can be pasted into an issue. Exit codes: 0 the server's
-own function calling works, 1 it does not or the server cannot be reached (the report says what to do), 2 wrong usage, 130
-interrupted.
+own function calling works, 1 it does not, even if xmlcall's prompt works, or the server cannot be reached (the report says what
+to do), 2 wrong usage, 130 interrupted.
 """
 
 PORT_SECONDS: Final = 0.3
@@ -57,7 +57,11 @@ _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "model", metavar="URL|MODEL", nargs="?", default="local", help="as for `xmlcall run --model` (default: local)"
+        "model",
+        metavar="URL|MODEL",
+        nargs="?",
+        default="local",
+        help="the server's URL, ollama:NAME, FILE.gguf, or a name from `xmlcall models list` (default: local)",
     )
     parser.add_argument(
         "--context", type=number(int, least=1), metavar="N", help="context size in tokens, for a local file or Ollama"
@@ -69,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=number(float, above=0),
         default=120.0,
         metavar="SECONDS",
-        help="time for all requests together, without that for a download or for loading a local file (default: %(default)g)",
+        help="limit for all requests together; downloading a model or loading a file does not count (default: %(default)g)",
     )
     parser.add_argument("--json", action="store_true", help="print the report as a JSON object")
 

@@ -221,13 +221,13 @@ _KEY_LINES: Final = ("export {variable}=...", "xmlcall doctor {named} --api-key-
 _TRAINED: Final = "The model was most likely trained on the format {family}:"
 _ENVIRONMENT: Final = "installed into its environment (docs/reference/engines.md):"
 _LARGER: Final = {
-    "here": ("xmlcall serve --model {named} --context {enough}",),
-    "llama.cpp": ("llama-server -m MODEL.gguf -c {enough}",),
+    "here": ("--context {enough}",),
+    "llama.cpp": ("-c {enough}",),
     "ollama": ("OLLAMA_CONTEXT_LENGTH={enough} ollama serve",),
-    "vllm": ("vllm serve {model} --max-model-len {enough}",),
-    "sglang": ("sglang serve --model-path {model} --context-length {enough}",),
+    "vllm": ("--max-model-len {enough}",),
+    "sglang": ("--context-length {enough}",),
     "lmstudio": ("lms load {model} --context-length {enough}",),
-    "koboldcpp": ("koboldcpp --model MODEL.gguf --contextsize {enough}",),
+    "koboldcpp": ("--contextsize {enough}",),
     "tabbyapi": ("model:", "  max_seq_len: {enough}", "  cache_size: {enough}"),
 }
 _FULL: Final = "The context has only {length} tokens. A few tools and their results fill it."
@@ -343,7 +343,10 @@ _ROWS: Final = (
         "Or let KoboldCpp use the model's own chat template for tools:",
         "koboldcpp --model MODEL.gguf --jinja --jinja_tools",
     ),
-    *(_Row(_small(kind), f"{_FULL} If the model was trained for more:", *lines) for kind, lines in _LARGER.items()),
+    *(
+        _Row(_small(kind), f"{_FULL} If the model was trained for more, start it with:", *lines)
+        for kind, lines in _LARGER.items()
+    ),
     _Row(_small(""), f"{_FULL} Start the server with a larger one."),
     _Row(
         lambda found: _is_ollama_by_url(found) and found.context_length is None,
@@ -526,7 +529,7 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     rows = {
         "server": f"{name} at {report['address']}" if report["address"] else f"{name}, inside this process",
         "model": _model(report),
-        "known as": report["fingerprint"],
+        "fingerprint": f"{report['fingerprint']}, by which profiles are found" if report["fingerprint"] else "",
         "template": _template(report["template"]),
         "parser": "" if server["tool_parser"] is None else f"of calls: {server['tool_parser'] or 'none is set'}",
         "context": f"{report['context_length']} tokens" if report["context_length"] else "unknown",
@@ -540,7 +543,7 @@ def _facts(report: Mapping[str, Any]) -> Iterator[str]:
     }
     for label, value in rows.items():
         if value:
-            yield f"{label:10} {value}"
+            yield f"{label:11} {value}"
 
 
 def _model(report: Mapping[str, Any]) -> str:

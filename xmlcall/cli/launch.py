@@ -27,17 +27,17 @@ from .options import number
 from .plain import json_text, visible
 from .running import SERVE_PORT, Running, proxy_at, served
 
-DESCRIPTION = "Start a client with its settings for a proxy of ours, and the proxy if none runs."
+DESCRIPTION = "Start a client, such as Claude Code, with the settings for xmlcall's proxy, and the proxy unless one runs."
 EPILOG = """examples:
   xmlcall launch                                     # list the clients
   xmlcall launch claude --model ollama:gemma3:4b
   xmlcall launch codex -- exec "What does this project do?"
   xmlcall launch opencode --print                    # show the settings, start nothing
 
-The client is started with variables and arguments, and with files in a temporary folder; your own settings of it stay as they
-are. Without a proxy at the port, `xmlcall serve` is started with --model, and ended when the client has ended. Start it yourself
-for other options of it, and set XMLCALL_API_KEY if it has a key. What comes after -- is for the client. The exit code is the
-client's.
+The client gets its settings as variables, as arguments, and as files in a temporary folder, so your own settings of it stay as
+they are. If no proxy runs at the port, `xmlcall serve` is started with --model and --context, and ends with the client. To give
+it other options, start `xmlcall serve` yourself first. If it has a key, set XMLCALL_API_KEY. What comes after -- is for the
+client. The exit code is the client's.
 """
 
 PASSES_ON: Final = True
@@ -48,7 +48,9 @@ _KEY_SHOWN: Final = "YOUR_XMLCALL_API_KEY"
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("client", metavar="CLIENT", nargs="?", help="a name of the list; without one, the clients are listed")
+    parser.add_argument(
+        "client", metavar="CLIENT", nargs="?", help="the client to start, such as claude; without it, all clients are listed"
+    )
     parser.usage = "xmlcall launch [CLIENT] [OPTION ...] [-- ARGUMENT ...]"
     serve = parser.add_argument_group("the proxy")
     serve.add_argument(
@@ -56,15 +58,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=number(int, least=0),
         default=SERVE_PORT,
-        help="its port (default: %(default)s); 0: a free one",
+        help="the port of the proxy; 0 takes a free one (default: %(default)s)",
     )
-    serve.add_argument("--model", help="what `xmlcall serve` is started with, if no proxy runs at the port (default: local)")
+    serve.add_argument("--model", help="the model of the proxy, if one is started; as for `xmlcall serve` (default: local)")
     serve.add_argument("--context", type=number(int, least=1), metavar="N", help="context size of that model, in tokens")
     serve.add_argument("--name", help="the model that the client asks, if the proxy has several (default: the first one)")
     instead = parser.add_argument_group("instead of starting").add_mutually_exclusive_group()
-    instead.add_argument("--print", action="store_true", help="show the settings, to copy")
+    instead.add_argument("--print", action="store_true", help="print the client's settings, to copy")
     instead.add_argument(
-        "--write", action="store_true", help="write its files to where it looks for them, if they are not there yet"
+        "--write",
+        action="store_true",
+        help="write the client's settings files to where it reads them; a file that is there already stays as it is",
     )
     parser.add_argument("--json", action="store_true", help="print JSON: the list, or with --print the settings")
 
@@ -106,7 +110,17 @@ def _found(client: Client) -> str | None:
 def _known(options: argparse.Namespace, *, key: str) -> Proxy:
     """Return what a client needs to know of the proxy at the port; nothing is started."""
     running = proxy_at(_url(options), _key()) if options.port else None
-    return _proxy(running, options, key=key) if running else Proxy(url=_url(options), key=key, model=options.name or "local")
+    if running:
+        return _proxy(running, options, key=key)
+    port = None if options.port in (0, SERVE_PORT) else options.port
+    line = shlex.join(["xmlcall", "serve", *_given(model=options.model or "local", port=port, context=options.context)])
+    complain(f"no proxy runs at {_url(options)} yet; start one before the client: {line}")
+    return Proxy(url=_url(options), key=key, model=options.name or "local", context=options.context or CONTEXT)
+
+
+def _given(**options: str | int | None) -> list[str]:
+    """Return the arguments of `xmlcall serve` for the options that are given."""
+    return [part for name, value in options.items() if value is not None for part in (f"--{name}", f"{value}")]
 
 
 def _print(client: Client, options: argparse.Namespace) -> int:
@@ -188,11 +202,8 @@ def _running(options: argparse.Namespace, folder: Path, stack: contextlib.ExitSt
     """Return the proxy at the port, or start one."""
     found = proxy_at(_url(options), _key()) if options.port else None
     if found is None:
-        given = {"--model": options.model, "--context": options.context}
-        arguments = [f"{part}" for name, value in given.items() if value is not None for part in (name, value)]
-        return stack.enter_context(
-            served(["--host", _HOST, "--port", f"{options.port}", *arguments], folder / "serve.log", _key())
-        )
+        arguments = _given(host=_HOST, port=options.port, model=options.model, context=options.context)
+        return stack.enter_context(served(arguments, folder / "serve.log", _key()))
     if options.model is not None or options.context is not None:
         model = visible(", ".join(found.models[:3]))
         raise UsageError(f"a proxy with {model} runs at {found.url} already: leave --model and --context out, or choose a --port")

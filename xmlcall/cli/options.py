@@ -193,8 +193,8 @@ def add_profile_option(parser: argparse._ActionsContainer) -> None:
         "--profile",
         default="auto",
         metavar="NAME",
-        help="prompt and call format: a name from `xmlcall profiles list`, or a file NAME.toml; auto: the one of this model; "
-        "off: none (default: %(default)s)",
+        help="the profile, which sets prompt and call format; auto: the one that is known for this model; off: none; or a name "
+        "from `xmlcall profiles list`, or a file NAME.toml (default: %(default)s)",
     )
 
 

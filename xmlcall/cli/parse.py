@@ -6,12 +6,13 @@ call, as they are bound to the tools, and why it cannot run.
 """
 
 import argparse
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ..binding.bind import bind
-from ..errors import REPAIRS
+from ..errors import REPAIRS, UsageError
 from ..parsing.parser import Parser
 from ..parsing.reply import parse
 from ..tools.catalog import Catalog
@@ -38,11 +39,19 @@ DESCRIPTION = (
 EPILOG = """examples:
   xmlcall parse reply.txt
   xmlcall tools --json > tools.json
-  curl ... | xmlcall parse --tools tools.json --json | jq '.calls[].arguments'
+  curl ... | jq -r '.choices[0].message.content' | xmlcall parse --tools tools.json --json | jq '.calls[].arguments'
   xmlcall parse reply.txt --explain
 """
 
 _LONGEST: Final = 60  # characters of a piece in a line; a longer one is shown by its two ends
+_RESPONSES: Final = {
+    ("choices", "model"): ".choices[0].message.content",
+    ("message", "done"): ".message.content",
+    ("response", "done"): ".response",
+    ("content", "stop_reason"): ".content[].text // empty",
+    ("output", "object"): ".output[].content[]?.text // empty",
+}
+"""Fields of a response of OpenAI, of Ollama (two), of Anthropic and of OpenAI's Responses -> where its text is, for jq."""
 _REMARKS: Final = (Repaired, CallInReasoning)
 _LINES, _WIDTH = 20, 400  # of the model's text, and of its reasoning
 
@@ -72,7 +81,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     tools = read_tools(options.tools) if options.tools else Catalog()
-    text = read_bytes(options.file, "a model's text").decode("utf-8", "replace")
+    text = _text(options.file)
     if options.explain:
         _explain(options, text, tools)
         return OK
@@ -81,6 +90,21 @@ def execute(options: argparse.Namespace) -> int:
     )
     print(json_text(reply) if options.json else "\n".join(_reply_lines(reply)))
     return OK
+
+
+def _text(path: str) -> str:
+    text = read_bytes(path, "a model's text").decode("utf-8", "replace")
+    try:
+        found = json.JSONDecoder().raw_decode(text.lstrip())[0]
+    except (ValueError, RecursionError):
+        return text
+    where = next((where for keys, where in _RESPONSES.items() if isinstance(found, dict) and {*keys} <= found.keys()), "")
+    if where:
+        raise UsageError(
+            f"expected a model's text in {path!r}, got the JSON of a whole response: pass its text, by `jq -rj '{where}'` "
+            "(the server has read the calls that stand beside it)"
+        )
+    return text
 
 
 def _reply_lines(reply: Reply) -> Iterator[str]:

@@ -23,8 +23,8 @@ EPILOG = """examples:
   xmlcall probe http://127.0.0.1:8080/v1 --concurrency 4
   xmlcall probe path/to.gguf --dry-run
 
-It takes 10 to 20 minutes with a model of 0.5 billion parameters on two cores. What was measured is kept: stopped, the same
-command continues. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
+It takes 10 to 20 minutes with a model of 0.5 billion parameters on two cores. If you stop it, the same command continues where
+it was. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
 """
 
 # Of models of 0.5 and 1.5 billion parameters, on two cores: a probe of Qwen2.5-Coder-0.5B with four slots (262 replies in 644 s,
@@ -34,7 +34,11 @@ _SECONDS_A_REPLY = (2.5, 5.0)
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "model", metavar="MODEL", nargs="?", default="local", help="as for `xmlcall run --model` (default: local)"
+        "model",
+        metavar="MODEL",
+        nargs="?",
+        default="local",
+        help="a URL, ollama:NAME, FILE.gguf, or a name from `xmlcall models list` (default: local)",
     )
     parser.add_argument(
         "--context", type=number(int, least=1), metavar="N", help="context size in tokens, shared by prompt and reply"

@@ -56,6 +56,7 @@ async def _run(options: argparse.Namespace, question: str) -> int:
                 record.note(event)
         assert record.answer is not None
         session.keeper.keep(record.answer.messages)
+        await session.tell_of_answer(record.answer)
     if options.json:
         print(json_text({**record.to_json(), "profile": session.profile}))
     if problem := stop_message(record.answer, options.max_turns, session.display.say):

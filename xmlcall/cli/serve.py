@@ -47,10 +47,10 @@ EPILOG = """examples:
   xmlcall serve --config xmlcall.toml                        # several models and keys
   OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client       # and any API key
 
-Clients send their tools as to a model that has function calling. MODEL answers whatever model they name; of several models
-(`ollama`, a URL whose server lists several, --config) they name one, as /v1/models lists them. With --mcp the proxy
-also runs tools of those servers itself. It asks no one before a call, so it offers and runs only tools that --allow names or
-rules allow (--policy, xmlcall.toml). The results of these tools are kept in one process, so a balancer in front of several
+Clients send `tools` as to any model with function calling. With one model, the name that they send does not matter. With several
+(`ollama`, a URL whose server lists several, --config), they send a name that /v1/models lists. With --mcp, the proxy also runs
+tools of those servers itself. It cannot ask you before a call, so it offers and runs only tools that --allow names or rules
+allow (--policy, xmlcall.toml). The results of these tools are kept in one process, so a balancer in front of several
 processes must keep each client on the same one. The address is printed to standard output, everything else to standard error.
 docs/clients.md has settings for many clients.
 """

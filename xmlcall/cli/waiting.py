@@ -37,6 +37,7 @@ SLOW_SECONDS = 2.0
 _LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
 _USUAL_RATE = 10_000_000  # bytes a second of a download, to say how long it takes
 _RUN_LINE_SECONDS = 30.0  # between two lines of progress of a run
+_FEW = 3  # replies after which a run says for the first time how long it takes
 
 
 def error_console() -> Console:
@@ -213,11 +214,19 @@ class RunBar:
 
     def __init__(self, total: int, what: str = "replies") -> None:
         self._console = error_console()
-        columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn(what),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            TextColumn("left"),
+        )
         self._progress = Bar(*columns, console=self._console, disable=not self._console.is_terminal, transient=True)
         self._task = self._progress.add_task("", total=total)
         self._total, self._what = total, what
-        self._answered, self._shown_at, self._answered_before = 0, time.monotonic(), 0
+        self._answered, self._since_line, self._shown_at = 0, 0, time.monotonic()
+        self._said_how_long = False
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -226,15 +235,17 @@ class RunBar:
     def __exit__(self, *exception: object) -> None:
         self._progress.stop()
 
-    def advance(self, answered: int) -> None:
+    def advance(self, answered: int, is_new: bool = True) -> None:
         self._answered += answered
+        self._since_line += answered * is_new
         self._progress.advance(self._task, answered)
         seconds = time.monotonic() - self._shown_at
-        if not self._console.is_terminal and seconds > _RUN_LINE_SECONDS:
+        is_first = not self._said_how_long and self._since_line >= _FEW and seconds > _LINE_SECONDS
+        if not self._console.is_terminal and self._since_line and (is_first or seconds > _RUN_LINE_SECONDS):
             # The rest takes as long as at the pace since the last line.
-            minutes = (self._total - self._answered) * seconds / max(self._answered - self._answered_before, 1) / 60
+            minutes = (self._total - self._answered) * seconds / self._since_line / 60
             complain(f"{self._answered} of {self._total} {self._what}, about {max(round(minutes), 1)} min left")
-            self._shown_at, self._answered_before = time.monotonic(), self._answered
+            self._since_line, self._shown_at, self._said_how_long = 0, time.monotonic(), True
 
     def failed(self, case: Any, way: Any, error: BackendError) -> None:
         complain(f"{case.id} ({way.name}): {error}")

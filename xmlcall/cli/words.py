@@ -114,6 +114,7 @@ EN = {
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
     "use an instruct version (names often end in -instruct, -it or -chat)",
     "no_native": "the server says that this model has no function calling of its own; --ask mode=xml works with any model",
+    "says_no_tools": "the model called none of the tools on offer; `xmlcall doctor {model}` tests why",
     "shown_signatures": "{count} tools are too many to describe in full each time: the model sees their names and parameters, "
     "and the full description of those that fit the question (see --ask tool_tokens)",
     "shown_lines": "{count} tools are too many to describe in full each time: the model sees their names and a sentence of each, "
@@ -314,6 +315,7 @@ ZH = {
     "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
     "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
     "no_native": "服务器说这个模型没有自己的函数调用；--ask mode=xml 适用于任何模型",
+    "says_no_tools": "模型没有调用所提供的任何工具；`xmlcall doctor {model}` 可以测试原因",
     "shown_signatures": "{count} 个工具太多，无法每次都完整说明：模型看到它们的名称和参数，"
     "只有适合问题的工具才附完整说明（见 --ask tool_tokens）",
     "shown_lines": "{count} 个工具太多，无法每次都完整说明：模型看到它们的名称和一句说明，"

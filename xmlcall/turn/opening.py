@@ -17,7 +17,7 @@ from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..prompting.writer import PromptWriter, callers_in_text, with_reminder, with_system, without_reminder
 from ..tools.catalog import Catalog, Tools
-from ..types.calls import Message, Role
+from ..types.calls import Message, Role, items_of
 from ..types.completion import Capabilities, CompletionRequest
 from .asking import Asking
 from .attempts import RepairPolicy
@@ -178,7 +178,9 @@ def called_before(messages: Iterable[Message]) -> list[str]:
 
 def conversation_of(messages: Iterable[Message | Mapping[str, Any]]) -> list[Message]:
     """Read a conversation that a model can answer from messages, or `{"role", "content"}` dicts; else raise a `UsageError`."""
-    given = list(messages)
+    if isinstance(messages, str):
+        raise UsageError(f'expected a list of messages, got a text: write [{{"role": "user", "content": {messages!r:.80}}}]')
+    given = list(items_of(messages, "messages"))
     for each in given:
         if not isinstance(each, Message) and not _is_message(each):
             raise UsageError(f'expected {{"role": "user", "content": "..."}}, got {each!r:.120}')
