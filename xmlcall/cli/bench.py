@@ -284,7 +284,7 @@ def continued_later(work: "Coroutine[Any, Any, int]") -> int:
     try:
         return run_async(work)
     except KeyboardInterrupt:
-        complain("interrupted; what was measured is kept: run the same command again to continue")
+        complain("interrupted; the measurements so far are kept: run the same command again to continue")
         return INTERRUPTED
 
 

@@ -74,7 +74,9 @@ async def tested(
         found,
         prompt=await _trial(clock, 1, watched, lambda tokens: _prompted(watched, replace(asking, max_tokens=tokens))),
     )
-    return replace(found, prompt_speed=watched.prompt_speed, reply_speed=watched.reply_speed)
+    read = max((pace.read for pace in watched.paces), default=(0, 0.0))  # of the longest prompt
+    written = max((pace.written for pace in watched.paces), default=(0, 0.0))  # of the longest reply
+    return replace(found, prompt_speed=speed(read, LEAST_READ), reply_speed=speed(written, LEAST_WRITTEN))
 
 
 def _asking(profile: FoundProfile | None) -> Asking:
@@ -130,12 +132,12 @@ async def _trial(clock: _Clock, of: int, watched: "_Watched", ask: Callable[[int
 
 
 async def _tried(clock: _Clock, of: int, watched: "_Watched", asked: Awaitable[Trial]) -> Trial:
-    before = watched.count
+    before = len(watched.paces)
     try:
         async with clock.share(of):
             return await asked
     except TimeoutError:
-        return Trial(is_late=True, text=watched.last.text if watched.count > before else "")
+        return Trial(is_late=True, text=watched.last.text if len(watched.paces) > before else "")
     except BackendError as error:
         return Trial(error=_words_of(error), status=error.status_code if isinstance(error, BackendStatusError) else None)
 
@@ -181,31 +183,16 @@ class _Watched(Around, KeptOpen):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._paces: list[Pace] = []
+        self.paces: list[Pace] = []
 
     def tries(self, request: CompletionRequest) -> Tries:
         """Return the attempts to make a request."""
         tries, pace = tries_of(self._backend, request), Pace(time.monotonic)
         tries.listeners = (*tries.listeners, pace.hear)
-        self._paces.append(pace)
+        self.paces.append(pace)
         return tries
-
-    @property
-    def count(self) -> int:
-        """How many replies were asked for."""
-        return len(self._paces)
 
     @property
     def last(self) -> Pace:
         """The pace of the last reply; of none if none was asked for."""
-        return self._paces[-1] if self._paces else Pace(time.monotonic)
-
-    @property
-    def prompt_speed(self) -> float | None:
-        """Tokens a second that the server reads, by its longest prompt."""
-        return speed(max((pace.read for pace in self._paces), default=(0, 0.0)), LEAST_READ)
-
-    @property
-    def reply_speed(self) -> float | None:
-        """Tokens a second that the server writes, by its longest reply."""
-        return speed(max((pace.written for pace in self._paces), default=(0, 0.0)), LEAST_WRITTEN)
+        return self.paces[-1] if self.paces else Pace(time.monotonic)

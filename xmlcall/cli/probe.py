@@ -21,15 +21,11 @@ EPILOG = """examples:
   xmlcall probe
   xmlcall probe ollama:gemma3:4b
   xmlcall probe http://127.0.0.1:8080/v1 --concurrency 4
-  xmlcall probe path/to.gguf --dry-run
+  xmlcall probe path/to.gguf
 
 It takes 10 to 20 minutes with a model of 0.5 billion parameters on two cores. If you stop it, the same command continues where
 it was. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
 """
-
-# Of models of 0.5 and 1.5 billion parameters, on two cores: a probe of Qwen2.5-Coder-0.5B with four slots (262 replies in 644 s,
-# 2026-11-23), and twice that, as the speeds of the two models are.
-_SECONDS_A_REPLY = (2.5, 5.0)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +45,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="DIR", help="folder for the measurements (default: in the user's cache folder)"
     )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be measured, and how long it may take")
     parser.add_argument("--json", action="store_true", help="print JSON: chosen, won, test, ways, native, profile, replies")
 
 
@@ -64,8 +59,6 @@ async def _run(options: argparse.Namespace) -> int:
     from .waiting import RunBar
 
     cases = probe_cases()
-    if options.dry_run:
-        return _plan(options, cases)
     async with AsyncExitStack() as stack:
         backend = await opened(stack, options)
         default = incumbent(shipped(backend.capabilities.fingerprints))
@@ -101,28 +94,4 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
         return FAILED
     write_profile(profile, file)
     complain(f"the profile is in {file}; it will be used from now on (`xmlcall profiles rm {file.stem}` removes it)")
-    return OK
-
-
-def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
-    """Show the plan; no model is opened for it."""
-    from ..bench.probe import RUNG, candidates, in_words, most_replies
-
-    asked = candidates(None)
-    ways = [each.words for each in asked]
-    most = most_replies(len(ways), len(cases))
-    minutes = [most * seconds / 60 for seconds in _SECONDS_A_REPLY]
-    if options.json:
-        print(json_text({"ways": ways, "cases": len(cases), "most_replies": most, "minutes": [round(each) for each in minutes]}))
-        return OK
-    shown = visible(options.model.rpartition("@")[2])  # the part before may be a password
-    print(f"{len(ways)} ways of asking {shown}, and up to two made of what is measured:")
-    for way in asked:
-        print(f"  {in_words(way, asked[0])}")
-    print(
-        f"All answer the first {RUNG} of {len(cases)} cases, the worse half is dropped, and so on; the last one is held against"
-    )
-    print("the default on the rest.")
-    sizes = f"{minutes[0]:.0f} minutes with a model of 0.5 billion parameters on two cores, {minutes[1]:.0f} with one of 1.5"
-    print(f"At most {most} replies: {sizes}.")
     return OK
