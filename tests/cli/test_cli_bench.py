@@ -96,7 +96,7 @@ def test_two_runs_compared(runs: Path) -> None:
     assert json.loads(done.stdout)["metrics"]["call_correct"]["only_first"] == 24
     shown = bench("compare", f"{runs}/oracle:native", runs / "mutator").stdout
     assert "only B is right: none" in shown
-    assert re.search(r"call_correct .* -60\.0 \[-\d+\.\d -\d+\.\d\]  worse", shown)
+    assert re.search(r"call_correct .* -60\.0 \[-\d+\.\d -\d+\.\d\] +│ worse", shown)
     wrong = bench("compare", runs / "oracle", runs / "mutator")
     assert wrong.returncode == 2
     assert "expected RUN:WAY" in wrong.stderr

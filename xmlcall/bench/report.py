@@ -14,7 +14,7 @@ from typing import Any
 from .case import Case, group_of
 from .failures import CAUSES, counted
 from .funnel import METRICS, Verdict, judge_reply, judge_turns, rates
-from .stats import mcnemar, slope, standing_of, wilson
+from .stats import mcnemar, rate_of, slope, standing_of, wilson
 from .store import RecordedRun, read_json, write_whole
 from .ways import Way, way_of
 
@@ -71,12 +71,7 @@ def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
 
 def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
     """Return count, total and interval of each metric that counts for some case."""
-    found = {}
-    for metric, (count, total) in rates(verdicts).items():
-        if total:
-            low, high = wilson(count, total)
-            found[metric] = {"count": count, "total": total, "low": round(low, 4), "high": round(high, 4)}
-    return found
+    return {metric: rate_of(count, total) for metric, (count, total) in rates(verdicts).items() if total}
 
 
 def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:

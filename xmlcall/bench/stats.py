@@ -21,6 +21,12 @@ def wilson(count: int, total: int) -> tuple[float, float]:
     return max((middle - half) / (1 + weight), 0.0), min((middle + half) / (1 + weight), 1.0)
 
 
+def rate_of(count: int, total: int) -> dict[str, float]:
+    """Return a rate as reports have it: `count`, `total`, and its interval, `low` to `high`."""
+    low, high = wilson(count, total)
+    return {"count": count, "total": total, "low": round(low, 4), "high": round(high, 4)}
+
+
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return the p-value of the exact McNemar test: could both be equally good?"""
     total = only_first + only_second

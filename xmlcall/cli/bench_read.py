@@ -210,13 +210,12 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     print(f"A = {options.first}, B = {options.second}, {found['cases']} cases that both answered\n")
-    print(f"{'':20} {'A':>6} {'B':>6} {'of':>6} {'only A':>7} {'only B':>7} {'p':>8}  {'B - A, points':>22}  B is")
+    rows = []
     for metric, pair in found["metrics"].items():
-        counts = (pair[name] for name in ("first", "second", "total"))
-        shown = " ".join(f"{count:>6}" for count in counts)
-        changed = f"{pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}"
+        counts = (f"{pair[name]}" for name in ("first", "second", "total", "only_first", "only_second"))
         points = f"{pair['estimate']:+.1f} [{pair['low']:+.1f} {pair['high']:+.1f}]"
-        print(f"{metric:20} {shown} {changed}  {points:>22}  {pair['decision']}")
+        rows.append([metric, *counts, f"{pair['p']:.4f}", points, pair["decision"]])
+    print_table(("", "A", "B", "of", "only A", "only B", "p", "B - A, points", "B is"), rows)
     kept = found["kept"]
     if kept["total"]:
         low, high = (100 * share for share in kept["interval"])
