@@ -158,7 +158,7 @@ def test_every_round_is_shown(tmp_path: Path) -> None:
     verdicts = asyncio.run(judged(run))
     text = page([(run, verdicts, reported(run, verdicts))])
     assert "<h3>Raw reply 2</h3>" in text
-    assert "context_overflow · 0.0 s" in text
+    assert 'data-failures="context_overflow"' in text
 
 
 def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
     verdicts = asyncio.run(judged(run))
     text = page([(run, verdicts, reported(run, verdicts))] * 2)
     for words in (
-        "Raw reply 2, turn 1",
+        "Raw reply 2",
         "second reply",
         "→ &lt;/script&gt;",
         "There is no such tool.",

@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any, Final
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
-from ..types.calls import MISSING, InvalidCall, Tool, ToolCall
+from ..types.calls import InvalidCall, Tool, ToolCall
 from .case import Case, is_identical
 from .funnel import UNREADABLE, Verdict, attempted, issue_code
 from .judge import judge_value
@@ -267,13 +267,6 @@ def to_json(value: Any, *, indent: int | None = 2) -> str:
         return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
     except RecursionError:
         return "[nested too deeply to be shown]"
-
-
-def arguments_of(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
-    """Return the arguments of a call; of an invalid one as they were written."""
-    if isinstance(call, ToolCall):
-        return call.arguments
-    return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
 
 
 def call_text(name: str, arguments: Any) -> str:

@@ -19,13 +19,13 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 from markupsafe import Markup
 
 from ..errors import REPAIRS
-from ..types.calls import Message
-from .case import Case
-from .failures import CAUSES, arguments_of, call_text, causes_of, expected_of, to_json
+from ..turn_records.record import CallRecord
+from .as_turns import turn_of_row
+from .failures import CAUSES, call_text, causes_of, expected_of, to_json
 from .funnel import Verdict, rates
 from .report import SHOWN, compared
 from .store import RecordedRun
-from .ways import Asked, prompt_hash, way_of
+from .ways import prompt_hash, way_of
 
 Shown = tuple[RecordedRun, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
 """A run, its verdicts by way, and its report."""
@@ -221,14 +221,10 @@ def _size(category: tuple[str, Any]) -> tuple[int, str]:
 # -- cases -------------------------------------------------------------------------------------------------------------
 
 
-# What a kept round leaves out where it is empty.
-_ROUND: Mapping[str, Any] = {"text": "", "reasoning": "", "calls": (), "finish_reason": "stop", "seconds": 0.0, "usage": {}}
-
-
 def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
     for verdict in column["verdicts"]:
         case, seconds = verdict.case, [kept.get("seconds", 0.0) for kept in verdict.row["rounds"]]
-        shown = _task(verdict.row["outcome"], case) if "outcome" in verdict.row else _reply(verdict, column)
+        replies = turn_of_row(column["run"], case, verdict.row, column["way"]).replies
         yield {
             "column": column,
             "case": case,
@@ -237,7 +233,9 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
             "causes": causes_of(verdict),
             "repairs": list(dict.fromkeys(verdict.repairs)),
             "seconds": f"{sum(seconds):.2f}",
-            **shown,
+            "expected": expected_of(case),
+            "replies": replies,
+            "calls": [(_call_text(call), call.issues) for reply in replies for call in reply.calls],
             "prompt": [
                 {
                     "role": message.role,
@@ -245,37 +243,12 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
                     "parts": texts.parts(message.content[:PROMPT_LIMIT]),
                     "over": max(len(message.content) - PROMPT_LIMIT, 0),
                 }
-                for message in shown["prompt"]
+                for message in (replies[0].prompt if replies else ())
             ],
         }
 
 
-def _reply(verdict: Verdict, column: Mapping[str, Any]) -> dict[str, Any]:
-    case, calls, rounds = verdict.case, verdict.reply.calls, verdict.row["rounds"]
-    return {
-        "prompt": Asked(way_of(column["way"]), case, column["run"].settings).sent(rounds),
-        "rounds": [{**_ROUND, "title": f"Raw reply {number}", **kept} for number, kept in enumerate(rounds, 1)],
-        "calls": [(call_text(call.name, arguments_of(call)), getattr(call, "issues", ())) for call in calls],
-        "expected": expected_of(case),
-    }
-
-
-def _task(outcome: Mapping[str, Any], case: Case) -> dict[str, Any]:
-    """Return what is shown of a task of several turns, or of one turn of a conversation."""
-    first = len(case.messages) if case.expects == "talk" else 1
-    turns = list(enumerate(outcome["turns"], first))
-    replies = [
-        (f"Raw reply {place}, turn {turn}", text) for turn, played in turns for place, text in enumerate(played["replies"], 1)
-    ]
-    calls = [call for _, played in turns for call in played["calls"]]
-    return {
-        "prompt": [Message(role=message["role"], content=message["content"]) for message in case.messages],
-        "rounds": [{**_ROUND, "title": title, "text": text, "finish_reason": ""} for title, text in replies],
-        "calls": [(_task_call(call), call.get("issues", ())) for call in calls],
-        "expected": expected_of(case),
-    }
-
-
-def _task_call(call: Mapping[str, Any]) -> str:
-    answer = call.get("denied") or call.get("result", "")
-    return call_text(call["name"], call.get("arguments", {})) + (f"\n→ {answer}" if answer else "")
+def _call_text(call: CallRecord) -> str:
+    answer = call.reason or call.result
+    written = call.text if call.arguments is None else call_text(call.name, call.arguments)
+    return written + (f"\n→ {answer}" if answer else "")
