@@ -399,7 +399,7 @@ def test_a_kept_run_is_read_and_reported(wrong: Path) -> None:
     for words in (
         "zh-mixed-04#2",
         "文件里写着一首诗",
-        "Raw reply 1, turn 2",
+        "Raw reply 1",
         "missing.txt",
         "An answer in words.",
         "false statement",
