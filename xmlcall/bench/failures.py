@@ -51,8 +51,6 @@ _OF_FAILURE: Final = {
     "cut": "cut",
     "malformed_attempt": "unreadable",
     "unread_call": "unreadable",
-    "needs_repair": "unreadable",
-    "needs_conversion": "invalid",
     "prose_only": "none",
     "no_call": "none",
     "false_call": "false_call",
@@ -86,7 +84,7 @@ def counted(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
 
 def _of_reply(verdict: Verdict) -> Iterator[str]:
     case, calls = verdict.case, verdict.reply.calls
-    if verdict.failure in ("truncated", "context_overflow", "needs_repair", "needs_conversion"):
+    if verdict.failure in ("truncated", "context_overflow"):
         yield _OF_FAILURE[verdict.failure]
     if case.expects == "no_call":
         yield _OF_FAILURE[verdict.failure]

@@ -26,14 +26,14 @@ _USAGES = ("usage", "need_usage")  # of the reply, and of asking whether the que
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
-async def judged(run: RecordedRun, *, repairs: bool = True) -> dict[str, list[Verdict]]:
+async def judged(run: RecordedRun) -> dict[str, list[Verdict]]:
     """Judge all replies of a run with this version's parser: way -> verdicts, of a conversation one for each turn."""
     reasoning_open = bool(run.about.get("reasoning_open"))
 
     async def of(case: Case, row: Mapping[str, Any], way: Way) -> list[Verdict]:
         if case.expects == "talk":
             return judge_turns(row, case)
-        return [await judge_reply(row, case, way, run.settings, reasoning_open=reasoning_open, repairs=repairs)]
+        return [await judge_reply(row, case, way, run.settings, reasoning_open=reasoning_open)]
 
     return {
         name: [verdict for case, row in run.of_way(name) for verdict in await of(case, row, way_of(name))]

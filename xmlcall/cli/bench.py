@@ -261,9 +261,7 @@ def _declare_ways(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="20 cases, about 5 minutes with a model of 0.5 billion parameters on two cores; else 144, about 40",
     )
-    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
-    parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
-    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
+    add_measuring_options(parser)
     parser.add_argument(
         "--file",
         type=Path,
@@ -271,6 +269,15 @@ def _declare_ways(parser: argparse.ArgumentParser) -> None:
         help="where to write the figures, without any text (default: %(default)s)",
     )
     parser.add_argument("--json", action="store_true", help="print that file instead of a table")
+
+
+def add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what `compare-ways` and `probe` have in common."""
+    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument(
+        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: 1)"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
 
 
 def _ways(options: argparse.Namespace) -> int:

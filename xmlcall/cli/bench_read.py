@@ -43,7 +43,6 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
     form.add_argument("--markdown", action="store_true", help="print Markdown")
     form.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else")
-    parser.add_argument("--no-repairs", dest="repairs", action="store_false", help="count what needs a repair as a failure")
     parser.add_argument(
         "--fail-under",
         metavar="METRIC=VALUE",
@@ -59,7 +58,7 @@ def _report(options: argparse.Namespace) -> int:
     from ..bench.store import read_run
 
     runs = [read_run(folder) for folder in options.runs]
-    verdicts = [asyncio.run(judged(run, repairs=options.repairs)) for run in runs]
+    verdicts = [asyncio.run(judged(run)) for run in runs]
     found = [reported(*each) for each in zip(runs, verdicts, strict=True)]
     if options.html:
         from ..bench.page import page

@@ -3,13 +3,11 @@
 import argparse
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .bench import continued_later, kept_in, opened
+from .bench import add_measuring_options, continued_later, kept_in, opened
 from .bench_read import print_table
 from .exits import FAILED, OK, complain
-from .options import number
 from .plain import json_text, visible
 
 if TYPE_CHECKING:
@@ -36,15 +34,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="local",
         help="a URL, ollama:NAME, FILE.gguf, or a name from `xmlcall models list` (default: local)",
     )
-    parser.add_argument(
-        "--context", type=number(int, least=1), metavar="N", help="context size in tokens, shared by prompt and reply"
-    )
-    parser.add_argument(
-        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the measurements (default: in the user's cache folder)"
-    )
+    add_measuring_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON: chosen, won, test, ways, native, profile, replies")
 
 
