@@ -314,7 +314,10 @@ class Probe:
     async def _answered(self, outcome: Outcome, cases: Sequence[Case]) -> None:
         way, settings = asked_by(outcome.profile, Settings(max_tokens=MAX_TOKENS))
         if outcome.profile not in self._runs:
-            self._runs[outcome.profile] = self._run_of(outcome.profile, way, settings)
+            asked = way, settings
+            self._runs[outcome.profile] = run_of_way(
+                self._folder, "probe", outcome.profile.words, self._backend, self._cases, asked
+            )
         run = self._runs[outcome.profile]
         failed: list[BackendError] = []
         is_first = outcome is self._native and not outcome.verdicts
@@ -343,18 +346,13 @@ class Probe:
             )
 
     async def _judge(self, outcome: Outcome, run: RecordedRun, way: Way, cases: Sequence[Case]) -> None:
-        wanted = {case.id for case in cases}
+        wanted, is_open = {case.id for case in cases}, self._backend.capabilities.reasoning_open
+        read = [(outcome, way)]
+        if outcome is self._native and self._yardstick is not None:
+            read.append((self._yardstick, way_of("native")))
         for case, row in run.of_way(way.name):
-            if case.id in wanted:
-                outcome.verdicts[case.id] = await self._verdict(case, row, way, run.settings)
-                if outcome is self._native and self._yardstick is not None:
-                    self._yardstick.verdicts[case.id] = await self._verdict(case, row, way_of("native"), run.settings)
-
-    async def _verdict(self, case: Case, row: Mapping[str, Any], way: Way, settings: Settings) -> Verdict:
-        return await judge_reply(row, case, way, settings, reasoning_open=self._backend.capabilities.reasoning_open)
-
-    def _run_of(self, profile: Profile, way: Way, settings: Settings) -> RecordedRun:
-        return run_of_way(self._folder, "probe", profile.words, self._backend, self._cases, (way, settings))
+            for to, by in read if case.id in wanted else ():
+                to.verdicts[case.id] = await judge_reply(row, case, by, run.settings, reasoning_open=is_open)
 
     # -- the server's own function calling --------------------------------------------------------------------------------
 

@@ -109,7 +109,9 @@ async def _run(options: argparse.Namespace) -> int:
     runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
-            settings = _for_stand_in(options.model, settings)
+            if settings.call_threshold not in (None, "auto"):
+                raise UsageError(f"call_threshold needs a model that reports probabilities; {options.model!r} is a stand-in")
+            settings = replace(settings, call_threshold=None)
             subject, server = stand_in(options.model, cases), cast("dict[str, Any]", {"server": "none"})
         else:
             backend = await opened(stack, options)
@@ -168,13 +170,6 @@ def _by_profile(options: argparse.Namespace, ways: list[Any], settings: Any, bac
     name = f"{found.name} ({found.source})"
     complain(f"profile: {name}: {found.profile.words}")
     return (ways if options.ways else [way]), replace(asked, **given), name
-
-
-def _for_stand_in(name: str, settings: Any) -> Any:
-    """Return settings for a stand-in, which reports no probabilities."""
-    if settings.call_threshold not in (None, "auto"):
-        raise UsageError(f"call_threshold needs a model that reports probabilities; {name!r} is a stand-in")
-    return replace(settings, call_threshold=None)
 
 
 def _threshold_of(given: "AskingFields", ways: "Sequence[Way]") -> "Threshold | None":

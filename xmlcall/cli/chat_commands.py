@@ -3,7 +3,6 @@
 A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
 """
 
-import re
 import shutil
 import sys
 from collections.abc import Callable, Coroutine, Iterable
@@ -22,7 +21,7 @@ from .chat_prompts import prompt_command, prompt_completions
 from .exits import complain
 from .lines import YES, edited, is_interactive
 from .offered import found, parameter_lines, tool_lines
-from .plain import json_text, plain, shortened, visible
+from .plain import fenced, json_text, plain, shortened, visible
 from .wrapping import wrapped
 
 if TYPE_CHECKING:
@@ -240,9 +239,7 @@ def _object(message: Message) -> dict[str, Any]:
 
 
 def _section(message: Message) -> str:
-    """Write a message; the text in a fence cannot end it, and so cannot pass for another section."""
     title = "result" if replies_of(message) else message.role
     calls = [f"{call.name} {json_text(call.arguments, indent=None)}" for call in message.tool_calls]
-    text = plain("\n".join(filter(None, [message.content, *calls])))
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"## {title}\n\n{fence}\n{text}\n{fence}"
+    text = "\n".join(filter(None, [message.content, *calls]))
+    return f"## {title}\n\n{fenced(plain(text))}"

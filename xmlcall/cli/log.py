@@ -5,7 +5,6 @@ tools and servers are put in fences that are longer than any run of backticks in
 """
 
 import argparse
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
@@ -18,7 +17,7 @@ from ..turn_records.kept import turns_of
 from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
 from .exits import FAILED, OK
 from .options import Action, add_actions, takes
-from .plain import json_text, plain, shortened, visible
+from .plain import fenced, json_text, plain, shortened, visible
 
 DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`."
 EPILOG = """examples:
@@ -246,7 +245,4 @@ def _inline(text: str) -> str:
 
 
 def _fenced(text: str, lines: int | None, language: str = "") -> str:
-    text = plain(text).strip("\n") if lines is None else shortened(text, lines=lines, width=_WIDTH)
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
+    return fenced(plain(text).strip("\n") if lines is None else shortened(text, lines=lines, width=_WIDTH), language)

@@ -69,26 +69,25 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
     sampling = _Sampling(display, terminal if is_asked else None, backend, asking_of(options).max_tokens)
-    return ClientFeatures(
+    return declared(
+        options,
+        display,
         elicit=_Elicitation(display, terminal) if is_interactive() else None,
         sample=sampling if is_asked or options.sampling == "allow" else None,
-        roots=tuple(map(_folder, options.root)),
-        log=partial(_show_log, display) if options.verbose else None,
-        refused=_refusing(display),
         sign_in=partial(_ask_to_sign_in, display, terminal) if is_interactive() else None,
     )
 
 
-def page_features(
+def declared(
     options: argparse.Namespace,
     display: Display,
     *,
-    elicit: Elicit,
+    elicit: Elicit | None,
     sample: Sample | None,
-    sign_in: Callable[[str, str], Awaitable[bool]],
-    notice: Callable[[str], None],
+    sign_in: Callable[[str, str], Awaitable[bool]] | None,
+    notice: Callable[[str], None] = lambda text: None,
 ) -> ClientFeatures:
-    """Return what is declared to servers if the page asks the user, not the terminal."""
+    """Return what is declared to servers, whoever asks the user: the terminal or the page."""
     return ClientFeatures(
         elicit=elicit,
         sample=sample,
@@ -122,7 +121,7 @@ def _show_log(display: Display, message: LogMessage) -> None:
     display.line("log", f"{visible(message.server)}{part}, {message.level}: {text}{left_out}", style="dim")
 
 
-def _refusing(display: Display, notice: Callable[[str], None] = lambda text: None) -> Callable[[str, str], None]:
+def _refusing(display: Display, notice: Callable[[str], None]) -> Callable[[str, str], None]:
     """Return what says once what a server has asked for in vain."""
 
     @cache
