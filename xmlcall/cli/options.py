@@ -16,16 +16,6 @@ from typing import Any, Final, Never
 from ..errors import UsageError
 from .exits import complain
 
-# Removed options, by command, and what replaces them.
-_REMOVED = {
-    ("xmlcall serve", "--workers"): "`uvicorn --factory xmlcall.proxy:configured_app --workers N` serves a file of settings",
-    ("xmlcall serve", "--share"): "have a balancer keep a client on one process (docs/scale.md)",
-    ("xmlcall bench", "--on"): "a run asks one address: put a balancer before several servers, and raise --concurrency",
-    ("xmlcall bench", "--server"): "a run asks one address: put a balancer before several servers, and raise --concurrency",
-    ("xmlcall bench", "--workers"): "Ray takes all cores, or those of the cluster that RAY_ADDRESS names",
-}
-
-
 _KEYS = "the keys of --ask"
 
 
@@ -130,11 +120,6 @@ class CommandParser(argparse.ArgumentParser):
         self._common = set()
 
     def error(self, message: str) -> Never:
-        """Raise what argparse would print; for a removed option, what replaces it."""
-        words = {word.partition("=")[0] for word in message.split()} if message.startswith("unrecognized") else set()
-        for (prog, option), instead in _REMOVED.items():
-            if prog == self.prog and option in words:
-                raise UsageError(f"{option} was removed: {instead}")
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 

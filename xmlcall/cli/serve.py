@@ -59,7 +59,6 @@ COMMON = "--model --profile --ask --mcp --allow --host --port --api-key --config
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
-_SHARE: Final = "XMLCALL_SHARE"  # a removed variable
 NAMES_SHOWN: Final = 10  # of models
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
@@ -219,8 +218,6 @@ def _check(options: argparse.Namespace, serving: _Serving) -> None:
         )
     if serving.models and options.model != "local":
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
-    if os.environ.get(_SHARE):
-        raise UsageError(f"{_SHARE} was removed: unset it, and have a balancer keep a client on one process (docs/scale.md)")
 
 
 async def _serve(options: argparse.Namespace, serving: _Serving, listener: socket.socket) -> int:
