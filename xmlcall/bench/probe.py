@@ -13,6 +13,7 @@ those that it left in the text, which is a candidate.
 import datetime
 import hashlib
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
@@ -27,7 +28,6 @@ from ..prompting.format import ENGLISH, FAMILIES
 from . import runner
 from .case import Case
 from .funnel import Verdict, judge_reply
-from .own_suites import by_tools
 from .stats import mcnemar, wilson
 from .store import RecordedRun, create_or_resume
 from .subjects import model_subject
@@ -87,7 +87,10 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
     A slot of a model server keeps the prompt that it has read. So each set of tools is read once, by one slot.
     """
     queues: list[list[Case]] = [[] for _ in range(lanes)]
-    for group in sorted(by_tools(cases), key=len, reverse=True):
+    groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[tuple(tool.name for tool in case.tools)].append(case)
+    for group in sorted(groups.values(), key=len, reverse=True):
         min(queues, key=len).extend(group)
     return [case for row in zip_longest(*queues) for case in row if case is not None]
 
