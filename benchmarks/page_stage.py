@@ -43,6 +43,7 @@ __all__ = [
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 SECONDS: Final = 30.0  # for whatever is waited for
+START_SECONDS: Final = 120.0  # for a program and its servers to start, where several tests share a core
 PIECE: Final = 7  # characters of a token
 DEMO: Final = {"demo": {"command": sys.executable, "args": ["-m", "xmlcall.hosts.demo_server"]}}
 _ADDRESS = re.compile(r"http://[^\s]+/ui/\?token=[^\s]+")
@@ -201,9 +202,10 @@ class Program:
             argv = [sys.executable, "-m", "xmlcall", *self._arguments]
             pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": log, "stderr": subprocess.STDOUT}
             self.process = subprocess.Popen(argv, **pipes, env=environment(self.home), cwd=self.home)
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + START_SECONDS
         while not (found := _ADDRESS.search(self.log)):
             if time.monotonic() > end or self.process.poll() is not None:
+                self.process.kill()
                 raise RuntimeError(f"no address of the page:\n{self.log}")
             time.sleep(0.02)
         self.page = found[0]

@@ -139,12 +139,12 @@ class Measured:
     """What one target did in one case.
 
     Args:
-        firsts: seconds to the first token, of all rounds.
+        firsts: seconds to the first tokens, a list for each round.
         seconds: of each round.
         computed: processor seconds of each round.
     """
 
-    firsts: list[float] = field(default_factory=list)
+    firsts: list[list[float]] = field(default_factory=list)
     seconds: list[float] = field(default_factory=list)
     computed: list[float] = field(default_factory=list)
 
@@ -154,16 +154,19 @@ def run(case: Case, target: Target, measured: Measured) -> None:
     request = request_of(target.url, case.script, with_tools=case.with_tools, stream=case.stream)
     spread = case.script.tokens * case.script.pace
     started, computed = time.perf_counter(), target.processor_seconds()
-    measured.firsts += asyncio.run(load(target.url, request, case.script, workers=case.workers, each=case.each, spread=spread))
+    measured.firsts.append(
+        asyncio.run(load(target.url, request, case.script, workers=case.workers, each=case.each, spread=spread))
+    )
     measured.seconds.append(time.perf_counter() - started)
     measured.computed.append(target.processor_seconds() - computed)
 
 
 def measure(case: Case, targets: Sequence[Target], rounds: int) -> dict[str, Measured]:
-    """Measure all targets by turns: what disturbs the machine then disturbs them all."""
+    """Measure all targets by turns, each round beginning with another: what disturbs the machine then disturbs them all."""
     found = {target.name: Measured() for target in targets}
-    for _ in range(rounds):
-        for target in targets:
+    for number in range(rounds):
+        first = number % len(targets)
+        for target in (*targets[first:], *targets[:first]):
             run(case, target, found[target.name])
     return found
 
@@ -204,14 +207,18 @@ def memory(targets: Sequence[Target]) -> Iterator[Row]:
 
 
 def times(targets: Sequence[Target], rounds: int) -> Iterator[Row]:
-    """Measure the time to the first token in ms: the direct one, and what each proxy adds to it."""
+    """Measure the time to the first token in ms, medians of the rounds: the direct one, and what each proxy adds to it."""
     for case in (sized(case, rounds) for case in FIRSTS):
         found = measure(case, targets, rounds)
         for percent in (50, 99):
-            figures = {name: quantiles(each.firsts, n=100)[percent - 1] * 1e3 for name, each in found.items()}
+            figures = {name: _percentile(each.firsts, percent) * 1e3 for name, each in found.items()}
             base = figures["direct"]
             added = {name: figure - base for name, figure in figures.items()} | {"direct": base}
             yield f"{case.title}, p{percent}", _tools(case), added
+
+
+def _percentile(rounds: Sequence[Sequence[float]], percent: int) -> float:
+    return median(quantiles(each, n=100)[percent - 1] for each in rounds)
 
 
 def rates(targets: Sequence[Target], rounds: int) -> tuple[list[Row], list[Row]]:
@@ -292,13 +299,14 @@ def main() -> None:
     """Print the tables."""
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--markdown", action="store_true", help="with a heading, as benchmarks/results/proxy.md")
-    arguments.add_argument("--quick", action="store_true", help="one round instead of three, fewer questions, shorter replies")
+    arguments.add_argument("--quick", action="store_true", help="one round, fewer questions, shorter replies")
+    arguments.add_argument("--rounds", type=int, default=3, metavar="N", help="default: %(default)s")
     arguments.add_argument("--without-litellm", action="store_true")
     arguments.add_argument(
         "--before", metavar="TREE", help="another checkout of xmlcall, whose proxy is measured by turns with ours"
     )
     options = arguments.parse_args()
-    rounds = 1 if options.quick else 3
+    rounds = 1 if options.quick else options.rounds
     random.seed(1)
     gc.disable()  # pauses of this process would count as the proxies'
     with contextlib.ExitStack() as stack:

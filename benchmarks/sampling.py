@@ -1,6 +1,6 @@
 """Temperature 0 beside the sampling that the makers recommend: `python benchmarks/sampling.py --model URL --out DIR`
 
-Asks the suites `ordinary`, `talk` and `bfcl-report` once with `--ask sampling=greedy`, and with `--ask sampling=recommended` once
+Asks the suites `ordinary`, `needed` and `talk` once with `--ask sampling=greedy`, and with `--ask sampling=recommended` once
 for each seed; prints how many answers are right, and the difference. The same command goes on with runs that were stopped.
 Further options are those of `xmlcall bench run`. The server needs room for a conversation of `talk`:
 
@@ -26,7 +26,7 @@ from xmlcall.bench.stats import wilson
 from xmlcall.bench.store import read_run
 from xmlcall.cli import main as xmlcall
 
-SUITES = ("ordinary", "talk", "bfcl-report")
+SUITES = ("ordinary", "needed", "talk")
 GREEDY = "greedy"
 Z = statistics.NormalDist().inv_cdf(0.975)
 

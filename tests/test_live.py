@@ -1,10 +1,13 @@
 """The whole product on real local models; run by `make live`, which fetches them."""
 
+import json
 import sys
 from dataclasses import replace
 
+import httpx
 import pytest
 from catalogs import ALL
+from servers.run_server import run_server
 
 from xmlcall import (
     Answer,
@@ -27,6 +30,8 @@ from xmlcall import (
     system_prompt,
 )
 from xmlcall.agent.drive import result_of
+from xmlcall.backends.embedded import EmbeddedBackend
+from xmlcall.proxy import create_app
 from xmlcall.turn.events import LoopEvent
 from xmlcall.turn.generate import Binder, ReplyOptions, generate
 from xmlcall.turn.machine import Machine
@@ -205,3 +210,30 @@ async def test_calls_that_a_server_leaves_in_the_text_are_read_in_native_mode() 
     print(right)
     assert right["native-only"] <= 4
     assert right["native"] >= 36
+
+
+WEATHER = {"name": "get_weather", "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}
+
+
+async def test_a_call_that_llama_cpp_refuses_with_500_is_asked_for_in_the_prompt() -> None:
+    """The reply continues the client's beginning, a broken call, which llama.cpp's own parser refuses."""
+    broken = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo", }}\n</tool_call>'
+    said = [{"role": "user", "content": "What is the weather in Oslo?"}, {"role": "assistant", "content": broken}]
+    asked = {
+        "model": "local",
+        "messages": said,
+        "tools": [{"type": "function", "function": WEATHER}],
+        "temperature": 0,
+        "max_tokens": 80,
+    }
+    async with connect("local") as backend:
+        assert isinstance(backend, EmbeddedBackend)
+        async with backend.relay("POST", "/chat/completions", json.dumps(asked).encode()) as refused:
+            body = b"".join([part async for part in refused.chunks])
+    assert refused.status == 500
+    assert b"does not match the expected peg-native format" in body
+    with run_server(create_app("local", mode="native"), lifespan="on") as url:
+        async with httpx.AsyncClient(base_url=url, timeout=300) as client:
+            answer = await client.post("/v1/chat/completions", json=asked)
+    [call] = answer.json()["choices"][0]["message"]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"city": "Oslo"}

@@ -1,6 +1,6 @@
 """How this package was installed, and so the command that adds an extra to it.
 
-PEP 610 says what an installer writes down of the origin; nothing written means that it came from a package index.
+PEP 610 defines how an installer records the origin; a package without such a record came from a package index.
 """
 
 import importlib.util

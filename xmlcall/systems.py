@@ -1,4 +1,4 @@
-"""What POSIX and Windows do differently: each function beside its twin. No other module imports what one of them lacks."""
+"""What POSIX and Windows do differently: each function beside its twin. No other module uses anything that one of them lacks."""
 
 import os
 import shlex
@@ -13,7 +13,7 @@ END_SIGNALS: Final = tuple(each for each in signal.Signals if each.name in ("SIG
 """Signals that ask a program to end; where others have SIGHUP, Windows sends SIGBREAK for a window that is closed."""
 
 READ_ONLY: Final[int] = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Flags to open a file, and not what a link leads to; a pipe is not waited for."""
+"""Flags to open a file without following a link or waiting for a pipe."""
 
 if sys.platform == "win32":
     import msvcrt
@@ -31,14 +31,14 @@ if sys.platform == "win32":
         msvcrt.locking(descriptor, msvcrt.LK_UNLCK, 1)
 
     def typed_so_far() -> str:
-        """Take what was typed and not read yet, a line without its end, too."""
+        """Return what was typed but not read yet, including an unfinished line."""
         typed = ""
         while msvcrt.kbhit():
             typed += msvcrt.getwch()
         return typed
 
     def user_id() -> int:
-        """Return whom new files belong to; 0 where `stat` gives no owners, and access is by the folder's list."""
+        """Return the owner of new files; 0 where `stat` reports no owners, because access lists of folders decide."""
         return 0
 
     def open_files() -> int | None:
@@ -71,7 +71,7 @@ else:
         fcntl.lockf(descriptor, fcntl.LOCK_UN, 1, place)
 
     def typed_so_far() -> str:
-        """Take what was typed and not read yet, a line without its end, too."""
+        """Return what was typed but not read yet, including an unfinished line."""
         descriptor = sys.stdin.fileno()
         before = termios.tcgetattr(descriptor)
         at_once = [*before[:3], before[3] & ~termios.ICANON, *before[4:6], [*before[6]]]
@@ -83,7 +83,7 @@ else:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
     def user_id() -> int:
-        """Return whom new files belong to; 0 where `stat` gives no owners, and access is by the folder's list."""
+        """Return the owner of new files; 0 where `stat` reports no owners, because access lists of folders decide."""
         return os.geteuid()
 
     def open_files() -> int | None:

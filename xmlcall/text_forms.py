@@ -36,7 +36,7 @@ INVISIBLE: Final = re.compile("[" + "".join(f"{chr(first)}-{chr(last)}" for firs
 
 def unescaped(text: str) -> str:
     """Return a text with its HTML entities replaced by the characters that they stand for."""
-    # Python cannot read a number of more than 4,300 digits. A number of 8 digits is no code point, so HTML reads it as U+FFFD.
+    # Python cannot read a number of more than 4,300 digits. A number of 8 digits is not a code point, so HTML reads it as U+FFFD.
     return html.unescape(_NUMBER.sub(r"&#\1", text)) if "&" in text else text
 
 

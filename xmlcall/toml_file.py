@@ -1,4 +1,4 @@
-"""TOML files of a person: read up to a size limit, where an error names the file, what was expected, and what it has; written."""
+"""Reads a person's TOML files, up to a size limit, and writes them. Errors name the file, what was expected and what it has."""
 
 import json
 import re

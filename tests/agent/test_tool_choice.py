@@ -17,7 +17,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError
-from xmlcall.turn.tool_need import IDLE, MOST_STEPS, PLAIN, _with_any
+from xmlcall.turn.tool_need import IDLE, MOST_STEPS, PLAIN, _continues_any
 from xmlcall.types.calls import Tool
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest, Usage
 
@@ -173,7 +173,7 @@ def test_only_tools_that_are_offered_are_chosen(dialect: str, names: set[str], t
 def test_a_long_token_is_held_against_names_in_time_that_grows_with_it() -> None:
     def seconds(length: int) -> float:
         began = time.process_time()
-        assert not _with_any(['read">\n', 'list">\n'])("x" * length)
+        assert not _continues_any(['read">\n', 'list">\n'])("x" * length)
         return time.process_time() - began
 
     assert seconds(160_000) < 0.05 + 12 * max(seconds(40_000), 0.002)

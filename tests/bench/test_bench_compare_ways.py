@@ -182,7 +182,7 @@ async def test_another_start_goes_on(tmp_path: Path) -> None:
             raise BackendStatusError("no", status_code=401)
 
     first, second = Planted({"": 101}, fails=fail), Planted({"": 101})
-    with pytest.raises(BackendUnavailable, match="give the same command again"):
+    with pytest.raises(BackendUnavailable, match="run the same command again"):
         await found(first, tmp_path)
     notes: list[str] = []
     done: list[tuple[int, bool]] = []

@@ -307,7 +307,7 @@ def test_a_folder_that_is_not_ours_is_left_alone(tmp_path: Path, monkeypatch: py
     for name in ("linked", "dangling", "file", "foreign"):
         if name == "foreign":
             monkeypatch.setattr(os, "geteuid", lambda: -1)
-        with pytest.raises(UsageError, match="somebody else's: remove it"):
+        with pytest.raises(UsageError, match="not ours: remove it"):
             lay_out(name, ("files",), "english")
     assert sorted(file.name for file in tmp_path.rglob("*.txt")) == ["kept.txt"]
     assert folder_of("file").read_text() == "kept"
@@ -357,7 +357,7 @@ def test_waiting_for_a_folder_ends(monkeypatch: pytest.MonkeyPatch) -> None:
             async with occupied("en-demo-02"):
                 raise AssertionError("two have the folder")
 
-    with pytest.raises(UsageError, match="another run plays the conversation en-demo-02"):
+    with pytest.raises(UsageError, match="another run has been playing the conversation en-demo-02"):
         asyncio.run(twice())
 
 

@@ -230,7 +230,7 @@ def speak(listener: socket.socket, what: str) -> None:
 def taken(desk: Desk, port: str) -> None:
     done = desk.launch("claude", "--port", port)
     assert done.returncode == 2
-    assert "is no `xmlcall serve`: choose another port with --port, or stop that program" in done.stderr
+    assert "is not `xmlcall serve`: choose another port with --port, or stop that program" in done.stderr
     assert desk.runs == []
 
 
@@ -283,7 +283,7 @@ def test_files_are_written_only_once_and_only_if_that_is_asked(desk: Desk, port:
     file.write_text("mine")
     again = desk.launch("codex", "--write", "--port", port)
     assert (again.returncode, file.read_text()) == (2, "mine")
-    assert f"{file}: there already, and nothing is written over it: add what --print shows" in again.stderr
+    assert f"{file}: exists already and is not overwritten: add what --print shows" in again.stderr
     assert desk.runs == []
 
 

@@ -66,7 +66,7 @@ def test_one_signs_in_and_the_tokens_are_used_until_they_are_forgotten(tmp_path:
     assert "access-" not in listed.stdout + listed.stderr
 
     done = run_cli("logout", "web", "--mcp", config, home=tmp_path, env=env(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "xmlcall: the tokens of web are forgotten\n")
+    assert (done.returncode, done.stderr) == (0, "xmlcall: deleted the tokens of web\n")
     again = run_cli("logout", "--mcp", config, home=tmp_path, env=env(tmp_path))
     assert again.stderr == "xmlcall: there are no tokens of web\n"
     assert json.loads(kept.read_text()) == {}

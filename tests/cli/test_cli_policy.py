@@ -85,7 +85,7 @@ def policy(tmp_path: Path, *arguments: str) -> tuple[int, str]:
 
 
 def test_the_rules_are_shown_and_explained(tmp_path: Path) -> None:
-    assert "there is none: every call is asked about" in policy(tmp_path)[1]
+    assert "no such file: xmlcall asks about every call" in policy(tmp_path)[1]
     (tmp_path / "r.toml").write_text('allow = "web.*"\n[[rule]]\nallow = "files.*"\nrepaired = true\nwhere.path.below = "/notes"')
     assert policy(tmp_path, "--policy", "r.toml") == (
         0,

@@ -95,7 +95,7 @@ def test_every_kind_of_key_is_read(tmp_path: Path) -> None:
     mark = """json_mark = {written = '[arg:{name} type="json"]', attribute = "type", value = "json"}"""
     marked = read_row(file_of(tmp_path, f"{mark}\n{typed}"))
     assert marked.json_mark == TypeMark(written='[arg:{name} type="json"]', attribute="type", value="json")
-    with pytest.raises(UsageError, match="got none of tags, written; add them"):
+    with pytest.raises(UsageError, match="missing: tags, written; add them"):
         read_row(file_of(tmp_path, 'name = "square"'))
     with pytest.raises(UsageError, match="expected a table of texts as tags, got 5"):
         read_row(file_of(tmp_path, 'name = "square"\ntags = 5\nwritten = {}'))

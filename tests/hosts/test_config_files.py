@@ -175,7 +175,7 @@ def test_the_projects_of_claude_code(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(other)
     assert list(parse_servers(json.dumps(document), {})) == ["a", "g", "z"]
     del projects[str(above)]
-    with pytest.raises(UsageError, match=rf"belong to other folders, and none to this: {here} \(a, b, c\): run xmlcall in one"):
+    with pytest.raises(UsageError, match=rf"belong to other folders than this one: {here} \(a, b, c\): run xmlcall in one"):
         parse_servers(json.dumps({"mcpServers": {}, "projects": projects}), {})
 
 

@@ -76,7 +76,7 @@ def test_words_of_a_tool_and_its_parameters() -> None:
     assert not hides(str(found))
     assert found["inputSchema"]["properties"]["description"]["enum"] == ["a"]
     assert told == [
-        "What the tool 't' says of itself was changed: title: 4 hidden characters were removed; "
+        "The description of the tool 't' was changed: title: 4 hidden characters were removed; "
         "description: 4 hidden characters were removed."
     ]
 

@@ -267,7 +267,7 @@ def test_cut_connection_is_resumed(serve: Any, offer: Any) -> None:
     models.pull("tiny", progress=lambda step: notes.append(step.note))
     assert file.read_bytes() == DATA
     assert server.ranges == [None, f"bytes={HALF}-"]
-    assert any("going on from 150,000 bytes" in note for note in notes)
+    assert any("continuing from 150,000 bytes" in note for note in notes)
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ def test_a_disk_that_is_slow_makes_nobody_wait(tmp_path: Path, monkeypatch: pyte
         lines.append(finished(number))
     assert time.monotonic() - begun < 5
     assert said == [f"turns are not written to {lines.path}: they come faster than they can be written; "
-                    "it is tried again with each that ends"]  # fmt: skip
+                    "each later turn is tried again"]  # fmt: skip
     lines.close(0.1)  # and the end of the program does not wait for long
     waits.set()
 

@@ -89,7 +89,7 @@ def test_a_conversation_goes_from_the_page_to_the_terminal_and_back(tmp_path: Pa
         resumed = ("chat", "--resume", conversation, "--mcp", "mcp.json", "--model", url)
         held = run_cli(*resumed, home=tmp_path, stdin="And now?\n")
         assert (held.returncode, held.stdout) == (2, "")
-        assert f"conversation {conversation} is open in another program just now" in held.stderr
+        assert f"conversation {conversation} is open in another program" in held.stderr
         opened.post(f"questions/{question['id']}", {"answer": "yes"}, 200)
         assert opened.over(conversation)["answer"] == "Done."
         listed = run_cli("log", "list", home=tmp_path)

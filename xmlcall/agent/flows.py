@@ -76,7 +76,7 @@ from .policy import Proposal
 TURNS: Final = re.compile("[0-9][A-Za-z]+[0-9]|[A-Za-z][0-9]+[A-Za-z]")  # letters and digits that alternate, as in keys
 _KEPT: Final = 4  # conversations, in this process
 _KEY: Final = re.compile(r"[A-Za-z0-9_-]{8,}")
-_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|[bfnrt/\"\\])")  # of JSON
+_ESCAPE: Final = re.compile(r"\\(?:u(?P<code>[0-9A-Fa-f]{4})|[bfnrt/\"\\])")  # an escape of JSON
 _BLANKS: Final = dict.fromkeys("bfnrt", " ")
 _HIDDEN: Final = re.compile(f"{INVISIBLE.pattern}{{8,}}")  # longer than what emoji need
 
@@ -258,7 +258,7 @@ def _cells(rows: list[list[str]], mark: str) -> list[str]:
 NOBODY: Final = ""  # the server name of a value that appears nowhere in the conversation
 
 _MAIL, _PHONE, _ACCOUNT, _DATE = (exact for exact, _ in WRITTEN.values())
-_HOST: Final = r"(?<=://)[^\s/?#\"'<>]{1,253}"  # of an address
+_HOST: Final = r"(?<=://)[^\s/?#\"'<>]{1,253}"  # the host of an address
 _LEADS_OUT: Final = re.compile("|".join((_MAIL, _HOST, _PHONE, _ACCOUNT)))
 _NAME: Final = re.compile(
     r"(?:~|\.{1,2})?/[\w./-]{3,}"  # path
@@ -271,7 +271,7 @@ _NAME: Final = re.compile(
 _PIECE: Final = 8  # characters of a key that are unlikely to match by chance
 _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
 _FIELD: Final = re.compile(r"[A-Za-z]{1,24}(?:[_-][A-Za-z]{1,24}){0,2}")  # a plain identifier; anything else is data
-_LEAST_PIECES: Final = 4  # of a text that is split
+_LEAST_PIECES: Final = 4  # fewest pieces of a text that counts as split
 _SMALL: Final = 3  # characters of such a piece
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
 _COMMON: Final = frozenset(_USUAL.split())

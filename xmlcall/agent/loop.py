@@ -58,8 +58,7 @@ class ToolLoop:
     """Gives a model tools. Use it in an `async with` statement, which opens the backend and the hosts.
 
     Args:
-        backend: a model, as from `connect`, or its name. A name takes the model's profile along: what `asking` and `asked` leave
-            open is set as it was measured.
+        backend: a model, as from `connect`, or its name; then the model's profile sets what `asking` and `asked` leave open.
         hosts: the tool servers, each with its own name, and Python functions, which become the tools of the server `local`.
         policy: decides before each call whether it may run; or globs over `server.tool` that may run, such as `["*"]`. By default
             no call may run.
@@ -98,7 +97,7 @@ class ToolLoop:
             warnings.warn(advice, DeprecationWarning, stacklevel=2)
             self._limits = replace(self._limits, max_replies=most)
         self.policy: Policy = policy if callable(policy) else allow(policy)
-        # Of a model that is named, what the program set itself: its profile, known once it is open, gives the rest.
+        # For a model given by name, what the program set itself: the profile, known once it is open, sets the rest.
         self._given: AskingFields | None = {} if isinstance(backend, str) and asking is None else None
         self._calling = Calling(
             router=self.router, policy=self.policy, timeout=timeout, audit=audit, files=files, repair=self._limits
@@ -108,8 +107,8 @@ class ToolLoop:
         self._all = Catalog(())  # including our own tools
         self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scale = Scale()
-        self._cuts: set[Shortened] = set()  # reported already: what is cut stays cut in later turns
-        self._length = 0  # of the last conversation, in messages
+        self._cuts: set[Shortened] = set()  # reported already, because what is cut stays cut in later turns
+        self._length = 0  # messages in the last conversation
         self._stack = AsyncExitStack()
         self.ask_by(**cast(AskingFields, asked))
 

@@ -31,7 +31,7 @@ _IN_RULE: Final = (*_EFFECTS, "where", "repaired", "flow")
 
 
 def is_rule(name: str, value: Any) -> bool:
-    """Say whether a top-level key is for rules: of those of a proxy, a table `[ask]` says how models are asked."""
+    """Say whether a top-level key is for rules, not for a proxy, where a table `[ask]` says how models are asked."""
     return name not in _PROXY_KEYS and not (name == "ask" and isinstance(value, dict))
 
 

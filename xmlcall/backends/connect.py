@@ -123,7 +123,7 @@ FORMS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelServer:
-    """A server of models, of which an address names none; `list_models` asks it which it has."""
+    """A model server whose address names no model; `list_models` asks it which models it has."""
 
     address: str
     list_models: Callable[[], Awaitable[tuple[str, ...]]]
@@ -168,7 +168,7 @@ async def _pull(name: str, progress: "ProgressCallback | None") -> Path:
 
 def _refuse_key(options: Options) -> None:
     if options.api_key is not None:
-        raise UsageError("an API key goes with a server at a URL only (http://host:8080/v1)")
+        raise UsageError("an API key is only for a server at a URL (http://host:8080/v1)")
 
 
 def _unknown(model: str) -> UsageError:

@@ -68,7 +68,7 @@ class _ByteReader:
 
 
 def _size_of(kind: int) -> int:
-    if kind not in _SIZES:  # an array of arrays, which no model has, too
+    if kind not in _SIZES:  # also an array of arrays, which no model has
         raise struct.error(f"no such type: {kind}")
     return _SIZES[kind]
 

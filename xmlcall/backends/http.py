@@ -39,7 +39,7 @@ _NOT_THERE = (httpx2.ConnectError, httpx2.ConnectTimeout)
 _NO_HTTP = (httpx2.DecodingError, httpx2.RemoteProtocolError)
 _BROKEN = (httpx2.HTTPError, httpx2.StreamError)
 
-SHOWN_CHARACTERS = 400  # of a server's own words in a message
+SHOWN_CHARACTERS = 400  # how much of a server's own words a message shows
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _DATE_CHARACTERS = 40  # "Sun, 06 Nov 1994 08:49:37 GMT" has 29
 

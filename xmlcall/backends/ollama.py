@@ -88,7 +88,7 @@ class OllamaBackend:
             await client.aclose()
 
     async def list_models(self) -> tuple[str, ...]:
-        """Return the names of all models that the server has; for a backend that is not open and used for this alone."""
+        """Return the names of all models that the server has; for a backend that is not open and has no other use."""
         self._client = _connections()
         try:
             with self._errors():
@@ -250,7 +250,7 @@ class OllamaBackend:
                 yield
             except UsageError:
                 raise
-            except (ValueError, RecursionError) as error:  # a line is no JSON, or no object
+            except (ValueError, RecursionError) as error:  # a line is not JSON, or not an object
                 raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got {_one_line(error)}") from error
 
     def _refusal(self, error: Any, status: int) -> BackendStatusError:

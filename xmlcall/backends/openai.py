@@ -129,7 +129,7 @@ class OpenAIBackend:
             await client.aclose()
 
     async def list_models(self) -> tuple[str, ...]:
-        """Return the names of all models that the server lists; for a backend that is not open and used for this alone."""
+        """Return the names of all models that the server lists; for a backend that is not open and has no other use."""
         self._client = self._connections(0)
         try:
             with self._errors():
@@ -215,7 +215,7 @@ class OpenAIBackend:
         own: dict[str, Any] = {}
         if self.capabilities.server == "llama.cpp":
             own["cache_prompt"] = True
-            own["timings_per_token"] = True  # with the counts: many replies are closed before the server reports them at the end
+            own["timings_per_token"] = True  # these have the counts, and many replies are closed before the final report
             if request.progress:
                 own["return_progress"] = True
         if self._echo and not request.tools:
@@ -412,7 +412,7 @@ def _llama_capabilities(props: Mapping[str, Any], model: str, *, reasoning_open:
 
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _OTHERS: Final = re.compile(r"[^A-Za-z0-9_-]+")
-_LENGTH: Final = 56  # of what is kept of a name; a number follows
+_LENGTH: Final = 56  # most characters kept of a name; a number follows
 _ASKED: Final = re.compile(r"\[a-zA-Z0-9_|alphanumeric|function[._ ]name|tools\[?\.?\d", re.IGNORECASE)
 
 

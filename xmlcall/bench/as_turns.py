@@ -142,9 +142,9 @@ def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[C
 
 
 def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText, *, is_last: bool) -> list[Mapping[str, Any]]:
-    """Return a reply's calls from the remaining calls of its turn, by its number, or as many as its text has.
+    """Return a reply's calls from the remaining calls of its turn: by reply number, else as many as the text contains.
 
-    If the beginning of a call was written for the model, its text may hold no call, although it was one.
+    If we began a call for the model, the reply's text may contain no call although the reply is one.
     """
     if any("reply" in call for call in waiting):
         return [call for call in waiting if call.get("reply") == number]
@@ -155,7 +155,7 @@ def _calls_of(waiting: Sequence[Mapping[str, Any]], number: int, read: ReadText,
 def _played_reply(
     read: ReadText, text: str, number: int, calls: Sequence[Mapping[str, Any]], said: Sequence[Message], catalog: Catalog
 ) -> ReplyRecord:
-    """Return a reply of a task, with its calls as they were and their outcomes."""
+    """Return a reply of a task, with its recorded calls and their outcomes."""
     reading, before = read.reading, SaidBefore(tuple(said), tuple(said), catalog)
     left = [each for each in reading.calls if each.call is not None and not each.is_left_out]
     facts: dict[int, dict[str, Any]] = {}

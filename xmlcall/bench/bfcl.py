@@ -25,7 +25,7 @@ AST_CATEGORIES = (
 )
 
 # No answer can be right in the first four. In the others an accepted answer breaks the schema of its own tool; in all but two of
-# them (144-56-0, 756-169-11) there is no other (benchmarks/bfcl_ground_truth.py).
+# them (144-56-0, 756-169-11) no other answer is accepted (benchmarks/bfcl_ground_truth.py).
 DISPUTED = frozenset(
     {
         *("live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"),

@@ -16,17 +16,17 @@ class Case:
     """A question, the tools offered, and what is expected.
 
     Args:
-        category: part of the suite that it belongs to; samples are drawn evenly from all.
+        category: part of the suite that it belongs to; samples are drawn evenly from all categories.
         messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
             before are in it as `messages_of` reads them.
         expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `talk` (a conversation,
             judged turn by turn, see `play`); in runs of earlier versions also `task` (several turns, judged while they were
             played by the state that they led to).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
-        exact: the expected calls, if their arguments must be equal to the last character.
+        exact: the expected calls, if their arguments must be equal character for character.
         disputed: no answer is right, or only one that breaks the tool's schema; reported with and without these.
         half: `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn.
-        turns: of a conversation, what the person says in each and what is expected.
+        turns: for a conversation, what the person says in each turn, and what is expected.
     """
 
     id: str
@@ -46,7 +46,7 @@ _CONVERSATIONAL = ("half", "servers", "turns")
 
 
 def case_to_json(case: Case) -> dict[str, Any]:
-    """Return a case as it is kept. Fields that only conversations have are left out of other cases, as in older runs."""
+    """Return the saved form of a case. Fields that only conversations have are left out of other cases, as in older runs."""
     return {name: value for name, value in asdict(case).items() if value or name not in _CONVERSATIONAL}
 
 
@@ -90,9 +90,9 @@ def is_identical(one: Any, other: Any) -> bool:
 
 
 def messages_of(rows: Sequence[Mapping[str, Any]]) -> list[Message]:
-    """Return what a case says as messages, with calls and results as data (`in_text` writes them as text).
+    """Return a case's conversation as messages, with calls and results as data (`in_text` writes them as text).
 
-    A row may hold more than words: `calls` that the model made (`[[name, arguments], ...]`), and after them, in rows of role
+    A row may contain more than text: `calls` that the model made (`[[name, arguments], ...]`), and after them, in rows of role
     `tool`, the result of each, in order.
     """
     messages: list[Message] = []

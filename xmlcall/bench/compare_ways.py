@@ -1,7 +1,7 @@
-"""Compares the ways of offering tools with one model: the same cases in each, a table, and a file that others can be sent.
+"""Compares the ways of offering tools with one model: asks the same cases in each, and writes a table and a file to share.
 
 The cases are samples of `needed` and `ordinary`, of their halves for reports. `ordinary` is also asked without tools, because an
-answer is kept only if it was right without them. The replies of each way are a run (`store`), so another start continues them.
+answer is kept only if it was right without them. The replies of each way are a run (`store`), so the same command continues them.
 
 The file has no text of a model or a person, and of a server only names and versions of a plain form.
 """
@@ -33,10 +33,10 @@ from .subjects import model_subject
 from .suites import cases_of, fingerprint
 from .ways import Settings, Way, asked_by, asking_of, way_of
 
-SCHEMA: Final = 1  # of the file; it grows when a reader of the old ones would go wrong
+SCHEMA: Final = 1  # version of the file's format; raised when older readers would misread it
 QUICK: Final = 10  # cases of each of the two suites
 FULL: Final = 72
-_MAX_TOKENS: Final = 1024  # of a reply, its reasoning included
+_MAX_TOKENS: Final = 1024  # the longest reply, including its reasoning
 _HOW: Final = {"xml": "mode=xml", "native": "mode=native-only", "native+read": "mode=native"}
 OWN: Final = "own format"
 
@@ -53,7 +53,7 @@ def needs_tool(case: Case) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Measured:
-    """A way, and what it came to; with a `problem`, it was not asked."""
+    """A way and its result; a way with a `problem` was not asked."""
 
     name: str
     way: Way | None
@@ -75,7 +75,7 @@ class Measured:
 
 
 def planned(server: Capabilities) -> list[Measured]:
-    """Return the ways to measure, without tools first; those that a server cannot do have their problem."""
+    """Return the ways to measure, the one without tools first; a way that the server does not support has a `problem`."""
     plain = Settings(max_tokens=_MAX_TOKENS)
     way, settings = asked_by(replace(incumbent(shipped(server.fingerprints)), dialect=ENGLISH.dialect), plain)
     lacks = without_tools(server.server) if server.native_tools is False else ""
@@ -138,12 +138,14 @@ async def _measure(each: Measured, backend: Backend, run: RecordedRun, options: 
     if done is None or not run.replies:
         status = failed[0].status_code if isinstance(failed[0], BackendStatusError) else 0
         if each.way.name != "native" or run.replies or status not in REFUSALS:
-            raise BackendUnavailable(f"{failed[-1]}: see that the server runs, and give the same command again to continue")
+            raise BackendUnavailable(
+                f"{failed[-1]}: check that the server is running, and run the same command again to continue"
+            )
         each.problem = f"the server refuses requests with tools (HTTP {status})"
     each.verdicts = (await judged(run))[each.way.name]
 
 
-# -- what it came to ------------------------------------------------------------------------------------------------------
+# -- the result -----------------------------------------------------------------------------------------------------------
 
 
 def found_json(ways: Sequence[Measured], cases: Sequence[Case], backend: Backend, facts: ServerFacts) -> dict[str, Any]:
@@ -219,9 +221,9 @@ def _rate(found: Sequence[bool]) -> dict[str, float]:
 
 
 def recommended(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the way to take, what to write for it, and why: another than xml only if it is better by more than chance.
+    """Return the recommended way, the setting that selects it, and why: not xml only if another is better by more than chance.
 
-    As many ways are tried as there are others, so p has to be that much smaller (Bonferroni).
+    Each of the other ways is a test of its own, so p has to be smaller by their number (Bonferroni).
     """
     others = [row for row in rows if row.get("over_xml")]
     best = max(others, key=lambda row: _gain(row["over_xml"]), default=None)

@@ -25,7 +25,7 @@ from .stats import assignment
 
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
-    "unreadable": "It tries to call, and what it wrote was not read as a call.",
+    "unreadable": "It attempts a call that could not be read.",
     "none": "It makes no call where one is needed.",
     "false_call": "It calls where no call is needed.",
     "dependent_batched": "A later call of one reply has a value that is known only from an earlier call's result, if at all.",
@@ -34,15 +34,15 @@ CAUSES: Final[Mapping[str, str]] = {
     "wrong_tool": "It calls another tool.",
     "invalid": "The arguments do not fit the schema.",
     "omitted_required": "It leaves out a required value.",
-    "extra_param": "It gives a parameter that the right call has not.",
+    "extra_param": "It gives a parameter that the right call does not have.",
     "invented_value": "A wrong value is found neither in the conversation nor in the schema.",
-    "wrong_value": "It gives a parameter another value.",
+    "wrong_value": "It gives a parameter a value other than the right call's.",
     "omitted_optional": "It leaves out an optional value that the right call has.",
     "wrong_outcome": "No call can be shown to be at fault; the state that they led to, or the answer, is wrong.",
 }
-"""Cause -> what it says; the first that holds is the main one."""
+"""Cause -> its meaning; the first that applies is the main one."""
 
-_PAIRED_CALLS: Final = 200  # of a reply; any further ones are too many in any case
+_PAIRED_CALLS: Final = 200  # how many calls of a reply are paired; any further ones are too many in any case
 _ANOTHER_TOOL: Final = 1000.0  # what it costs to pair two tools: more than all parameters
 
 _OF_FAILURE: Final = {
@@ -104,7 +104,7 @@ def _of_issue(code: str) -> str:
 
 
 def _of_pairs(calls: Sequence[ToolCall | InvalidCall], case: Case) -> Iterator[str]:
-    """Pair calls with the wanted ones, and yield in what they differ."""
+    """Pair calls with the wanted ones, and yield how they differ."""
     wanted = _wanted(case)
     if case.expects == "any_call":
         return
@@ -130,7 +130,7 @@ def _wanted(case: Case) -> list[Wanted]:
 
 
 def _assigned(calls: Sequence[ToolCall | InvalidCall], wanted: Sequence[Wanted], case: Case) -> Iterable[tuple[int, int]]:
-    """Return which call belongs to which wanted one, by their numbers; where their order counts, each to that of its place."""
+    """Return pairs of call and wanted call, by index; if their order counts, each call belongs to the wanted one in its place."""
     if case.exact and len(calls) == len(wanted):
         return ((place, place) for place in range(len(wanted)))
     return assignment([[_cost(call, each, case) for each in wanted] for call in calls])
@@ -246,7 +246,7 @@ def _texts(verdict: Verdict) -> Iterator[str]:
 
 
 def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]) -> frozenset[str]:
-    """Return the parameters of a call that hold a value which neither the conversation nor the tool's schema has."""
+    """Return the parameters of a call whose values are neither in the conversation nor in the tool's schema."""
     index = SaidIndex()
     for text in texts:
         index.add(text, ValueSource(kind="person"))
@@ -260,7 +260,7 @@ _TURN_KEYS = ("tools", "calls", "may", "fails", "answer", "not", "told", "state"
 
 
 def to_json(value: Any, *, indent: int | None = 2) -> str:
-    """Write a value as JSON; what is no JSON as Python shows it."""
+    """Write a value as JSON, or as Python's `repr` if JSON cannot hold it."""
     try:
         return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
     except RecursionError:
@@ -279,7 +279,7 @@ _NOTES: Final = {
 
 
 def expected_of(case: Case) -> dict[str, str]:
-    """Return what counts as right; of a conversation, for one turn."""
+    """Return the right answer to a case, or to one turn of a conversation."""
     if case.expects == "talk":
         turn = case.turns[0]
         text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in _TURN_KEYS if key in turn)

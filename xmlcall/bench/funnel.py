@@ -39,7 +39,7 @@ no call for the four after them, first replies without a valid call for `recover
 UNREADABLE = frozenset({"truncated-call", "unread-call", "mentioned-call", "ambiguous"})
 """Issues that mean that the text could not be read as a call, and not that the call is wrong."""
 
-# What a failure is called: of issues, of the judge's errors.
+# The names of failures: by issue code, and by the judge's error.
 _ISSUE_CODES = {
     "unknown-tool": "unknown_tool",
     "missing-argument": "missing_required",
@@ -71,7 +71,7 @@ class Verdict:
     case: Case
     reached: frozenset[str]
     counted: frozenset[str]  # the metrics that the reply counts for, reached or not
-    failure: str  # a code of why it is not right; "" if it is
+    failure: str  # why it is not right, as a code; "" if it is right
     repairs: tuple[str, ...]
     reply: Reply
     row: Mapping[str, Any]
@@ -91,11 +91,11 @@ async def judge_reply(
     read = [await result_of(*asked.replay(kept, reasoning_open=reasoning_open)) for kept in row["rounds"]]
     replies = [generated.reply for generated in read]
     reply = replies[-1]
-    # With its own function calling a server takes the thoughts out of the text itself.
+    # With its own function calling, the server itself removes the reasoning from the text.
     said = spoken(row["rounds"][-1].get("text", ""), reasoning_open=reasoning_open and not way.is_native).strip()
     tries = bool(reply.calls) or attempted(said, (tool.name for tool in case.tools))
     no_call, cut = case.expects == "no_call", "" if reply.finish_reason in UNCUT else "truncated"
-    if row["rounds"][-1].get("finish_reason") == "context_overflow":  # the runner's word: there was no reply
+    if row["rounds"][-1].get("finish_reason") == "context_overflow":  # set by the runner: there was no reply
         cut = "context_overflow"
     if no_call:
         reached, failure = _without_call(reply, said, tries, cut)
@@ -174,7 +174,7 @@ def _of_turn(
     )
 
 
-_LOOP_ENDS = frozenset({"end", "max_turns", "invalid_calls", "tool_errors", "repeated_call", CALLED})  # others are cuts
+_LOOP_ENDS = frozenset({"end", "max_turns", "invalid_calls", "tool_errors", "repeated_call", CALLED})  # any other: a cut reply
 _NO_CALL = ("refused_rightly", "false_call", "malformed_attempt", "empty")
 
 
@@ -208,7 +208,7 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way) 
     if unreadable := [code for code in issues if code in UNREADABLE]:
         return reached, _ISSUE_CODES[unreadable[0]]
     bound = (call for call in reply.calls if isinstance(call, ToolCall))
-    conversions = [repair.code for call in bound for repair in call.repairs[len(call.raw.repairs) :]]  # by binding
+    conversions = [repair.code for call in bound for repair in call.repairs[len(call.raw.repairs) :]]  # those of binding
     tolerances = {repair.code for repair in reply.repairs[: len(reply.repairs) - len(conversions)]} - way.asked
     if not tolerances and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
         reached.add("parsed_as_written")
@@ -245,16 +245,16 @@ def rates(verdicts: Iterable[Verdict]) -> dict[str, tuple[int, int]]:
     }
 
 
-# -- does a reply mean to call a tool, though no call could be read from it? -------------------------------------------
+# -- does a reply attempt a call that could not be read? ---------------------------------------------------------------
 # Only words are a right answer to a question that needs no tool. A model that writes an unreadable call, or a call of a tool that
 # it made up, has not refused. So calls are looked for in every form that models are known to write, with looser rules than the
-# parser's, since nothing runs because of it. By which fragments a format is known follows from its row
+# parser's, since nothing runs because of it. The fragments that identify a format follow from its row
 # (`dialects/call_signs.py`). Thoughts do not count, and neither does a sentence that names a tool.
 
 
 _THOUGHT = re.compile(r"<(think|thinking|reasoning|seed:think)>.*?(?:</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _FENCED = re.compile(r"```\w*\n(.*?)\n?```", re.DOTALL)
-# A list of Python calls with arguments by name, which is how BFCL and Llama 4 ask for calls; nothing beside it.
+# A list of Python calls with arguments by name, which is how BFCL and Llama 4 ask for calls; the text contains nothing else.
 _PYTHON_CALLS = re.compile(r"\[?\s*[A-Za-z_][\w.]*\(\s*\w+\s*=.*\)\s*\]?", re.DOTALL)
 
 # The name of a tool followed by arguments, or as the value of a key that names tools.
@@ -265,7 +265,7 @@ _NAMED = (
 
 
 def attempted(text: str, names: Iterable[str]) -> bool:
-    """Say whether a text without readable calls means to make one."""
+    """Say whether a text without readable calls attempts one."""
     names = tuple(names)
     if attempts_call(text, DIALECTS.values(), names):
         return True

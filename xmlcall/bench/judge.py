@@ -94,7 +94,7 @@ def _items_fit(value: Any, answer: Any, item_type: type) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a string without what BFCL ignores in it; anything else as it is."""
+    """Return a string without the characters that BFCL ignores; anything else unchanged."""
     return _IGNORED.sub("", value).lower().replace("'", '"') if isinstance(value, str) else value
 
 
@@ -148,7 +148,7 @@ _COMPARISONS: dict[tuple[type, bool], Callable[[Any, Sequence[Any]], str]] = {
 
 # -- a turn of a conversation: the right tool or none, and a true answer -----------------------------------------------
 # A turn is stored with everything needed to judge it again: the calls with their results, the answer, and the files that it
-# had to change. An answer is read without case, without thousands separators and in Unicode's compatibility form, so that
+# had to change. An answer is compared ignoring case and thousands separators, in Unicode's compatibility form, so that
 # `7,006,652` and `７００６６５２` are the same; patterns are searched with ASCII's word characters, so that `\b6\b` finds the 6
 # in `第6站台`.
 #
@@ -158,15 +158,15 @@ _COMPARISONS: dict[tuple[type, bool], Callable[[Any, Sequence[Any]], str]] = {
 
 
 CALLED: Final = "called"
-"""Why a turn has ended whose call was all that was asked for; no reason of `Answer`."""
-# What a person takes as "I do not know", "it did not work" or a question back.
+"""Why a turn ended if only its call was asked for; not a stop reason of `Answer`."""
+# What a person reads as "I do not know", "it did not work" or a question back.
 _ADMITS: Final = re.compile(
     r"sorry|apolog|unable|cannot|can't|can not|couldn't|could not|didn't|did not|does not exist|doesn't exist|no such|not "
     r"(?:found|able|available|possible|know|sure|have|exist)|don't (?:know|have)|error|invalid|fail|please (?:provide|specify"
     r"|tell|give|clarify)|which |could you|can you|what (?:would|is the)|let me know|need (?:more|the|to know)|"
     r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪",
 )
-# The beginnings of our instructions to a model, which are no answer for a person.
+# The beginnings of our instructions to a model, which are not an answer to a person.
 _INSTRUCTIONS: Final = (
     *("(If one of the tools", "(Answer in plain words", "(Now answer the request"),
     *("（如果有适合这个请求的工具", "（现在请根据这些结果", "（请直接用文字回答", "（请直接用中文回答"),
@@ -181,7 +181,7 @@ def judge_turn(expected: Mapping[str, Any], played: Mapping[str, Any], folder: s
     """Judge a turn.
 
     Returns:
-        "" if it is right, else the first that is wrong: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `wrong_value`,
+        "" if it is right, else the first mistake: `no_call`, `wrong_tool`, `false_call`, `failed_call`, `wrong_value`,
         `state`, `cut`, `no_answer`, `prompt_shown` or `wrong_answer`.
     """
     if error := _judge_calls(expected, played) or _judge_arguments(expected, played) or _judge_state(expected, played):
@@ -242,18 +242,18 @@ def _judge_answer(expected: Mapping[str, Any], played: Mapping[str, Any], folder
 
 
 def _held_values(pattern: str, calls: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return patterns for what a result says: of the last call whose result says it."""
+    """Return patterns for what a result states, from the last call whose result states it."""
     results = (call["result"] for call in reversed(calls) if "result" in call and not call["is_error"])
     found = next((match[1] for result in results if (match := re.search(pattern, result, re.DOTALL))), None)
     return [] if found is None else [_either_clock(found)]
 
 
-# Words for times before noon and for times after it: those after the time, and those in front of it.
+# Words for the half of the day, before and after noon: a pattern for what follows the time, and words that precede it.
 _HALVES_OF_DAY: Final = ((r"a\.?m\b", ("上午", "早上", "清晨", "凌晨")), (r"p\.?m\b", ("下午",)))
 
 
 def _either_clock(text: str) -> str:
-    """Return a pattern for a time, on a clock of 24 hours or of 12, also with Chinese words; for another text, as it is."""
+    """Return a pattern for a time, on a clock of 24 or 12 hours, also with Chinese words; other texts match as written."""
     if not (match := _CLOCK.fullmatch(text)):
         return re.escape(_read(text))
     hour, minute = int(match[1]), match[2]
@@ -265,14 +265,14 @@ def _either_clock(text: str) -> str:
 
 
 def _read(answer: str) -> str:
-    """Return a text as patterns are searched in it; a comma of full width separates numbers and is never part of one."""
+    """Normalize a text for the search of patterns; a full-width comma separates numbers and is never part of one."""
     text = unicodedata.normalize("NFKC", answer.replace("，", "， ").replace("’", "'")).casefold()
     return _THOUSANDS.sub(lambda number: number[0].replace(number[1], ""), text)
 
 
 @functools.cache
 def _shown_prompt() -> re.Pattern[str]:
-    """Return the pattern of the prompt's markup and instructions, as answers are read."""
+    """Return the pattern of the prompt's markup and instructions, normalized like answers."""
     tags = "|".join(sorted({*FRAME_TAGS, *tag_names(DIALECTS["function_calls"])}))
     words = "|".join(re.escape(_read(words)) for words in _INSTRUCTIONS)
     return re.compile(rf"</?(?:{tags})\b|{words}|\"arguments\"\s*:")

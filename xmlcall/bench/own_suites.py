@@ -28,7 +28,7 @@ def _read(name: str) -> dict[str, Any]:
 
 # -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
 # It is short enough to be asked after every change. Catalogs, questions and accepted answers are in `smoke.toml`; a Chinese
-# case may also offer its tools with Chinese descriptions, names and schemas stay as they are.
+# case may also offer its tools with Chinese descriptions; names and schemas stay the same.
 
 
 def smoke_cases() -> list[Case]:
@@ -82,7 +82,7 @@ def catalog_cases(seed: int = 1) -> list[Case]:
 
 
 def _order(row: Mapping[str, Any], tools: Sequence[Tool], seed: str) -> list[Tool]:
-    """Return the right tool and as many others as the largest catalog takes; the smaller ones take the first of them."""
+    """Return the right tool and as many others as the largest catalog holds; smaller catalogs take the first of them."""
     (right,) = row["answer"]
     left_out = {right, *row.get("not_with", ())}
     others = [tool for tool in tools if tool.name not in left_out]
@@ -163,7 +163,7 @@ def _long_messages(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
-    """Return what is accepted for the parameters that may be left out, where a question names none of them."""
+    """Return the accepted values of optional parameters, for questions that do not mention them."""
     schema = tool.input_schema
     optional = schema.get("properties", {}).keys() - set(schema.get("required", ()))
     return {
@@ -196,20 +196,21 @@ def _talk_case(row: Mapping[str, Any], language: str) -> Case:
 
 # -- ordinary and needed: do tools on offer make an answer worse, and is the right one called where one is needed? -----
 # In `ordinary/`, `ordinary.toml` holds requests that need no tool, `needed.toml` requests that need one, `catalogs.toml` the
-# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. The calls of the turns before
-# it are in it with their results.
+# tools. Each is a conversation of which the last turn is judged, played as those of `talk`. It contains the calls of earlier
+# turns with their results.
 #
-# A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Where
-# a calculator is on offer, sums are not asked: to call it is right. With one that needs a tool its own catalog is on offer.
+# A request that needs no tool is asked with two catalogs on offer, so that every request meets several over both languages. Sums
+# are not asked where a calculator is on offer, because calling it would be right. A request that needs a tool comes with its own
+# catalog.
 #
-# The first call that runs ends a turn: what is judged is whether it was due, and its arguments. So no tool does anything.
+# The first call that runs ends a turn: the judge checks whether it was due, and its arguments. So no tool does anything.
 
 
 CANNED: Final = "catalog:"
-"""Before the name of a catalog, where a conversation names its servers."""
+"""Marks the name of a catalog among the servers of a conversation."""
 _CATEGORIES: Final = {"en": "english", "zh": "chinese"}
-_APART: Final = 4  # catalogs between the two that a request is asked with
-_SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind, and the catalogs with a calculator
+_APART: Final = 4  # distance of the two catalogs that a request is asked with
+_SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind of sums, and the catalogs with a calculator
 
 
 def ordinary_cases() -> list[Case]:
@@ -326,7 +327,7 @@ def _probe_case(row: Mapping[str, Any], id: str, category: str, tools: tuple[Too
 
 
 def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of what was said before (see `history`)."""
+    """Return a message of the earlier conversation (see `history`)."""
     if "calls" in row:
         return {"role": "assistant", "content": "", "calls": row["calls"]}
     ((who, text),) = row.items()
@@ -334,7 +335,7 @@ def _said(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[Tool]) -> dict[str, Any]:
-    """Return an accepted call; what it does not name and the schema does not require may be left out or have its default."""
+    """Return an accepted call; a parameter that it does not name and that is not required may be omitted or have its default."""
     ((name, accepted),) = answer.items()
     schema = next(tool.input_schema for tool in tools if tool.name == name)
     others = {
@@ -352,7 +353,7 @@ def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[T
 
 
 Draw = Callable[[random.Random, int], Any]
-"""Makes the value of a category's case number so and so."""
+"""Makes the value of the case with this number in a category."""
 
 
 _DATA: Final = tomllib.loads(Path(__file__).with_name("wire.toml").read_text(encoding="utf-8"))
@@ -385,7 +386,7 @@ _PROSE = ("## «Word» «word» «number»", *["«sentence» «sentence» «sent
 
 
 def _texts(templates: Sequence[str], most: int) -> Draw:
-    """Make a category out of templates, taken in turn, followed by up to `most - 1` others."""
+    """Make a category of texts: each begins with the next template, followed by up to `most - 1` random ones."""
 
     def draw(rng: random.Random, index: int) -> str:
         chosen = [templates[index % len(templates)], *rng.choices(templates, k=rng.randrange(most))]
@@ -425,7 +426,7 @@ def _record(rng: random.Random, count: int, depth: int = 2) -> dict[str, Any]:
     return {name: _json_value(rng, depth) for name in rng.sample(_WORDS, count)}
 
 
-# The last three are no JSON; repairing or decoding them changes the text.
+# The last three are not JSON; repairing or decoding them changes the text.
 _JSON_FORMS: tuple[Callable[[dict[str, Any]], str], ...] = (
     lambda value: json.dumps(value, separators=(",", ":")),
     lambda value: json.dumps(value, indent=2, ensure_ascii=False),
@@ -499,7 +500,7 @@ _FRAME = "{request} {rule}\n\n-----BEGIN VALUE-----\n{value}\n-----END VALUE----
 
 
 def wire_cases(count: int = 240, seed: int = 1) -> list[Case]:
-    """Draw the cases, as evenly from all categories as they last; a smaller count draws fewer of the same."""
+    """Draw the cases as evenly as the categories allow; a smaller count draws fewer of the same cases."""
     places = sorted((index, category) for category in CATEGORIES for index in range(min(count, _MOST.get(category, count))))
     shares = Counter(category for _, category in places[:count])
     return [_case(category, index, seed) for category in CATEGORIES for index in range(shares[category])]

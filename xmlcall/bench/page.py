@@ -43,7 +43,7 @@ _FUNNEL: Final = (
     *(("completed", False), ("intent", False), ("parsed_as_written", True), ("parsed_with_repairs", False)),
     *(("tool_known", False), ("valid_as_written", True), ("valid", False), ("call_correct", False)),
 )
-"""The stages as they are shown; side branches say what the tolerances are worth."""
+"""The stages as they are shown; side branches show how much the tolerances contribute."""
 _OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
 
 
@@ -92,7 +92,7 @@ def _environment() -> Environment:
 
 
 def _hash(template: Template, block: str) -> str:
-    """Return the hash by which the page's policy knows a block of the template."""
+    """Return the hash with which the page's policy admits a block of the template."""
     text = "".join(template.blocks[block](template.new_context()))
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
@@ -101,7 +101,7 @@ def _hash(template: Template, block: str) -> str:
 
 
 def _visible(value: Any) -> Any:
-    """Write what has no glyph of its own as an escape; markup and what is no text stay."""
+    """Escape characters without a glyph; markup and values that are not text stay unchanged."""
     if not isinstance(value, str) or isinstance(value, Markup):
         return value
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", value)
@@ -114,7 +114,7 @@ class _Texts:
         self.numbers: dict[str, int] = {}
 
     def parts(self, text: str) -> str:
-        """Return the numbers of a text's paragraphs, which in a row make the text again."""
+        """Return the numbers of a text's paragraphs; joined in this order, they are the text."""
         paragraphs = re.split(r"(?<=\n\n)(?!\n)", text)
         return " ".join(str(self.numbers.setdefault(each, len(self.numbers))) for each in paragraphs)
 
@@ -143,7 +143,7 @@ def _bars(report: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
 
 
 def _run_names(abouts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name runs by what they differ in; one run needs no name."""
+    """Name runs by their differences; a single run needs no name."""
     facts = [[str(about.get("model")), str(about.get("suite")), _date(about)] for about in abouts]
     differing = [place for place in range(3) if len({fact[place] for fact in facts}) > 1]
     names = [" · ".join(fact[place] for place in differing) for fact in facts]
@@ -156,7 +156,7 @@ def _date(about: Mapping[str, Any]) -> str:
 
 
 def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
-    """Return where the page of `xmlcall ui` lists the replies of a run, or shows one (`parts`: its case and way)."""
+    """Return the address at which `xmlcall ui` lists the replies of a run, or shows one (`parts`: its case and way)."""
     path = "/".join(quote(part, safe="") for part in (run.folder.resolve().name, *parts))
     return f"#/recorded/run/{path}" + (f"?{urlencode(filters)}" if filters else "")
 
@@ -178,7 +178,7 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
         "folder": shlex.quote(str(run.folder)),
         "ways": [(column, _funnel(column)) for column in own],
         "warnings": [
-            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # as pairs of the way and its warning
+            *(warning.partition(": ")[::2] for warning in report["warnings"]),  # pairs of a way and its warning
             *((way, _OTHER_PROMPT) for way in changed),
         ],
     }

@@ -18,8 +18,8 @@ answer leaves the conversation unchanged, as in `xmlcall chat`. Every call is al
     right     calls that are right, in order, for the stand-in `oracle`; `{folder}` in strings is the folder
     reply     its answer after them; without it, the texts of the results, or any plain sentence where nothing is called
 
-Every other conversation of a language is for tuning, and the others are for reporting, and that never changes: a prompt or
-a threshold is chosen on the first, and a figure is published of the second.
+Every other conversation of a language is for tuning, and the rest are for reporting. That never changes: prompts and thresholds
+are chosen on the first half, and published figures come from the second.
 """
 
 import contextlib
@@ -65,7 +65,7 @@ from .store import PlayedTurn, ReplyRecorder, kept_tools
 # The ones from npm are installed once into the folder of the harness's data (see `npm_install`).
 #
 # A conversation has a folder of its own, of the same name on every machine, so that prompts are the same, and with the same
-# content each time: notes, a git repository with three commits, or a memory. It is made new before the conversation.
+# content each time: notes, a git repository with three commits, or a memory. It is recreated before the conversation.
 
 
 NPM_PACKAGES: Final = {
@@ -97,14 +97,14 @@ def folder_of(name: str) -> Path:
 
 @contextlib.asynccontextmanager
 async def occupied(name: str) -> AsyncIterator[None]:
-    """Keep the folder of a conversation to oneself: another way or run waits until it may lay it out again."""
+    """Lock the folder of a conversation: another way or run has to wait before it lays it out again."""
     file = data_folder() / "talk" / f"{name}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
     lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
     try:
         await lock.acquire()
     except filelock.Timeout:
-        raise UsageError(f"another run plays the conversation {name} since an hour: wait for it, or end it") from None
+        raise UsageError(f"another run has been playing the conversation {name} for an hour: wait for it, or end it") from None
     try:
         yield
     finally:
@@ -115,7 +115,7 @@ def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
     """Make the folder of a conversation again, without what an earlier run left."""
     place = folder_of(name)
     if place.is_symlink() or (place.exists() and not (place.is_dir() and place.stat().st_uid == user_id())):
-        raise UsageError(f"expected {place} to be free for the files of a conversation, it is somebody else's: remove it")
+        raise UsageError(f"expected {place} to be free for the files of a conversation; it is not ours: remove it")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     for server in servers:
@@ -286,7 +286,7 @@ async def _before(case: Case, loop: ToolLoop) -> list[Message]:
 
 
 async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: PlayedTurn, ends_with_call: bool) -> list[Message]:
-    """Play a turn; return the conversation after it, none if it did not end in an answer."""
+    """Play a turn; return the conversation after it, or none if it did not end in an answer."""
     started = time.monotonic()
     after: list[Message] = []
     try:
@@ -305,7 +305,7 @@ async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: PlayedTurn, e
 
 
 def _files(place: Path, expected: Mapping[str, Any]) -> dict[str, str | None]:
-    """Read the file that a turn had to change; a file that is not there is kept as None."""
+    """Read the file that a turn had to change; a missing file is recorded as None."""
     if not (state := expected.get("state")):
         return {}
     file = place / state["path"]

@@ -34,7 +34,7 @@ from .subjects import model_subject
 from .suites import fingerprint
 from .ways import Settings, Way, asked_by, kept_odds, prompt_hash, way_of
 
-KEEP: Final = 0.975  # of the calls: one that is not made is worse than one too many, which a person sees and can deny
+KEEP: Final = 0.975  # share of calls to keep: a missing call is worse than a needless one, which a person sees and can deny
 
 
 def threshold_of(calls: Sequence[float], others: Sequence[float], share: float = KEEP) -> float:
@@ -52,7 +52,7 @@ def threshold_of(calls: Sequence[float], others: Sequence[float], share: float =
 
 RUNG: Final = 16  # cases between two halvings
 DIALECTS_TRIED: Final = (ENGLISH.dialect, "hermes")  # ours, and the one that most small models were trained on
-MAX_TOKENS: Final = 160  # of a reply: the longest right one has 120
+MAX_TOKENS: Final = 160  # the longest reply; the longest right one has 120
 DEFAULT: Final = Profile(model="default")
 NATIVE: Final = Profile(model="native", way="native")
 _JOINING: Final = 2  # a calibrated threshold, and the best settings together
@@ -66,7 +66,7 @@ def incumbent(shipped: Profile | None) -> Profile:
 
 
 def candidates(native_tools: bool | None, default: Profile = DEFAULT) -> list[Profile]:
-    """Return the ways that are compared, the default first; without native tools the server's own function calling is none."""
+    """Return the ways to compare, the default first; the server's own function calling is one only if the server has it."""
     dialects = [replace(default, dialect=name) for name in DIALECTS_TRIED if name != default.dialect]
     families = [replace(default, family=name) for name in FAMILIES if name != default.family]
     off = [replace(default, call_threshold="off")] if default.call_threshold != "off" else []
@@ -122,7 +122,7 @@ class Pairs:
 
     @property
     def gain(self) -> float:
-        """What the second has over the first, as a share of the cases."""
+        """How many more cases the second has right, as a share of all."""
         return (self.only_second - self.only_first) / self.total if self.total else 0.0
 
     @property
@@ -136,13 +136,13 @@ def pairs(first: Answers, second: Answers) -> Pairs:
 
 
 def kept(default: Answers, challengers: Mapping[str, Answers]) -> list[str]:
-    """Return the better half of the challengers, the best first, at least one; of equal ones, the first counts as better."""
+    """Return the better half of the challengers, the best first, at least one; of equal ones, the earlier counts as better."""
     ranked = sorted(challengers, key=lambda name: -pairs(default, challengers[name]).gain)
     return ranked[: max(len(ranked) // 2, 1)]
 
 
 def settled(found: Pairs, *, is_last: bool) -> bool | None:
-    """Say, on cases that no choice was made by, whether the challenger wins; None if that is still open."""
+    """Say whether the challenger wins on cases that played no part in the choice; None if that is still open."""
     if found.p < CLEAR:
         return found.gain > 0
     return False if is_last or found.gain <= 0 else None
@@ -160,7 +160,7 @@ def looks(cases: int) -> Sequence[int]:
 class Outcome:
     profile: Profile
     verdicts: dict[str, Verdict] = field(default_factory=dict)
-    problem: str = ""  # why it was not measured, or not to the end
+    problem: str = ""  # why it was not measured, or only in part
 
     @property
     def answers(self) -> Answers:
@@ -191,7 +191,7 @@ class Finding:
     outcomes: tuple[Outcome, ...]
     yardstick: Outcome | None  # the server's own function calling, as it reports its calls; None where it was not measured
     best: Outcome
-    test: Pairs  # the default and the best, on cases that no choice was made by
+    test: Pairs  # the default and the best, on cases that played no part in the choice
     won: bool
     native: Native
     replies: int
@@ -238,7 +238,7 @@ class Probe:
         self._runs: dict[Profile, RecordedRun] = {}
 
     async def run(self) -> Finding:
-        """Measure until a way is settled on."""
+        """Measure until a way is chosen."""
         default, *challengers = self._outcomes
         asked = 0
         while asked == 0 or len(challengers) > 1:
@@ -264,7 +264,7 @@ class Probe:
         )
 
     async def _test(self, default: Outcome, best: Outcome, cases: Sequence[Case]) -> tuple[Pairs, bool]:
-        """Hold the best against the default on cases that no choice was made by."""
+        """Compare the best with the default on cases that played no part in the choice."""
         found, begun, ids = pairs({}, {}), 0, {case.id for case in cases}
         for look in looks(len(cases)):
             await self._answer([default, best], cases[begun:look])
@@ -275,7 +275,7 @@ class Probe:
                 return found, won
         return found, False
 
-    # -- candidates that are made of what was measured -----------------------------------------------------------------
+    # -- candidates made from the measurements -------------------------------------------------------------------------
 
     def _joining(self) -> list[Outcome]:
         """Return the candidates that join after the first cases."""
@@ -295,7 +295,7 @@ class Probe:
             yield replace(self._default, call_threshold=threshold_of(sides[True], sides[False]))
 
     def _together(self) -> Iterator[Profile]:
-        """Yield the settings that each gained something over the default, in one."""
+        """Yield one candidate that combines the settings that each gained something over the default."""
         answers = self._outcomes[0].answers
         best = self._default
         for name in ("dialect", "family", "call_threshold"):
@@ -344,8 +344,8 @@ class Probe:
                 raise failed[-1]
         elif failures is None:
             raise BackendUnavailable(
-                f"gave up after {runner.HOPELESS} requests in a row got no answer ({failed[-1]}): see that the server runs, and "
-                "give the same command again to continue"
+                f"gave up after {runner.HOPELESS} requests in a row got no answer ({failed[-1]}): check that the server is "
+                "running, and run the same command again to continue"
             )
 
     async def _judge(self, outcome: Outcome, run: RecordedRun, way: Way, cases: Sequence[Case]) -> None:
@@ -422,11 +422,11 @@ _FAMILY_WORDS: Final = {
     "every": "asking for all parameters",
     "schema": "parameters as JSON Schema",
 }
-LEAKING: Final = 0.2  # share of the replies from which on calls in the text are what is wrong
+LEAKING: Final = 0.2  # from this share of the replies on, calls left in the text are the problem
 
 
 def table_of_probe(finding: Finding) -> tuple[list[str], list[list[str]]]:
-    """Return the table of a probe: a row a way, the chosen one first."""
+    """Return the table of a probe, with a row for each way, the chosen one first."""
     header = ["way", "where a call is needed", "where none is", "against the default", "against the server's own"]
     yardstick = finding.yardstick if finding.yardstick and finding.yardstick.verdicts else None
     default = finding.outcomes[0].profile
@@ -437,7 +437,7 @@ def table_of_probe(finding: Finding) -> tuple[list[str], list[list[str]]]:
 
 
 def in_words(profile: Profile, default: Profile) -> str:
-    """Say in a reader's words how a way differs from the default."""
+    """Describe how a way differs from the default."""
     if profile.way == "native":
         return _NATIVE_READ
     parts = [_FAMILY_WORDS[profile.family]] if profile.family != default.family else []
@@ -476,7 +476,7 @@ def sentences(finding: Finding) -> list[str]:
     """Say what was chosen and why, and how the server's own function calling went."""
     default, test = finding.outcomes[0].profile, finding.test
     best = in_words(finding.best.profile, default)
-    proof = f"against the default, on questions that no choice was made by, {best}: {_gain(test)}"
+    proof = f"against the default, on questions that played no part in the choice, {best}: {_gain(test)}"
     verdict = f"chosen: {best}" if finding.won else "chosen: the default, since no other way is better by more than chance"
     if not finding.calls_rightly:
         verdict = "chosen: none, since no way gave a right call"
@@ -493,7 +493,7 @@ def native_words(native: Native) -> str:
     if native.calls and native.leaked >= LEAKING * native.calls:
         parts.append("the model does not write calls as its template says, so the server does not find them; xmlcall reads them")
     if native.results and native.again:
-        parts.append(f"after a result it calls once more, though words are due, in {native.again} of {native.results} cases")
+        parts.append(f"after a result it calls again, although an answer is due, in {native.again} of {native.results} cases")
     return "; ".join(parts)
 
 

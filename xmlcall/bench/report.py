@@ -20,8 +20,8 @@ from .ways import Way, way_of
 
 LEAST_CASES = 100
 """Below this, intervals are wider than most differences between prompts."""
-_LEAST_SIZES = 3  # of catalogs, to say how prompts grow with them
-_USAGES = ("usage", "need_usage")  # of the reply, and of asking whether the question needs a tool
+_LEAST_SIZES = 3  # fewest sizes of catalogs that show how prompts grow
+_USAGES = ("usage", "need_usage")  # usage of the reply, and of the decision whether the question needs a tool
 
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
@@ -75,7 +75,7 @@ def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
 
 
 def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:
-    """Return tokens and seconds of all rounds, as far as they were measured, and what follows from the suite."""
+    """Return tokens and seconds of all rounds, as far as they were measured, and figures that only some suites have."""
     rounds = [kept for verdict in verdicts for kept in verdict.row["rounds"]]
     usages = [usage for kept in rounds for name in _USAGES if (usage := kept.get(name))]
     counted = {name: [count for usage in usages if (count := usage.get(name)) is not None] for name in _TOKENS}
@@ -99,22 +99,22 @@ def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:
 def cached_share(verdicts: Iterable[Verdict]) -> float | None:
     """Return which part of a prompt came from the server's cache: the median over the replies; None if no server reported it.
 
-    What was read to find out whether the question needs a tool counts as read for the reply: a decision that pushes the
-    conversation out of the cache would else look like a full cache, since it has just read it again.
-    The first question after a longer conversation reads the new part of it, so the mean would depend on the number of questions.
+    Tokens read to decide whether the question needs a tool count as read for the reply. Otherwise a decision that evicts the
+    conversation from the cache would look like a full cache, because it has just read the conversation again. The first question
+    after a longer conversation reads the new part of it, so the mean would depend on the number of questions.
     """
     rounds = (kept for verdict in verdicts for kept in verdict.row["rounds"])
-    shares = [1 - _read_anew(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _tells_cache(kept.get("usage"))]
+    shares = [1 - _uncached_tokens(kept) / kept["usage"]["prompt_tokens"] for kept in rounds if _reports_cache(kept.get("usage"))]
     return statistics.median(max(share, 0.0) for share in shares) if shares else None
 
 
-def _tells_cache(usage: Mapping[str, Any] | None) -> bool:
+def _reports_cache(usage: Mapping[str, Any] | None) -> bool:
     return bool(usage and usage.get("prompt_tokens") and usage.get("cached_tokens") is not None)
 
 
-def _read_anew(kept: Mapping[str, Any]) -> int:
-    """Return how many tokens the server read for a reply and for what was asked before it."""
-    usages = [kept[name] for name in _USAGES if _tells_cache(kept.get(name))]
+def _uncached_tokens(kept: Mapping[str, Any]) -> int:
+    """Return how many tokens the server read for a reply and for the decision before it."""
+    usages = [kept[name] for name in _USAGES if _reports_cache(kept.get(name))]
     return sum(usage["prompt_tokens"] - usage["cached_tokens"] for usage in usages)
 
 
@@ -144,7 +144,7 @@ def _warnings(run: RecordedRun, verdicts: Mapping[str, Sequence[Verdict]]) -> li
 _GROUPED = "the {cases} cases are {groups} groups of like ones, so true intervals are wider and true p-values higher"
 
 
-# What people look at first, then the funnel, then the requests that need no call.
+# First the metrics that people want most, then the funnel, then those for requests that need no call.
 SHOWN = ("call_correct", "parsed_as_written", *[name for name in METRICS if name not in ("call_correct", "parsed_as_written")])
 
 
@@ -167,7 +167,7 @@ def named(metric: str) -> str:
 
 
 def table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of a report: a row a metric, a column a way."""
+    """Return the table of a report, with a row for each metric and a column for each way."""
     ways = report["ways"]
     rows = [
         [named(metric), *(_cell(of_way["metrics"].get(metric)) for of_way in ways.values())]
@@ -185,7 +185,7 @@ def _cell(rate: Mapping[str, float] | None) -> str:
 
 
 def causes_table_of(report: Mapping[str, Any]) -> tuple[list[str], list[list[str]]]:
-    """Return the table of causes, a column a way: how many replies have it as their main cause, and in brackets at all."""
+    """Return the table of causes, with a column for each way: replies by main cause and, in brackets, by any cause."""
     ways = report["ways"]
     found = {cause: [of_way["causes"].get(cause) for of_way in ways.values()] for cause in CAUSES}
     rows = [
@@ -210,8 +210,8 @@ def compared(first: Sequence[Verdict], second: Sequence[Verdict], *, left: int =
 
     Returns:
         Per metric the counts of both, the pairs that changed, the p-value of the exact McNemar test, and what `standing_of` says
-        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; `kept`, of what the first has right what
-        the second has, too; and the ids of the cases that only one of them has right.
+        of the second: `decision`, and `estimate`, `low` and `high` in percentage points; `kept`, what both have right of what the
+        first has right; and the ids of the cases that only one of them has right.
     """
     others = {verdict.case.id: verdict for verdict in second}
     pairs = [(verdict, others[verdict.case.id]) for verdict in first if verdict.case.id in others]

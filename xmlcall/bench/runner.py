@@ -34,7 +34,7 @@ PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a
 HOPELESS = 5  # failures of the server, one after another
 REPLY_LIMIT = 1_000_000  # characters
 REPLY_SECONDS = 1800.0
-_OWN_STATUS = (400, 413, 422)  # of one request, not of the server
+_OWN_STATUS = (400, 413, 422)  # these concern one request, not the server
 _CUT = Chunk(finish_reason="length")
 MOST_DESCRIBED = 2  # replies that only ask for descriptions of tools
 
@@ -112,7 +112,7 @@ def _wanted(run: RecordedRun, every: Iterable[Asked], model: str) -> list[tuple[
 
 
 async def _all_of(work: Iterable[Any]) -> None:
-    """Do everything at once; the first error ends the rest and comes out as it is."""
+    """Run everything concurrently; the first error cancels the rest and is raised unchanged."""
     try:
         async with asyncio.TaskGroup() as group:
             for each in work:
@@ -230,18 +230,18 @@ class _BoundedBackend(KeptOpen):
 
 
 async def _next(chunks: AsyncGenerator[Chunk], end: float) -> Chunk | None:
-    """Return the next chunk, the end of a cut reply if none comes in time, None after the last."""
+    """Return the next chunk; the end of a cut reply if no chunk comes in time; None after the last."""
     try:
         async with asyncio.timeout(end - time.monotonic()):
             chunk = await anext(chunks, None)
     except TimeoutError:
         return _CUT
-    # A stream that always has a chunk ready leaves the timeout no moment to strike.
+    # If a stream always has a chunk ready, the timeout never fires.
     return _CUT if chunk and time.monotonic() > end else chunk
 
 
 class PatientBackend(KeptOpen):
-    """A backend whose replies end, and that tries a request again which fails before its reply begins."""
+    """A backend that limits its replies, and retries a request that fails before its reply begins."""
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(Retrying(_BoundedBackend(backend), PATIENCE, on_retry=self._lose))

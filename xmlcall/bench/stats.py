@@ -74,7 +74,7 @@ MATTERS: Final = 3.0
 """Percentage points; a difference that is smaller for certain does not matter."""
 
 _BETS: Final = tuple(number / 50 for number in range(1, 50))
-_STEPS: Final = 30  # of halving: to 2e-9
+_STEPS: Final = 30  # halvings, which reach 2e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +109,7 @@ def standing_of(wins: int, losses: int, ties: int, left: int, *, alpha: float = 
 
 
 def _decided(wins: int, losses: int, ties: int, alpha: float) -> Decision | None:
-    """Say what the interval says; whether it reaches a point is one look at the capital."""
+    """Decide from the interval; one look at the capital shows whether it reaches a point."""
     if _excludes(wins, losses, ties, 0.0, alpha):
         return "better"
     if _excludes(losses, wins, ties, 0.0, alpha):
@@ -148,7 +148,7 @@ def _excludes(wins: int, losses: int, ties: int, mean: float, alpha: float) -> b
 
 
 def _log_capital(wins: int, losses: int, ties: int, mean: float) -> float:
-    """Return the logarithm of what the bets on more than `mean` have come to, one part of the capital on each."""
+    """Return the logarithm of the capital after bets on more than `mean`, with one part of it on each."""
     logs = [
         wins * math.log1p(bet * (1 - mean) / (1 + mean)) + ties * math.log1p(-bet * mean / (1 + mean)) + losses * math.log1p(-bet)
         for bet in _BETS

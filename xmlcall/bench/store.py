@@ -40,11 +40,11 @@ from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
 from .ways import OF_WAY, Asked, Settings
 
-_FORMAT = 1  # of the files; it grows when a reader of the old ones would go wrong
-_DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is taken up again
-_UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # what a start that broke off leaves
-_TAKE_OUT = "take the line out, or begin a new run"
-_BEGIN_ANEW = "bring the file back from a copy, or begin a new run"
+_FORMAT = 1  # version of the files' format; raised when older readers would misread them
+_DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is continued
+_UNFINISHED = frozenset({"lock", "cases.jsonl", "cases.jsonl.part", "run.json.part"})  # left by an interrupted start
+_REMOVE_LINE = "take the line out, or begin a new run"
+_RESTORE_FILE = "bring the file back from a copy, or begin a new run"
 
 
 class RunError(XmlcallError):
@@ -58,7 +58,7 @@ class RecordedRun:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep other processes from adding to the run, and begin with what is there: a line that was cut is taken away."""
+        """Lock the run against other processes, and load its replies; an incomplete last line is removed."""
         with _locked(self.folder):
             file, packed = self.folder / "replies.jsonl", self.folder / "replies.jsonl.gz"
             if packed.is_file() and not file.exists():
@@ -78,7 +78,7 @@ class RecordedRun:
         return {reply["key"] for reply in self.replies}
 
     def add(self, reply: dict[str, Any]) -> None:
-        """Write a reply; when this returns, it is on its way to the disk whole."""
+        """Append a reply; when this returns, the system has its complete line."""
         self.replies.append(reply)
         line = json.dumps(reply, ensure_ascii=False) + "\n"
         with open(self.folder / "replies.jsonl", "ab") as file:
@@ -115,9 +115,9 @@ def create_or_resume(folder: Path, about: Mapping[str, Any], cases: Iterable[Cas
 
 
 def _create(folder: Path, about: Mapping[str, Any], cases: Iterable[Case]) -> None:
-    """Write what a run begins with, `run.json` last: a folder without it holds no run yet."""
+    """Write the first files of a run, `run.json` last: a folder without it is not yet a run."""
     with _locked(folder):
-        if (folder / "run.json").exists():  # of a process that had the lock before
+        if (folder / "run.json").exists():  # left by a process that had the lock before
             return
         lines = (json.dumps(case_to_json(case), ensure_ascii=False) + "\n" for case in cases)
         write_whole(folder / "cases.jsonl", "".join(lines))
@@ -172,10 +172,10 @@ def read_about(folder: Path) -> dict[str, Any]:
     """Read what a run says of itself."""
     if not (folder / "run.json").is_file():
         raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
-    about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _BEGIN_ANEW)
+    about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _RESTORE_FILE)
     if about.get("format") != _FORMAT:
         raise UsageError(f"the run in {folder} has format {about.get('format')!r:.80}, this version reads {_FORMAT}")
-    _check(about, _ABOUT, folder / "run.json", _BEGIN_ANEW)
+    _check(about, _ABOUT, folder / "run.json", _RESTORE_FILE)
     return about
 
 
@@ -189,17 +189,17 @@ def _read_cases(folder: Path, about: dict[str, Any]) -> list[Case]:
     """Read the cases, which must be those that were asked, if that was recorded."""
     file, content = folder / "cases.jsonl", _content(folder, "cases.jsonl")
     if content is None:
-        raise RunError(f"expected the cases of the run in {file}, which is missing: {_BEGIN_ANEW}")
-    rows = list(_lines(content, file, _BEGIN_ANEW))
+        raise RunError(f"expected the cases of the run in {file}, which is missing: {_RESTORE_FILE}")
+    rows = list(_lines(content, file, _RESTORE_FILE))
     cases = [_case_from_json(row, f"{file}, line {number}") for number, row in rows]
     found = _fingerprint(row for _, row in rows)
     if about.get("cases", found) != found:
-        raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_BEGIN_ANEW}")
+        raise RunError(f"{file} is damaged: it holds {len(cases)} cases that are not those of run.json: {_RESTORE_FILE}")
     return cases
 
 
 def _fingerprint(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Hash cases as `suites.fingerprint` does, but as they were kept: without the fields that a `Case` has since."""
+    """Hash cases as `suites.fingerprint` does, but in their saved form: without fields that were added to `Case` later."""
     return hashlib.sha256(json.dumps(list(rows), sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -218,15 +218,15 @@ def _case_from_json(row: Any, place: str) -> Case:
         )
     except (ValueError, KeyError, TypeError) as error:
         problem = f"expected a case, got {_shortened(repr(row))} ({type(error).__name__}: {error})"
-        raise RunError(f"{place} is damaged: {problem}: {_BEGIN_ANEW}") from error
+        raise RunError(f"{place} is damaged: {problem}: {_RESTORE_FILE}") from error
 
 
 def _read_replies(folder: Path, schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Read the replies without a last line that was cut, or that another process is writing."""
     file, content = folder / "replies.jsonl", _content(folder, "replies.jsonl")
-    rows = list(_lines(_whole_lines(content or b""), file, _TAKE_OUT))
+    rows = list(_lines(_whole_lines(content or b""), file, _REMOVE_LINE))
     for number, reply in rows:
-        _check(reply, schema, f"{file}, line {number}", _TAKE_OUT)
+        _check(reply, schema, f"{file}, line {number}", _REMOVE_LINE)
     return [reply for _, reply in rows]
 
 
@@ -237,7 +237,7 @@ def _check_conversations(run: RecordedRun) -> None:
         if case is not None and case.expects == "talk":
             turns = _array(_TALK_TURN, minItems=len(case.turns), maxItems=len(case.turns))
             schema = _object("outcome", outcome=_object("folder", "turns", folder=_STRING, turns=turns))
-            _check(reply, schema, f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _TAKE_OUT)
+            _check(reply, schema, f"{run.folder / 'replies.jsonl'}, conversation {case.id}", _REMOVE_LINE)
 
 
 def _content(folder: Path, name: str) -> bytes | None:
@@ -247,7 +247,7 @@ def _content(folder: Path, name: str) -> bytes | None:
     except FileNotFoundError:
         return None
     except (OSError, EOFError, zlib.error) as error:
-        raise RunError(f"{folder / name} is damaged: {error}: {_BEGIN_ANEW}") from error
+        raise RunError(f"{folder / name} is damaged: {error}: {_RESTORE_FILE}") from error
 
 
 def _whole_lines(content: bytes) -> bytes:
@@ -288,7 +288,7 @@ def _shortened(text: str) -> str:
 
 
 def request_key(asked: Asked, model: str) -> str:
-    """Hash a request: the same key, the same reply to expect."""
+    """Hash a request: the same key means that the same reply is expected."""
     way, case = asked.way, asked.case
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []
     messages = [[message.role, message.content] for message in asked.messages]
@@ -301,7 +301,7 @@ def request_key(asked: Asked, model: str) -> str:
 
 
 _GONE: Final = frozenset({"constrain"})
-"""Settings of recorded runs that there are no more. How a reply is judged never hung on them."""
+"""Settings of recorded runs that no longer exist. They never affected how a reply is judged."""
 
 
 def _object(*required: str, **properties: Any) -> dict[str, Any]:
@@ -347,7 +347,7 @@ _TALK_TURN = _object(
     usage=_USAGE,
     seconds=_NUMBER,
 )
-_ADDED = _object(*_KEY, **_KEY)  # what is needed of a line that another process added after the run was read
+_ADDED = _object(*_KEY, **_KEY)  # required of a line that another process added after the run was read
 _JSON_TYPES = {str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null"}
 _SETTINGS: dict[str, Any] = {
     name: {"type": [_JSON_TYPES[each] for each in get_args(hint) or (hint,) if each in _JSON_TYPES]}
@@ -373,7 +373,7 @@ class ReplyRecorder(KeptOpen):
         self._replies: list[str] = []
 
     def begin_turn(self) -> list[str]:
-        """Return the list that the replies from now on are added to."""
+        """Return the list to which replies are added from now on."""
         self._replies = []
         return self._replies
 
@@ -385,7 +385,7 @@ class ReplyRecorder(KeptOpen):
                     text += chunk.text + "".join(call.text for call in chunk.tool_calls)
                     yield chunk
         finally:
-            if not request.top_logprobs:  # asking whether a tool is needed is no reply
+            if not request.top_logprobs:  # the question whether a tool is needed is not a reply
                 replies.append(text)
 
 
@@ -415,7 +415,7 @@ class PlayedTurn:
 
 
 def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
-    """Return a call as it is kept.
+    """Return the saved form of a call.
 
     Returns:
         A JSON object: `name`, `reply` (its number in the turn, from 1), and `arguments` with `result` and `is_error`,

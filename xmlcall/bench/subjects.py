@@ -111,7 +111,7 @@ _LEFT_OUT: Final = object()
 
 
 def oracle_calls(case: Case) -> list[Call]:
-    """Return calls that answer a case; of the accepted values, those that their schema admits, where there are such."""
+    """Return calls that answer a case, with accepted values that their schema admits wherever possible."""
     if case.exact:
         return list(case.exact)
     if case.expects == "any_call":
@@ -144,15 +144,15 @@ def _choice(name: str, alternatives: Sequence[Any], schema: Mapping[str, Any]) -
 
 
 def concrete(value: Any) -> Any:
-    """Choose the first value for each key of an object, whose answer holds a list of them, and of the objects in a list."""
+    """Choose the first accepted value for each key of an object, and of each object in a list."""
     if isinstance(value, Mapping):
         return {key: each[0] for key, each in value.items() if each[0] != ""}
     return [concrete(item) if isinstance(item, Mapping) else item for item in value] if isinstance(value, list) else value
 
 
 # -- what a perfect model says in a conversation -----------------------------------------------------------------------
-# The answer is the turn's `reply`; without one it is the tools' results, since times are known only while a conversation is
-# played, and a plain sentence where nothing was called. Nothing is remembered: what to say follows from the messages.
+# The answer is the turn's `reply`. Without one it is the tools' results, because a result such as the time is known only when the
+# conversation is played, or a plain sentence if nothing was called. Nothing is remembered: what to say follows from the messages.
 
 
 _PLAIN_WORDS: Final = {"english": "All right.", "chinese": "好的。"}

@@ -33,7 +33,7 @@ _TUNING = {
     "live_irrelevance": 20,
 }
 _REPORT = dict.fromkeys(_CORE, 60)
-# Numbers of core questions outside the earlier samples that a setting was chosen by, or a recorded experiment asked.
+# Numbers of core questions, outside the earlier samples, that decided a setting or were part of a recorded experiment.
 _ASKED = {
     "simple_python": (
         *(8, 17, 27, 37, 54, 55, 63, 78, 79, 109, 127, 129, 135, 172, 173, 180, 183, 185, 228, 229, 232, 233, 248, 253, 267, 290),
@@ -70,7 +70,7 @@ def _format_sensitivity() -> list[Case]:
 
 
 def _drawn(sizes: Mapping[str, int], seed: int, without: Collection[str]) -> list[Case]:
-    """Draw so many cases of each category, none of which is among others; they take turns."""
+    """Draw this many cases of each category, none of them in `without`; the categories alternate."""
     drawn: list[list[Case]] = []
     for category, size in sizes.items():
         cases = [case for case in _bfcl([category]) if case.id not in without]
@@ -79,12 +79,12 @@ def _drawn(sizes: Mapping[str, int], seed: int, without: Collection[str]) -> lis
 
 
 def _tuning() -> list[Case]:
-    """Return the cases by which settings are chosen: of bfcl-core and of real users, none that BFCL compares formats on."""
+    """Return the cases that decide settings: from bfcl-core and real users, without those on which BFCL compares formats."""
     return _drawn(_TUNING, _TUNING_SEED, {case.id for case in _format_sensitivity()})
 
 
 def _report() -> list[Case]:
-    """Return 300 cases that no setting was chosen by: none that was asked before, and none that BFCL compares formats on."""
+    """Return 300 cases that decided no setting: none was asked before, and BFCL compares formats on none of them."""
     earlier = [case for seed in _EARLIER_SEEDS for case in sample(_bfcl(_CORE), limit=200, seed=seed)]
     asked = {f"{category}_{number}" for category, numbers in _ASKED.items() for number in numbers}
     return _drawn(_REPORT, _REPORT_SEED, asked | {case.id for case in (*earlier, *_tuning(), *_format_sensitivity())})

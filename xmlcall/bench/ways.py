@@ -53,8 +53,8 @@ class Settings(Asking):
     max_tokens: int | None = 512
     sampling: Sampling = "greedy"
     seed: int | None = 1
-    feedback: int = 0  # how many times a reply without a valid call is answered with what is wrong
-    whole_tokens: int | None = None  # that tools may take before some are shown in part; None takes `tool_tokens`
+    feedback: int = 0  # how often a reply without a valid call gets feedback on its errors
+    whole_tokens: int | None = None  # tokens up to which all tools are shown whole; None takes `tool_tokens`
 
     def __post_init__(self) -> None:
         """Fill in the family and the temperature where an option was not given (None), and check the settings."""
@@ -72,8 +72,8 @@ class Settings(Asking):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
     name: str
-    dialect: str  # that the prompt asks for; "" for the server's own function calling
-    asked: frozenset[str] = frozenset()  # codes of repairs that are none here, because the prompt asks for what they mend
+    dialect: str  # the format that the prompt asks for; "" for the server's own function calling
+    asked: frozenset[str] = frozenset()  # codes that are no repairs here, because the prompt asks for that form
     reads_text: bool = False  # whether calls count that the server's own function calling left in the text
     offers: bool = True
 
@@ -109,7 +109,7 @@ def way_of(name: str) -> Way:
 
 
 def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
-    """Return the way and the settings in which a profile has a model asked."""
+    """Return the way and the settings that a profile stands for."""
     asking = profile.asking
     if asking.is_native:
         return way_of("native+read"), settings
@@ -118,19 +118,19 @@ def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
 
 
 def asking_of(way: Way, settings: Settings) -> Asking:
-    """Return how a model is asked in a way; with native function calling, what is said of calls is said as in `xml`."""
+    """Return how a model is asked in a way; with native function calling, calls are described as in `xml`."""
     mode: Mode = ("native" if way.reads_text else "native-only") if way.is_native else "xml"
     return replace(settings, mode=mode, dialect=way.dialect or ENGLISH.dialect)
 
 
 def catalog_of(case: Case) -> Catalog:
-    """Return the tools of a case; of two with one name, which a few of BFCL's cases have, the first."""
+    """Return the tools of a case; if two share a name, as in a few of BFCL's cases, only the first."""
     return Catalog({tool.name: tool for tool in reversed(case.tools)}.values())
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A case as a model is asked it in a way."""
+    """A case in the form in which a way asks it."""
 
     way: Way
     case: Case
@@ -225,7 +225,7 @@ class Asked:
         return Machine(generate(request, binder, how, prefix=begun))
 
     def replay(self, kept: Mapping[str, Any], *, reasoning_open: bool = False) -> tuple[Machine[Generated], Backend]:
-        """Return what reads a kept reply as if the model wrote it now, and a backend that writes it."""
+        """Return a machine and a backend that replay a kept reply as if the model wrote it now."""
         calls = tuple(native_call(index, name, text) for index, (name, text) in enumerate(kept.get("calls", ())))
         chunk = Chunk(text=kept.get("text", ""), reasoning=kept.get("reasoning", ""), tool_calls=calls)
         end = Chunk(finish_reason=finish_reason_of(kept.get("finish_reason", "")))
@@ -239,7 +239,7 @@ class Asked:
 
 
 def kept_odds(kept: Mapping[str, Any]) -> float | None:
-    """Return what was held against the threshold of a kept reply; None if nothing was decided.
+    """Return the score of a kept reply that was compared with the threshold; None if nothing was decided.
 
     Until 2026-11-25 the evidence of the tool's name in a call was added: `moved` and `named`, in nats.
     """
@@ -253,7 +253,7 @@ def kept_odds(kept: Mapping[str, Any]) -> float | None:
 def prompt_hash(way: Way, settings: Settings) -> str:
     """Hash the prompts of a way around a fixed tool, to show whether two runs used the same.
 
-    With a call threshold there are three: one for each decision, and the usual one where nothing is decided.
+    With a call threshold there are three: one for each decision, and the usual one for replies without a decision.
     """
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))

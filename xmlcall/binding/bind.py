@@ -2,11 +2,11 @@
 
 Strategy: read each value strictly by the schema (`tools/parameters.py`), then validate all arguments with JSON Schema. Only
 invalid values are converted (`convert.py`), and every liberty is recorded as a repair. All issues of a call are reported
-together, so that a model can correct them at once. No text raises.
+together, so that a model can correct them at once. No text makes this raise.
 
 A prompt may ask for every parameter of a tool, with a word such as `none` for those that the request does not mention: small
-models omit fewer values of the request if they may omit nothing (docs/decisions/prompt.md). The word then means "not given", but
-only if the prompt asked for it, the parameter is optional, and the schema does not list the word itself.
+models lose fewer values of the request if they have to give every parameter (docs/decisions/prompt.md). The word then means "not
+given", but only if the prompt asked for it, the parameter is optional, and the schema does not list the word itself.
 """
 
 import difflib
@@ -311,7 +311,7 @@ class _Draft:
             self._drop_issue(name)
             self.arguments[name] = fit.value
             for code, path in fit.liberties:
-                if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is no string of JSON
+                if code == "quoted-value" and path == f"$.{name}" and not quoted:  # the text is not a JSON string
                     if jsonish.strict(raw.text) is not MISSING:
                         continue
                     code = "number-format"

@@ -120,7 +120,7 @@ class Fitter:
                 yield from (self._array if kind == "array" else self._object)(value, schema, path, depth)
 
     def _array(self, value: Any, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Fit | Ambiguous | None]:
-        listed = schema.get("prefixItems")  # of a tuple; in draft-07 also under `items`
+        listed = schema.get("prefixItems")  # the schemas of a tuple; in draft-07 also under `items`
         items = listed if isinstance(listed, list) else schema.get("items", True)
         if isinstance(value, list):
             yield self._all(value, items, path, depth)
@@ -472,6 +472,6 @@ def wants_zone(schema: Any) -> bool:
 
 
 def zone_of(text: str) -> str:
-    """Return the IANA name of the time zone of a city; "" if the text is none."""
+    """Return the IANA name of the time zone of a city; "" if the text is not a city."""
     region, _, city = text.strip().replace(" ", "_").rpartition("/") if len(text) <= _LONGEST else ("", "", "")
     return _ZONES.get(city.casefold(), "") if not region or region in _CITIES else ""

@@ -100,7 +100,7 @@ def _plain(text: str) -> str:
             text = unescaped(_HALVES.sub(_half, _AMPERSANDS.sub("&", text)))
         if "%" in text:
             text = unquote(text)
-        if text == before:  # not earlier, because a backslash and a full-width character are no escape
+        if text == before:  # not earlier, because a backslash and a full-width character are not an escape
             text = _narrow(text)
         if text == before:
             break
@@ -147,7 +147,7 @@ def letters(text: str, signs: str = "") -> str:
 
 
 def readings(text: str, signs: str = "") -> tuple[str, ...]:
-    """Return a text's letters: unchanged; without line prefixes and tags within words; and without JSON keys."""
+    """Return the letters of a text in each reading: of all of it; without line prefixes and tags in words; without JSON keys."""
     undone = _plain(text)
     as_it_is, tidy = _bare(undone, signs), _bare(_INSIDE.sub("", _LINE_START.sub("", undone)), signs)
     keyless = [letters(_without_keys(text, quote), signs) if _has_keys(text, quote) else as_it_is for quote in _STRINGS]
@@ -218,7 +218,7 @@ _EXAMPLE_VALUE: Final = (
 
 _ENOUGH: Final = 8  # letters of a notation, such as `parameter`
 _SHORT: Final = 4
-_SIGNS: Final = {Body.PYTHON: "[]()=", Body.LINES: "()=", Body.KEYED: "[]{}:"}  # of notations without words
+_SIGNS: Final = {Body.PYTHON: "[]()=", Body.LINES: "()=", Body.KEYED: "[]{}:"}  # the brackets of notations without words
 # Calls in formats of models, which the server reads.
 _NATIVE: Final = (
     '"name": "NAME", "arguments": ARGUMENTS',
@@ -351,7 +351,7 @@ def _on_offer(catalog: Catalog) -> str:
 
 
 def echo_of(call: ToolCall | InvalidCall, catalog: Catalog, sources: Sources) -> InvalidCall | None:
-    """Return a copied call with issues `echo`, at `$` or at each value of our example; None if it is no copy."""
+    """Return a copied call with issues `echo`, at `$` or at each value of our example; None if it is not a copy."""
     if sources.have(call.raw, catalog):
         issues = [Issue(code="echo", message=_COPIED)]
     elif isinstance(call, ToolCall) and (tool := catalog.get(call.name)):

@@ -45,7 +45,7 @@ from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
 _LONGEST: Final = 200  # characters; longer values are not checked
-_FEWEST_WORDS: Final = 3  # of a description; fewer words may be a name that the schema gives as an example
+_FEWEST_WORDS: Final = 3  # fewest words that count as copied from a description; fewer may be a name that it gives as an example
 _SHORTEST: Final = 5  # letters and digits that identify a name without its marks
 _WORD_LONG: Final = 4  # letters; codes of languages, units and airports have fewer
 _MANY: Final = 10  # alternatives; among so many, the person has to name the choice
@@ -98,7 +98,7 @@ _IN_ENGLISH: Final = {
     "时间": "time",
 }
 
-# Words of Chinese requests that are no names. What is left of a request without them may be one.
+# Words of Chinese requests that are not names. What is left of a request without them may be a name.
 _NO_NAME: Final = re.compile(
     "|".join(
         [
@@ -289,7 +289,9 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     if tool.input_schema.get("required") and not given:  # the model's attempt cannot run
         return may_write(tool) and asks_for_change(request)
     if not all(
-        _is_of_words(arguments[name], said, request) for name in open_ if name in given or _tells(name, arguments[name], tool)
+        _is_of_words(arguments[name], said, request)
+        for name in open_
+        if name in given or _must_be_said(name, arguments[name], tool)
     ):
         return False
     names = [name for name in open_ if name in given]
@@ -321,7 +323,7 @@ def only_asks_to_find(request: str, tool: Tool) -> bool:
     return not (asks_for_change(request) or _ASKS_TO_GET.search(request) or verb[:4] in Said([request]).stems)
 
 
-def _tells(name: str, value: Any, tool: Tool) -> bool:
+def _must_be_said(name: str, value: Any, tool: Tool) -> bool:
     """Say whether an optional value must come from the conversation: a date must, a number of lines need not."""
     schema = property_schema(tool.input_schema, name)
     is_default = isinstance(schema, Mapping) and "default" in schema and schema["default"] == value
@@ -329,7 +331,7 @@ def _tells(name: str, value: Any, tool: Tool) -> bool:
 
 
 def _asks_about(request: str, own: Said, tool: Tool) -> bool:
-    """Say whether a request is for this tool: it asks to search if the tool does, else it quotes a text and has a tool's word."""
+    """Say whether a request is for this tool: both search, or the request quotes a text and shares a word with the tool."""
     does = Said([tool.name, tool.description or ""])
     if _SEARCHES.search(does.text):
         return bool(_ASKS_TO_SEARCH.search(request))
@@ -427,7 +429,7 @@ def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
 
 
 def stands_for_another(text: str, name: str, tool: Tool, said: Said) -> bool:
-    """Say whether a text is no real value: a placeholder, an address or id that was never said, or words of the schema."""
+    """Say whether a text is not a real value: a placeholder, an address or id that was never said, or words of the schema."""
     if not may_be_groundless(text):
         return False
     found = [*placeholders(text), *addresses(text)]
@@ -443,7 +445,7 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any] | None, t
         return False
     if any(_is_example(text, name, tool, said) for text in texts):
         return True
-    if _points_at(name, tool) and not all(_stands(text, name, tool, said) for text in texts):
+    if _points_at(name, tool) and not all(_is_named_whole(text, name, tool, said) for text in texts):
         return True
     is_id = not _IDENTIFIES.isdisjoint(words_of_name(name))  # one cannot be worked out
     if is_id and not all(said.digits.issuperset(_DIGIT_RUN.findall(str(part))) for part in parts):
@@ -465,7 +467,7 @@ def _is_of_mail(words: set[str], tool: Tool) -> bool:
     return bool(words & {"email", "emails", "mail"} or (words & _RECIPIENTS and "mail" in tool.name.casefold()))
 
 
-def _stands(text: str, name: str, tool: Tool, said: Said) -> bool:
+def _is_named_whole(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether the name of something that exists was said as a whole: each part of a path, the whole mail address."""
     if _is_of_mail({*words_of_name(name)}, tool):
         return bool(addresses(text)) and all(each.casefold() in said.told for each in addresses(text))
@@ -489,7 +491,7 @@ def _is_said_whole(name: str, said: Said) -> bool:
 
 
 def _counts(part: Any) -> bool:
-    """Say whether a value is specific enough that it has to be said."""
+    """Say whether a value is so specific that it must appear in the conversation."""
     return not isinstance(part, bool) and part not in (None, "", 0, 1, [], {}) and str(part).casefold().strip() not in _ANYTHING
 
 
@@ -577,7 +579,7 @@ def _keys(atom: Atom) -> Iterator[str]:
 
 
 def _numbers(value: str | float) -> Iterator[str]:
-    """Yield the numbers of a text, or a number, without their signs; words such as "two", which count things, are none."""
+    """Yield the numbers of a text, or a number, without their signs; words such as "two", which count things, do not count."""
     if not isinstance(value, str):
         yield number_key_of(value).lstrip("#-")
         return

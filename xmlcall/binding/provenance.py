@@ -24,9 +24,9 @@ from .spellings import Atom, atoms, number_key
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 
-_ENOUGH: Final = 0.8  # of a value's words, by their length
-_PLACES: Final = 100  # texts kept for each word
-_SCHEMA_CHARACTERS: Final = 500_000  # of a tool that are read for the parameters of its calls, about half a second
+_ENOUGH: Final = 0.8  # share of a value's words, by their length, that a text must have
+_PLACES: Final = 100  # most texts kept for each word
+_SCHEMA_CHARACTERS: Final = 500_000  # most text of a tool that is read for the parameters of its calls, about half a second
 _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
 _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "assistant": "assistant"}
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values

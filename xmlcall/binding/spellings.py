@@ -17,7 +17,7 @@ from typing import Final
 from ..text_forms import normalized
 
 _LONG_WORD: Final = 64  # characters; longer ones are not kept
-_DIGITS: Final = 18  # of a number; a longer run of digits is compared as text
+_DIGITS: Final = 18  # most digits of a number; a longer run is compared as text
 _MINUS: Final = "-\u2212"
 _NEGATIVE: Final = frozenset({"minus", "negative"})
 _LONGEST_RUN: Final = 20  # words of one number

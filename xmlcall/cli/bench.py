@@ -36,11 +36,11 @@ EPILOG = """examples:
   xmlcall bench compare run1:xml run1:native
   xmlcall bench show run1 smoke-en-01
 
-A run is a folder; the same command takes up a run that was stopped. `xmlcall bench ACTION --help` tells more.
+A run is a folder; the same command continues a run that was stopped. `xmlcall bench ACTION --help` shows more.
 """
 
 
-_OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # of its capabilities
+_OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # the recorded capabilities of a server
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +72,8 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
         "none: no tools; origin: the prompt of browser extensions; or the name of a wire format, such as hermes (may be "
         "repeated; default: that of the profile, else xml)",
     )
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; taken up again if it exists")
-    parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly of all categories")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder of the run; continued if it exists")
+    parser.add_argument("--limit", type=number(int, least=1), metavar="N", help="a sample of N cases, evenly from all categories")
     parser.add_argument("--half", choices=("tuning", "report", "all"), default="all", help="which half of them (default: all)")
     parser.add_argument(
         "--seed",
@@ -134,7 +134,7 @@ async def _run(options: argparse.Namespace) -> int:
         complain(f"gave up after {runner.HOPELESS} requests in a row got no answer; the replies before are kept in {options.out}")
         return FAILED
     if failures:
-        complain(f"{failures} requests got no answer (see above); they are not scored: give the same command again to continue")
+        complain(f"{failures} requests got no answer (see above); they are not scored: run the same command again to continue")
         return FAILED
     print(f"{len(run.replies)} replies in {options.out}; read them with: xmlcall bench report {shlex.quote(str(options.out))}")
     return OK
@@ -155,7 +155,7 @@ def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_len
 
 
 def _by_profile(options: argparse.Namespace, ways: list[Any], settings: Any, backend: Any) -> tuple[list[Any], Any, str]:
-    """Take from the model's profile what was not given, if it is about a measured way; return its name, too ("" for none)."""
+    """Fill in what was not given from the model's profile, if that is for a measured way; also return its name ("" for none)."""
     from ..bench.ways import asked_by
 
     found = profile_of(options, backend.capabilities.fingerprints)
@@ -220,7 +220,7 @@ def _about(options: argparse.Namespace, settings: Any, cases: list[Any], ways: l
 
 
 def _file_of(model: str, backend: Any) -> dict[str, Any]:
-    """Return the model's file: one that we opened by its name in full, of another server what that says of it."""
+    """Return the model's file: with its whole name if we opened it, else as its server reports it."""
     from ..models.known import DEFAULT_MODEL, KNOWN
 
     if known := KNOWN.get(DEFAULT_MODEL if model == "local" else model):
@@ -237,7 +237,7 @@ def _libraries(*names: str) -> dict[str, str]:
 
 
 def _commit() -> str:
-    """Return the commit that this code is of, "" outside a checkout."""
+    """Return the commit of this code; "" outside a checkout."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short=12", "HEAD"]
     try:
         done = subprocess.run(command, capture_output=True, encoding="utf-8", timeout=10, stdin=subprocess.DEVNULL)

@@ -94,7 +94,7 @@ def _part(name: str, answered: int, cases: int) -> int:
     """Fail a gate for a run that is not complete: the rest could change every rate."""
     if answered == cases:
         return OK
-    complain(f"{visible(name)}: {answered} of {cases} cases were answered; a gate needs all: give the command of the run again")
+    complain(f"{visible(name)}: {answered} of {cases} cases were answered; a gate needs all: run the same command again")
     return FAILED
 
 
@@ -129,7 +129,7 @@ def _console() -> "Console":
 
 
 def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> None:
-    """Print a table, its cells as they are; `bold` names rows by their first cell."""
+    """Print a table, with its cells unchanged; `bold` names rows by their first cell."""
     from rich.table import Table
     from rich.text import Text
 
@@ -238,7 +238,7 @@ def _drop(metrics: Mapping[str, Any], most: float) -> int:
 def _declare_show(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", type=Path, help="folder of a run")
     parser.add_argument(
-        "case", metavar="CASE", help="id of a case; of a conversation, or CONVERSATION#NUMBER for one of its turns"
+        "case", metavar="CASE", help="id of a case or a conversation, or CONVERSATION#NUMBER for one turn of a conversation"
     )
     parser.add_argument("--way", help="only this way of calling")
 
@@ -345,7 +345,7 @@ def _causes(verdict: Any) -> str:
 ACTIONS: Final = {
     "report": Action(
         _report,
-        "tell the rates of runs, with their failures and costs",
+        "show the rates of runs, with their failures and costs",
         _declare_report,
         ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     ),
@@ -363,7 +363,7 @@ ACTIONS: Final = {
     ),
     "rescore": Action(
         _rescore,
-        "read and judge the kept replies again; tell what changed",
+        "parse and judge the kept replies again; show what changed",
         _declare_rescore,
         ("run1", "run1 --json", "run1 run2 run3 --on ray"),
     ),

@@ -1,7 +1,7 @@
-"""Calls as a person sees them in a chat: each a line, with a number by which `/open` shows all of it.
+"""Calls as a chat shows them: one line each, with a number for `/open`, which shows the whole call.
 
-The log keeps what is needed for that, stopped calls included. It hears of the run by its events alone. Where a value came from
-is found when a call is opened, in what was said before it: the numbers of calls in that are those of this log.
+The log keeps what that needs, also of stopped calls. It learns about the run only from its events. Sources of values are looked
+up when a call is opened, in the conversation before it, whose calls have the numbers of this log.
 """
 
 import json
@@ -28,7 +28,7 @@ _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow
 _RAN = ("ok", "error", "failed")
 _LEAST_RESULT = 12  # cells
 _BARE = re.compile(r"[\w .,:/+-]{1,200}")  # an argument that needs no quotation marks
-_PERSON = "person"  # in `Decision.by`
+_PERSON = "person"  # the value of `Decision.by` for a person
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class LoggedCall:
     outcome: str = "running"  # `ok`, `error` (of the tool), `failed` (its server), `denied`, `rejected`, `waits` or `stopped`
     text: str = ""
     by: str = ""
-    began: float | None = None  # by `time.monotonic`; None if it did not run
+    began: float | None = None  # time by `time.monotonic`; None if it did not run
     seconds: float | None = None
 
 
@@ -133,7 +133,7 @@ def _joined(outcome: str, text: str) -> str:
 
 
 def _result_in_short(text: str, given: Sequence[Any]) -> list[str]:
-    """Write a result on one line, the longest form first: an object with its names, then its values that were not given."""
+    """Return a result on one line, the longest form first: an object's new values with their names, then without."""
     flat = visible(" ".join(plain(text).split()))
     try:
         values = json.loads(text)
@@ -171,7 +171,7 @@ def call_lines(entry: LoggedCall, say: Say, tools: Tools) -> Iterator[tuple[str,
 
 
 def _whom(by: str, say: Say) -> str:
-    """Write who or what decided: a person in the words of the language, a rule or an option as it is named."""
+    """Write who or what decided: a person in the user's language, a rule or an option by its name."""
     who, _, rest = by.partition(", ")
     if who != _PERSON:
         return visible(by)

@@ -177,7 +177,7 @@ class Chat:
         return answer
 
     def _stop(self, messages: tuple[Message, ...]) -> None:
-        """Keep what a turn has done that was ended from outside."""
+        """Keep the messages of a turn that was ended from outside."""
         self.session.display.stop_call()
         self.conversation.end(messages)
 
@@ -200,8 +200,8 @@ class StatusLine:
 
     def forget(self) -> None:
         """Start over: another conversation, or another model."""
-        self._last: Usage = Usage()  # of the last reply
-        self._run: Usage = Usage()  # of all replies to the last question
+        self._last: Usage = Usage()  # tokens of the last reply
+        self._run: Usage = Usage()  # tokens of all replies to the last question
         self._speed: float | None = None
         self._first: float | None = None
 

@@ -1,13 +1,13 @@
-"""`/prompt` of a chat: a text that a server has ready becomes the person's question, after they have seen it.
+"""`/prompt` of a chat: a server's prepared text becomes the person's question, after they have seen it.
 
-The text is a server's. On a terminal it is put into the line that is edited next, and the person sends it, or not; only then does
-it count as their words. Without a terminal the person has named it on a line of their own, and it is sent at once. What could
-open a call in it, or pass for a result, is inert, as in all that a server says.
+The text comes from a server. On a terminal it becomes the draft of the next line; it counts as the person's words only once they
+send it. Without a terminal it is sent at once, because the person named it on a line of their own. Markup in it that could open a
+call or look like a result is made inert, as in all text by servers.
 
-While a person types, the server is asked what an argument could be (MCP completion): once the typing pauses, and only for the
-value that the line ends in. It has little time: what comes too late is not shown, and a server that failed or was slow is left
-alone for a while. Nothing of this is ever said: a person who types is not interrupted. Values are a server's text: what a
-terminal would obey, and what is too long for a line, is left out.
+While a person types, the server is asked for values of an argument (MCP completion): once the typing pauses, and only for the
+value at the end of the line. It has little time: late answers are not shown, and a server that failed or was slow is not asked
+for a while. No message reports this, because a person who types should not be interrupted. Values are text by a server: those
+that a terminal would obey, or that are too long for a line, are left out.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 _LABELS: Final = {"user": "User:", "assistant": "Assistant:"}
 SECONDS: Final = 2.0
-"""The most that a server may take."""
+"""Seconds that a server may take."""
 REST: Final = 10.0
-"""Seconds for which servers are left alone after one failed."""
+"""Seconds for which no server is asked after one failed."""
 _COMMAND: Final = "/prompt "
 _LONGEST: Final = 200  # characters of a value
 _UNSAFE: Final = re.compile(r"[^\w@%+=:,./-]")
@@ -65,7 +65,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
 
 
 def prompt_completions(chat: "Chat") -> Iterable[str]:
-    """Return what may follow `/prompt`, of the prompts that were listed last: a name, and what has to be given."""
+    """Return what may follow `/prompt`: names of the prompts listed last, each with its required arguments."""
     for _, prompt in chat.values.listed:
         yield " ".join([prompt.name, *(f"{each.name}=" for each in prompt.arguments if each.required)])
 
@@ -78,7 +78,7 @@ def _split(line: str) -> list[str]:
 
 
 def _question(text: PromptText) -> str:
-    """Write the messages of a prompt as one: who speaks is said where it is not the person alone."""
+    """Join the messages of a prompt into one text; speakers are named unless only the person speaks."""
     if all(message.role == "user" for message in text.messages):
         return "\n\n".join(map(prompt_words, text.messages))
     return "\n\n".join(f"{_LABELS[message.role]} {prompt_words(message)}" for message in text.messages)
@@ -93,18 +93,18 @@ class _Typed:
     given: dict[str, str]
     argument: str
     value: str
-    quote: str  # that is open at its end
+    quote: str  # the quotation mark that is open at the end of the line
 
 
 class PromptValues:
     def __init__(self, router: Router) -> None:
         self._router = router
-        self.listed: list[tuple[str, Prompt]] = []  # as they were listed last, each with its server's name
+        self.listed: list[tuple[str, Prompt]] = []  # the prompts listed last, each with its server's name
         self._line, self._lines = "", list[str]()
         self._rests_until = 0.0
 
     def known(self, line: str) -> list[str]:
-        """Return how a line may continue, as whole lines, by what the server said last."""
+        """Return how a line may continue, as whole lines, by the server's last answer."""
         return [each for each in self._lines if line == self._line or each.startswith(line)]
 
     async def rest(self, line: str) -> str:
@@ -118,7 +118,7 @@ class PromptValues:
         except (TimeoutError, XmlcallError):
             self._rests_until = time.monotonic() + REST
             return ""
-        self._line, self._lines = line, [_whole(line, typed, value) for value in values]
+        self._line, self._lines = line, [_with_value(line, typed, value) for value in values]
         return next((each.removeprefix(line) for each in self._lines if each.startswith(line) and each != line), "")
 
     async def _values(self, typed: _Typed) -> list[str]:
@@ -143,7 +143,7 @@ def _typed(line: str) -> _Typed | None:
     try:
         name, *given = shlex.split(line[len(_COMMAND) : start])
         (word,) = shlex.split(line[start:] + quote)
-    except ValueError:  # the line is not a whole one yet
+    except ValueError:  # the line is still incomplete
         return None
     argument, sign, value = word.partition("=")
     if not sign:
@@ -169,7 +169,7 @@ def _last_word(line: str) -> tuple[int, str]:
     return start, quote
 
 
-def _whole(line: str, typed: _Typed, value: str) -> str:
+def _with_value(line: str, typed: _Typed, value: str) -> str:
     """Write the line with a value; where it begins as typed, the line is only extended."""
     if not value.startswith(typed.value):
         return typed.before + shlex.quote(f"{typed.argument}={value}")

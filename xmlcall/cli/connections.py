@@ -1,12 +1,12 @@
-"""Connections before anybody knows who calls: how long they may say nothing, and how many there may be.
+"""Limits connections whose caller is not known yet: how long they may be silent, and how many there may be.
 
-uvicorn waits without end for the head of a first request, and takes as many connections as there are files. A process without a
-free file neither takes another connection nor reaches its model server, and asyncio logs each that it cannot take. So there are
-fewer connections than files: each answer needs a second one, to the model server. Where there are too many, those that wait for
-the rest of a request are closed, the oldest first.
+uvicorn waits forever for the head of a first request, and accepts as many connections as there are files. A process without a
+free file can neither accept another connection nor reach its model server, and asyncio logs each failure. So there are fewer
+connections than files: each answer needs a second one, to the model server. If there are too many, those that wait for the rest
+of a request are closed, the oldest first.
 
-A chunk of a body costs far more than its bytes, and a body may be one byte a chunk. So little of such a body is read at once, and
-nothing more of it once its request is answered: whoever has no key is refused before the body is here.
+A chunk of a body costs far more than its bytes, and a body may be one byte a chunk. So such a body is read in small pieces, and
+not read further once its request is answered: a caller without a key is refused before the body has arrived.
 """
 
 import asyncio
@@ -19,23 +19,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from ..systems import open_files
 
 HEAD_SECONDS: Final = 20.0  # for the head of a request, from its first byte or the beginning of the connection
-ACCEPTED_AT_ONCE: Final = 16  # before the first of them can be closed
+ACCEPTED_AT_ONCE: Final = 16  # connections, before the first of them can be closed
 RESERVED_FILES: Final = 96  # for programs of servers, records, and what is accepted at once
 LEAST: Final = 16  # connections, whatever the limit of files is
-_PIECE: Final = 4096  # bytes that are read at once of what may be hundreds of chunks
-_BUFFER: Final = memoryview(bytearray(1 << 18))  # of all connections: what is read into it is copied at once
-_TURNS: Final = itertools.count()  # in which connections began to wait; clocks are coarse
+_PIECE: Final = 4096  # bytes read at once of a body that may be hundreds of chunks
+_BUFFER: Final = memoryview(bytearray(1 << 18))  # shared by all connections: what is read into it is copied immediately
+_TURNS: Final = itertools.count()  # the order in which connections began to wait; clocks are too coarse
 _BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nretry-after: 1\r\nconnection: close\r\n\r\n"
 
 
 def most_connections() -> int:
-    """Return how many connections there may be, by the process's limit of files."""
+    """Return how many connections there may be, given the process's limit of open files."""
     files = open_files()
     return 1 << 20 if files is None else max(LEAST, (files - RESERVED_FILES) // 2)
 
 
 class Connection(H11Protocol, asyncio.BufferedProtocol):
-    """uvicorn's connection, with an end to waiting; made by uvicorn."""
+    """uvicorn's connection, which does not wait forever; created by uvicorn."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -44,7 +44,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether it is the caller's turn to say something: of a request not all is here, and nothing was answered."""
+        """Whether the caller has to send something: its request is incomplete, and no answer has begun."""
         cycle = self.cycle
         return cycle is None or cycle.response_complete or (cycle.more_body and not cycle.response_started)
 
@@ -58,7 +58,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         self._time_head()
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return where to put what comes next: much of it only if it is a body of one piece."""
+        """Return the buffer for the next bytes: a large one only for a body that is not chunked."""
         is_body = self.cycle is not None and self.cycle.more_body and not self._is_chunked
         return _BUFFER if is_body else _BUFFER[:_PIECE]
 

@@ -1,8 +1,8 @@
 """How a run looks: the answer on standard output, everything else on standard error.
 
-Whether a text is the answer or only comes before a call is known when its reply has ended. On a terminal both land on one screen,
-so text is written as it comes. Elsewhere (`xmlcall run ... > answer.txt`) it waits for the end of its reply: then the answer goes
-to standard output, and text before a call to standard error, dimmed.
+Whether a text is the answer or only precedes a call is known only when its reply has ended. On a terminal both land on one
+screen, so text is written as it comes. Elsewhere (`xmlcall run ... > answer.txt`) it waits for the end of its reply: then the
+answer goes to standard output, and text before a call to standard error, dimmed.
 
 Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose content it does not interpret.
 """
@@ -55,12 +55,12 @@ from .wrapping import Wrapping, wrapped
 _RESULT_LINES, _RESULT_WIDTH = 6, 300
 _VALUE_WIDTH = 200  # characters of one argument, unless the user has to judge it
 _ISSUES = 6
-_SOON = 0.5  # seconds after which it is said that the model is awaited
+_SOON = 0.5  # seconds after which a line says that the program waits for the model
 _TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
 _UNSEEN = Markup | Repaired | ToolCallEnd | CallTask
 _PASSING = PromptProgress | ToolCallStart | ToolArgumentDelta | CallProgress
-"""What only changes the line that says what is waited for."""
+"""Events that only change the waiting line."""
 
 
 class Display:
@@ -68,7 +68,7 @@ class Display:
 
     Args:
         answers: write the answer to standard output; False where something else is printed there.
-        calls: keeps the calls, each of which is a line then, to be opened later; None shows more of each at once.
+        calls: keeps the calls; each is then shown as one line and can be opened later. None shows more of each at once.
     """
 
     def __init__(
@@ -90,8 +90,8 @@ class Display:
             lambda: Wrapping(self.console.width) if self.console.is_terminal else None,
         )
         self._status = SlowStatus(self.console, self.say)
-        self._judged: ToolCall | None = None  # the call that was shown last, before it was decided about
-        self._call_pieces = 0  # of the call that the model writes; a server sends one for each token, or nearly
+        self._judged: ToolCall | None = None  # the last shown call, until it is decided about
+        self._call_pieces = 0  # of the call that the model is writing; most servers send one for each token
 
     def show(self, event: LoopEvent) -> None:
         entry = self.calls.note(event) if self.calls else None
@@ -145,7 +145,7 @@ class Display:
                 self._end_run(event)
 
     def stop_call(self) -> None:
-        """Show that the call that runs was stopped, if one runs."""
+        """Show that the running call was stopped, if there is one."""
         if self.calls and (entry := self.calls.stop()):
             self.settle()
             self._show_call(entry)
@@ -155,7 +155,7 @@ class Display:
         self._status.start(self.say(key))
 
     def settle(self) -> None:
-        """End what is on its way, so that something else can be shown or asked."""
+        """End the current output, so that something else can be shown or asked."""
         self._status.stop()
         self._reasoning.end()
         self._text.end()
@@ -244,7 +244,7 @@ class Display:
         self._wait_for_model("waiting")
 
     def _tell_shortened(self, event: Shortened) -> None:
-        """Say what the model is not sent; of several results all that is missing together."""
+        """Say what the model is not sent; the missing characters of several results are added up."""
         missing = sum(cut.left_out for cut in event.results)
         whole = sum(cut.characters for cut in event.results)
         names = ", ".join(dict.fromkeys(visible(cut.name) for cut in event.results))

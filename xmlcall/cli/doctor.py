@@ -48,7 +48,7 @@ PORTS: Final = {
     5001: "KoboldCpp",
     5000: "tabbyAPI",
 }
-"""Where servers listen if they are not told otherwise."""
+"""Where servers listen by default."""
 
 _BARRIERS: Final[dict[int, Barrier]] = {401: "key", 403: "key", 404: "no model", 429: "loading", 503: "loading"}
 _URL: Final = re.compile(r"https?://", re.IGNORECASE)
@@ -104,7 +104,7 @@ def _key(options: argparse.Namespace) -> str | None:
 
 
 def _secrets(model: str, key: str | None) -> list[str]:
-    """Return what must not be in the report, whatever a server answers."""
+    """Return the texts that must not be in the report, whatever a server answers."""
     user = model.partition("://")[2].partition("/")[0].rpartition("@")[0] if _URL.match(model) else ""
     found = [key, os.environ.get("OPENAI_API_KEY"), os.environ.get("OLLAMA_API_KEY"), *_forms_of(user)]
     return [secret for secret in found if secret and len(secret) >= 4]  # a shorter one occurs by chance
@@ -149,7 +149,7 @@ def _barrier(error: BackendError) -> Barrier:
     """Return why a server could not be tested."""
     if isinstance(error, BackendStatusError):
         return _BARRIERS.get(error.status_code, "other")
-    return "no connection" if isinstance(error, BackendUnavailable) else "no model"  # no such API is there
+    return "no connection" if isinstance(error, BackendUnavailable) else "no model"  # the server has no such API
 
 
 def _named(options: argparse.Namespace) -> Findings:
@@ -174,7 +174,7 @@ def _named(options: argparse.Namespace) -> Findings:
 
 
 async def _listening(found: Findings) -> tuple[tuple[str, str], ...]:
-    """Return the usual addresses of servers on this machine where something listens, if the one that was given is on it."""
+    """Return the usual server addresses of this machine at which something listens, if the given address is on this machine."""
     from urllib.parse import urlsplit
 
     from ..backends.http import is_loopback

@@ -26,7 +26,7 @@ _NOT_ABOUT_TOOLS: Final = frozenset({401, 403, 404, 408, 413, 429})
 Outcome = Literal[
     "works", "leaks", "wrong", "invalid", "drops", "ignores", "thinking", "empty", "refuses", "fails", "silent", "untested"
 ]
-"""What a server and a model make of a question with a tool.
+"""The outcome of a question with a tool.
 
 | outcome | what happened |
 |---|---|
@@ -87,7 +87,7 @@ class Trial:
     calls: tuple[ReadCall, ...] = ()
     is_cut: bool = False  # whether the reply ended at its limit of tokens
     error: str = ""  # why there is no reply
-    status: int | None = None  # of the refusal; None for another error
+    status: int | None = None  # HTTP status of the refusal; None for another error
     is_late: bool = False  # whether the reply did not end in time
     prompt_tokens: int | None = None  # the length of the prompt; None if the server reports none
 
@@ -140,7 +140,7 @@ class Findings:
     reply_speed: float | None = None  # tokens a second that it writes
     barrier: Barrier = ""  # why the server could not be tested at all; `problem` says it in a sentence
     problem: str = ""
-    # Addresses on this machine where something listens that may be meant, each with the usual product there.
+    # Addresses of this machine that may be meant, because something listens there, each with the usual product.
     listening: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -178,7 +178,7 @@ class Findings:
 
     @property
     def _shows_tools(self) -> bool | None:
-        """Whether the prompt is longer with a tool than without; None if the server does not count, or not what it had cached."""
+        """Whether the prompt is longer with a tool than without; None if the server does not count, or omits cached tokens."""
         before, after = self.plain.prompt_tokens, self.native.prompt_tokens if self.native else None
         if not before or not after or after < before:
             return None
@@ -225,7 +225,7 @@ class Pace:
 
     @property
     def read(self) -> tuple[int, float]:
-        """The tokens of the prompt that the server had to read, and the seconds until the first piece of the reply."""
+        """How many tokens of the prompt the server had to read, and the seconds until the first piece of the reply."""
         tokens = (self.usage.prompt_tokens or 0) - (self.usage.cached_tokens or 0)
         return tokens, self._first - self._begun
 

@@ -121,7 +121,7 @@ def _is_ollama_by_url(found: Findings) -> bool:
 
 
 def _ollama_host(found: Findings) -> str:
-    """Return the variable that Ollama's address goes into, unless it is the usual one."""
+    """Return the variable with Ollama's address as a prefix of a command, unless the address is the usual one."""
     parts = urlsplit(found.address)
     if not _is_ollama_by_url(found) or (parts.hostname in ("127.0.0.1", "localhost") and parts.port == 11434):
         return ""
@@ -129,7 +129,7 @@ def _ollama_host(found: Findings) -> str:
 
 
 def _typed_name(found: Findings) -> str:
-    """Return the server's name of the model, if a command can contain it: the server chose it."""
+    """Return the server's name of the model, if it is safe in a command, because the server chose it."""
     return found.model if _NAME.fullmatch(found.model) else "MODEL"
 
 
@@ -184,7 +184,7 @@ def _first(found: Findings) -> Iterator[Advice]:
     if is_ours and native != "works":
         yield "This is `xmlcall serve` itself. Test the model server behind it:", "xmlcall doctor MODEL"
     if not is_ours and native == "works":
-        why = "Calls work as they are. If your client gets none nevertheless, look at what it sends and what the model answers:"
+        why = "Calls work as they are. If your client still gets none, check what it sends and what the model answers:"
         yield why, f"{serve} --ui", _CLIENT
     if found.known.chat_template is False:
         why = "The model has no chat template, so it is a base model, which does not answer. Take an instruct model:"
@@ -193,16 +193,18 @@ def _first(found: Findings) -> Iterator[Advice]:
         why = "xmlcall offers the tools in the prompt and reads the calls, as in the second test. Point your client at it:"
         yield why, serve, _CLIENT
     if failed in _WRONG and not found.key_variable:  # `probe` takes no key
-        why = "The model does not call rightly in our usual format either. Measure which one suits it (10 to 20 minutes):"
+        why = "The model does not call correctly in our usual format either. Measure which one suits it (10 to 20 minutes):"
         yield why, f"xmlcall probe {_quoted(found.named)}"
     if not found.facts.kind and native == "drops":
-        why = "The server's chat template does not show tools to the model. If the server takes another, this one shows them:"
+        why = (
+            "The server's chat template does not show tools to the model. If the server accepts another one, this one shows them:"
+        )
         yield why, "xmlcall template > tools.jinja"
     if failed in _WRONG:
-        why = "Or take another instruct model, better a larger one (docs/models.md); these were measured:"
+        why = "Or take another instruct model, preferably a larger one (docs/models.md); these were measured:"
         yield why, "xmlcall models list"
     if failed in ("fails", "refuses"):
-        yield "The server fails at a request without `tools`, too. Its log says why; once that is settled:", _again(found)
+        yield "The server also fails on a request without `tools`. Its log says why; once that is fixed:", _again(found)
 
 
 def _settings(found: Findings) -> Iterator[Advice]:

@@ -46,7 +46,7 @@ class _Clock:
         return max(self.end - time.monotonic(), 0.0)
 
     def share(self, of: int) -> asyncio.Timeout:
-        """Limit work to its share of the time that is left for `of` pieces of work."""
+        """Limit work to its share of the remaining time, which is for `of` pieces of work."""
         return asyncio.timeout(self.left / of)
 
 
@@ -80,7 +80,7 @@ async def tested(
 
 
 def _asking(profile: FoundProfile | None) -> Asking:
-    """Return how the model is asked in our prompt: by its profile, but with no threshold that would have to be measured first."""
+    """Return how the model is asked in our prompt: by its profile, but without a threshold that must be measured first."""
     usual = Asking(temperature=0.0)
     if profile is None or profile.profile is None or profile.profile.way != "xml":
         return usual
@@ -154,7 +154,7 @@ async def _natively(watched: "_Watched", tokens: int) -> Trial:
 
 
 async def _prompted(watched: "_Watched", asking: Asking) -> Trial:
-    """Take a turn up to the end of its first reply, as `serve` does in mode `xml`."""
+    """Run a turn up to the end of its first reply, as `serve` does in mode `xml`."""
     limits = RepairPolicy(max_replies=1)
     turn = begin_turn([TRIAL_QUESTION], [TRIAL_TOOL], asking=asking, server=watched.capabilities, repair=limits)
     async with aclosing(drive(turn, watched)) as events:
@@ -194,5 +194,5 @@ class _Watched(Around, KeptOpen):
 
     @property
     def last(self) -> Pace:
-        """The pace of the last reply; of none if none was asked for."""
+        """The pace of the last reply; an empty one if no reply was requested."""
         return self.paces[-1] if self.paces else Pace(time.monotonic)

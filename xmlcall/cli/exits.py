@@ -34,7 +34,7 @@ def complain(message: str) -> None:
 
 
 def _broken(line: str) -> str:
-    """Break a line between words where it goes to a terminal."""
+    """Break a line between words if it goes to a terminal."""
     if not sys.stderr.isatty():
         return line
     from .wrapping import wrapped  # only here: most commands need none of what it imports
@@ -87,7 +87,7 @@ async def _cancellable(work: Coroutine[Any, Any, int]) -> int:
     assert task is not None
     cancel = partial(loop.call_soon_threadsafe, task.cancel)
     is_main = threading.current_thread() is threading.main_thread()
-    # Another handler is left alone: `nohup` or an embedding program wants it otherwise.
+    # Any other handler stays: `nohup` or an embedding program has set it on purpose.
     ours = [each for each in END_SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]
     with on_signals(ours, lambda *_: cancel()):
         return await work
@@ -101,5 +101,5 @@ def prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - for the rest of the process
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            is_odd = sys.platform == "win32" and not stream.isatty()  # in the code page of the system, while files are UTF-8
+            is_odd = sys.platform == "win32" and not stream.isatty()  # it has the system's code page, while files are UTF-8
             stream.reconfigure(encoding="utf-8" if is_odd else None, errors="backslashreplace")

@@ -1,7 +1,8 @@
 """`xmlcall launch`: a client, with its settings, on a proxy that is started for it if none runs.
 
-The settings are variables, arguments, and files in a folder that is removed at the end, so nothing of the person's is written.
-The proxy runs in a session of its own: Ctrl-C at the terminal is for the client, and the proxy ends when the client has ended.
+The settings are variables, arguments, and files in a folder that is removed at the end, so none of the person's own files is
+changed. The proxy runs in a session of its own: Ctrl-C at the terminal is for the client, and the proxy ends when the client has
+ended.
 """
 
 import argparse
@@ -159,7 +160,7 @@ def _write(client: Client, options: argparse.Namespace) -> int:
     if not files:
         raise UsageError(f"{client.title} takes variables and arguments, and needs no file: see --print")
     if there := [str(path) for path in files if path.exists()]:
-        raise UsageError(f"{', '.join(there)}: there already, and nothing is written over it: add what --print shows")
+        raise UsageError(f"{', '.join(there)}: exists already and is not overwritten: add what --print shows")
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         _write_privately(path, text)
@@ -230,7 +231,7 @@ def _run(client: Client, program: list[str], settings: Settings, folder: Path, a
             [*program, *settings.before], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
         )
         if first.returncode:
-            raise XmlcallError(f"{client.title} took no settings: its run that was to take them ended with {first.returncode}")
+            raise XmlcallError(f"{client.title} took no settings: the run that should store them ended with {first.returncode}")
     command = [*program, *settings.arguments, *(arguments or settings.usual)]
     children: list[subprocess.Popen[bytes]] = []
     with _passed_on(children), subprocess.Popen(command, env=env) as child:
@@ -241,7 +242,7 @@ def _run(client: Client, program: list[str], settings: Settings, folder: Path, a
 
 def _environment(settings: Settings) -> dict[str, str]:
     env = {**{name: value for name, value in os.environ.items() if name not in settings.unset}, **settings.env}
-    if any(env.get(name) or env.get(name.lower()) for name in _PROXIES):  # which is not meant for this machine
+    if any(env.get(name) or env.get(name.lower()) for name in _PROXIES):  # a proxy of the network is not meant for this machine
         for name in ("NO_PROXY", "no_proxy"):
             env[name] = ",".join(filter(None, [env.get(name), _HOST]))
     return env
@@ -249,7 +250,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 @contextlib.contextmanager
 def _passed_on(children: "list[subprocess.Popen[bytes]]") -> Iterator[None]:
-    """Pass signals to end on to the client. Ctrl-C it has had itself, and it may mean less to it than the end."""
+    """Pass termination signals on to the client. Ctrl-C is ignored here, because the terminal sends it to the client, too."""
 
     def passed(number: int, frame: FrameType | None) -> None:
         for child in children:

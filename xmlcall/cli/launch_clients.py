@@ -14,12 +14,12 @@ from typing import Any, Final
 CONTEXT: Final = 32_768  # tokens, if the proxy names no number
 NO_KEY: Final = "none"  # clients want some text
 _OUTPUT: Final = 4096
-_SECONDS: Final = 3000  # in which a slow machine reads a long prompt
+_SECONDS: Final = 3000  # enough for a slow machine to read a long prompt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proxy:
-    """What a client has to know; `folder` is for its files alone, None for those that a person keeps."""
+    """What a client has to know; `folder` is for its files alone; None if a person keeps the files."""
 
     url: str
     model: str = "local"
@@ -49,9 +49,9 @@ class Proxy:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     env: Mapping[str, str] = field(default_factory=dict)
-    unset: Sequence[str] = ()  # variables that the client would obey in place of these
+    unset: Sequence[str] = ()  # variables that would override these
     files: Mapping[str, str] = field(default_factory=dict)  # path in the folder -> text
-    before: Sequence[str] = ()  # arguments of a run of the same program that comes first
+    before: Sequence[str] = ()  # arguments for running the same program once beforehand
     arguments: Sequence[str] = ()
     usual: Sequence[str] = ()  # arguments if the person gives none
 
@@ -60,8 +60,8 @@ class Settings:
 class Client:
     title: str
     get: str  # how to get it
-    settings: Callable[[Proxy], Settings]  # makes its settings
-    programs: Sequence[str] = ()  # its names; none if it is not started here
+    settings: Callable[[Proxy], Settings]  # makes the settings
+    programs: Sequence[str] = ()  # the program's possible names; none if it is not started here
     # Path in the folder -> where the client looks for that file by itself.
     places: Mapping[str, str] = field(default_factory=dict)
     least_context: int = 0  # tokens without which it does not start
@@ -100,7 +100,7 @@ def _claude(proxy: Proxy) -> Settings:
         "CLAUDE_CODE_MAX_CONTEXT_TOKENS": f"{proxy.context}",  # or it assumes a million
         "CLAUDE_CODE_MAX_OUTPUT_TOKENS": f"{proxy.output}",
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",  # with them it sends what is refused six times
+        "CLAUDE_CODE_DISABLE_EXPERIMENTAL_BETAS": "1",  # with betas it sends fields that are refused six times
     }
     return Settings(env=env, unset=("ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_VERTEX"))
 
@@ -112,7 +112,7 @@ def _cline(proxy: Proxy) -> Settings:
 
 
 def _codex(proxy: Proxy) -> Settings:
-    """Give arguments in place of a file of its own: its sandbox does not start with a home among temporary files."""
+    """Use arguments instead of a file of its own: its sandbox does not start if its home is a temporary folder."""
     provider = {
         "name": _string("xmlcall"),
         "base_url": _string(proxy.api),
@@ -326,7 +326,7 @@ def _zed(proxy: Proxy) -> Settings:
     }
     return Settings(
         files={"config/settings.json": _json(settings)},
-        env={"XMLCALL_API_KEY": proxy.key},  # Zed makes the name of that of the provider
+        env={"XMLCALL_API_KEY": proxy.key},  # Zed derives the variable's name from the provider's
         arguments=["--foreground", *proxy.argument("--user-data-dir")],
         usual=["."],
     )

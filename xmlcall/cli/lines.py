@@ -6,7 +6,7 @@ not keep the program from ending; a read whose wait was cancelled serves the nex
 
 In a chat on a terminal Enter sends, unless a backslash precedes it; Alt-Enter begins a new line. A text that is pasted is
 taken whole, with its lines, where the terminal marks pastes (bracketed paste). Ctrl-R searches the questions of earlier chats.
-What could follow a line is looked for only once the typing pauses.
+Suggestions for the rest of a line are looked up only once the typing pauses.
 """
 
 import asyncio
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 YES: Final = frozenset({"y", "yes", "是"})  # answers of the user, whatever the language
 NO: Final = frozenset({"n", "no", "否"})
-ATTEMPTS: Final = 5  # until an answer is one of those that are expected
+ATTEMPTS: Final = 5  # at giving one of the expected answers
 T = TypeVar("T")
 _MAX_LINE: Final = 1 << 20
 _PIECE: Final = 1 << 16
 _PAUSE: Final = 0.25  # seconds without a key before a server is asked (MCP 2025-11-25, completion: clients SHOULD wait)
 Suggest = Callable[[str], Awaitable[str]]
-"""Finds what could follow a line; "" for nothing."""
+"""Returns how a line could continue; "" if that is unknown."""
 
 
 class LineReader:
@@ -45,7 +45,7 @@ class LineReader:
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
-        self._reading: asyncio.Future[bytes] | None = None  # by a thread
+        self._reading: asyncio.Future[bytes] | None = None  # a read by a thread
         self._read = b""
         self._ended = False
 
@@ -87,7 +87,7 @@ class LineReader:
 
 
 def _read(descriptor: int, read: asyncio.Future[bytes]) -> None:
-    with open(descriptor, "rb", buffering=0, closefd=False) as file:  # of a console, Python reads UTF-8
+    with open(descriptor, "rb", buffering=0, closefd=False) as file:  # from a console, Python reads UTF-8
         data = file.read(_PIECE)
     with contextlib.suppress(RuntimeError):  # the loop has ended
         read.get_loop().call_soon_threadsafe(read.set_result, data)

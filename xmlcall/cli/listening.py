@@ -1,4 +1,4 @@
-"""A port of this machine, an app that is served there until a signal comes, and what of its log is written."""
+"""Opens a port of this machine, serves an app there until a signal comes, and limits its log."""
 
 import asyncio
 import logging
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 BACKLOG: Final = 512
-STOP_SECONDS: Final = 5.0  # for answers that are under way when the server is stopped
-TELL_SECONDS: Final = 2  # for notifying their callers that they end
-LINE_SECONDS: Final = 60.0  # in which lines of the log that say the same are counted
-MOST_LINES: Final = 20  # of those that are written
+STOP_SECONDS: Final = 5.0  # for running answers when the server is stopped
+TELL_SECONDS: Final = 2  # for notifying the callers of answers that are cut off
+LINE_SECONDS: Final = 60.0  # the period in which similar lines of the log are counted
+MOST_LINES: Final = 20  # of a kind that are written in that period
 _KINDS: Final = 1000
 _REFUSED: Final = (401, 403, 431)
 _LOGGERS: Final = ("asyncio", "uvicorn.error", "xmlcall.proxy")
@@ -61,9 +61,9 @@ async def serve_app(
     on_over: Callable[[], None] | None = None,
     announce: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until a signal; a second one does not wait for the answers under way.
+    """Serve until a signal; a second one does not wait for running answers.
 
-    What `announce` says may bring a signal at once, so the signals are ours before.
+    A reader of `announce` may send a signal at once, so our handlers are set before it.
     """
     server = _server(app, listener, grace)
 
@@ -82,7 +82,7 @@ async def serve_app(
 
 
 def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn.Server":
-    """Make a server whose signals and queue of connections are ours."""
+    """Make a server that leaves signals and the queue of connections to us."""
     import uvicorn
 
     from .connections import ACCEPTED_AT_ONCE, Connection
@@ -90,10 +90,10 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
             await super().startup(sockets)
-            listener.listen(BACKLOG)  # asyncio makes the queue as short as what it takes at once
+            listener.listen(BACKLOG)  # asyncio limits the queue to the number that it accepts at once
 
         @contextmanager
-        def capture_signals(self) -> Iterator[None]:  # ours are above: the end of a server is no failure
+        def capture_signals(self) -> Iterator[None]:  # our handlers are set above: the end of a server is not a failure
             yield
 
     config = uvicorn.Config(
@@ -139,7 +139,7 @@ class CountedLines(logging.Filter):
 
 
 def _kind(record: logging.LogRecord) -> tuple[object, ...] | None:
-    """Return what is the same in lines that say the same; None for those that only who has a key can cause."""
+    """Return what similar lines have in common; None for lines that only a caller with a key can cause."""
     words = str(record.msg).partition("\n")[0]
     if record.levelno >= logging.WARNING:
         return record.name, words
@@ -149,7 +149,7 @@ def _kind(record: logging.LogRecord) -> tuple[object, ...] | None:
 
 @contextmanager
 def counted_lines() -> Iterator[None]:
-    """Count lines in the place of writing too many of them, as long as a server runs."""
+    """Count lines instead of writing too many of them, while a server runs."""
     counted, loggers = CountedLines(), [logging.getLogger(name) for name in _LOGGERS]
     for each in loggers:
         each.addFilter(counted)

@@ -1,4 +1,4 @@
-"""`xmlcall log`: the conversations that were kept, listed, searched, and as Markdown.
+"""`xmlcall log`: lists, searches and exports the kept conversations.
 
 The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models,
 tools and servers are put in fences that are longer than any run of backticks in them, so that they end where they end.

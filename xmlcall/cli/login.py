@@ -25,7 +25,7 @@ _FORGET = "Delete the tokens of an MCP server, and the client that was registere
 _FORGET_MORE = """examples:
   xmlcall logout github --mcp servers.json
 
-The server is not told. Its own page can end what you allowed.
+xmlcall does not notify the server. To withdraw your consent, use the server's own page.
 """
 
 
@@ -72,7 +72,7 @@ async def _logout(server: HttpServer) -> int:
 
     name = visible(server.name)
     was_kept = await forget(server, SignIn().tokens)
-    complain(f"the tokens of {name} are forgotten" if was_kept else f"there are no tokens of {name}")
+    complain(f"deleted the tokens of {name}" if was_kept else f"there are no tokens of {name}")
     return OK
 
 

@@ -1,10 +1,10 @@
-"""A model's Markdown on a terminal while it comes.
+"""Shows a model's Markdown on a terminal as it arrives.
 
 The text is cut into blocks: a paragraph, a list, a table, a fence of code. A block that has ended is not printed again, so the
 screen scrolls as with any other output. The last block may still change (a row makes a table's columns wider, a mark makes words
-bold), so it is in a live region, which is redrawn ten times a second at most and never has more rows than the screen: of
-a longer block the end is shown until it is complete. Lines of code never change, so each is printed when it has ended, as one
-line: copied from the screen, it is the code.
+bold), so it is in a live region, which is redrawn ten times a second at most and never has more rows than the screen: a longer
+block shows only its end until it is complete. Lines of code never change, so each is printed when it has ended, as one line:
+copied from the screen, it is the code.
 
 The text is hostile input. Control characters are dropped before it is read, and again from what was read, since `&#27;` is a
 character, too. Nothing of a reply is hidden: HTML, images and definitions of links stay as written, and a link shows its
@@ -57,7 +57,7 @@ def shows_markdown(console: Console) -> bool:
 class MarkdownStream:
     """Shows Markdown in pieces; from the thread of a running event loop.
 
-    If no text arrives, what `waiting` says of so many seconds is shown below the text.
+    If no text arrives, the line that `waiting` returns for the elapsed seconds is shown below the text.
     """
 
     def __init__(self, console: Console, waiting: Callable[[int], str]) -> None:

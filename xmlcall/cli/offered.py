@@ -190,12 +190,12 @@ async def _prompts(options: argparse.Namespace, arguments: Mapping[str, str]) ->
 
 
 def prompt_words(message: PromptMessage) -> str:
-    """Return the text of a message of a prompt, a picture as a line about it."""
+    """Return the text of a prompt's message; a picture becomes a line that describes it."""
     return result_text(ToolResult(content=(message.content,)), reader="user")
 
 
 async def prompt_server(router: Router, name: str) -> Served:
-    """Return the server that has a prompt; of several the person has to choose."""
+    """Return the server that has a prompt; if several have it, the person has to choose."""
     found = [server for server, prompt in (await router.prompts()).items if prompt.name == name]
     if len(found) != 1:
         several = f"--server {'|'.join(found)}: several have this prompt"

@@ -1,7 +1,7 @@
 """The model of a command, once it is open: its profile, and warnings about it.
 
-The profile of a model is known only once the model is open. So a command first checks what the user's `--ask` says, then opens
-the model, and then asks again how it is asked, with its profile (`asking_of`).
+The profile of a model is known only once the model is open. So a command first checks the user's `--ask`, then opens the model,
+and then determines the settings with its profile (`asking_of`).
 """
 
 import argparse
@@ -31,7 +31,7 @@ def connected(name: str | None, context: int | None, opening: "OpeningStatus", a
 
 
 def model_to_talk_to() -> str:
-    """Return the model of `chat` and `ui` where none is given: the larger one, if there is memory for it."""
+    """Return the default model of `chat` and `ui`: the larger one, if there is memory for it."""
     from ..backends.gguf import available_memory
     from ..models import known as models
 

@@ -21,7 +21,7 @@ _KEYS = "the keys of --ask"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the command line needs of a command.
+    """What the command line needs from a command.
 
     Args:
         common: the options that `--help` shows, if not all.
@@ -72,7 +72,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(
         self, *, prog: str, description: str, epilog: str = "", usage: str | None = None, common: str = "", **more: object
     ) -> None:
-        """Make a parser, whose `--help` shows only the common options, if they are named, and `--help-all` the others."""
+        """Make a parser; if common options are named, `--help` shows only these, and `--help-all` shows all."""
         del more  # argparse passes these to the parsers of sub-commands: the same settings as here
         super().__init__(
             prog=prog,
@@ -88,7 +88,7 @@ class CommandParser(argparse.ArgumentParser):
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all options, and what --ask takes")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Read arguments; if the command passes on what comes after `--`, that is not read, but becomes `passed_on`."""
+        """Read arguments; if the command passes on what follows `--`, that goes unread into `passed_on`."""
         given = [*(args or ())]
         end = given.index("--") if self.passes_on and "--" in given else len(given)
         options, unknown = super().parse_known_args(given[:end], namespace)
@@ -260,7 +260,7 @@ _NEW: Final = frozenset({"sampling", "top_p", "top_k", "min_p", "presence_penalt
 
 
 def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str] = (), *, options: Collection[str] = ()) -> None:
-    """Declare `--ask` for these fields of `Asking` (all without `keys`), and, not shown, the options that it has replaced.
+    """Declare `--ask` for these fields of `Asking` (all without `keys`), and the hidden options that it has replaced.
 
     Args:
         options: keys whose names are options of the command.

@@ -53,7 +53,7 @@ _RESPONSES: Final = {
 }
 """Fields of a response of OpenAI, of Ollama (two), of Anthropic and of OpenAI's Responses -> where its text is, for jq."""
 _REMARKS: Final = (Repaired, CallInReasoning)
-_LINES, _WIDTH = 20, 400  # of the model's text, and of its reasoning
+_LINES, _WIDTH = 20, 400  # shown of the model's text, and of its reasoning
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -169,7 +169,7 @@ def _explained(text: str, events: Iterable[Event], tools: Catalog) -> Iterator[P
 
 
 def _bound(end: ToolCallEnd, tools: Catalog) -> Iterator[tuple[str, str]]:
-    """Yield what the tools make of a call, as kind and words: its arguments and conversions, or why it cannot run."""
+    """Bind a call, and yield the outcome as kind and words: its arguments and conversions, or why it cannot run."""
     call = bind(end.raw, tools)
     if isinstance(call, InvalidCall):
         yield from (("cannot run", issue_line(issue)) for issue in call.issues)

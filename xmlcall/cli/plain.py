@@ -1,4 +1,4 @@
-"""What is printed of texts and values by models, tools and servers: safe for a terminal, readable for people.
+"""Makes texts and values by models, tools and servers safe for a terminal, and readable for people.
 
 A text cannot move the cursor, recolour the screen or hide what follows. There are three ways, and none raises. `plain` is for
 text of several lines, `PlainStream` for the same text in pieces. `visible` is for what a person has to judge (arguments, names,
@@ -124,7 +124,7 @@ def _cut(text: str, width: int | None) -> str:
 
 
 def issue_line(issue: Issue) -> str:
-    """Say what is wrong in one line; where, unless the sentence names it, and in the words of a person."""
+    """Describe an issue to a person in one line, with its place unless the sentence names it."""
     where = issue.path.removeprefix("$").removeprefix(".")
     message = issue.message if not where or repr(where) in issue.message else f"{where}: {issue.message}"
     return shortened(visible(message), lines=1, width=_ISSUE_WIDTH)

@@ -1,4 +1,4 @@
-"""`xmlcall policy`: which rules hold, and what they say of a call."""
+"""`xmlcall policy`: which rules apply, and what they decide about a call."""
 
 import argparse
 import json
@@ -33,7 +33,7 @@ def execute(options: argparse.Namespace) -> int:
         print("\n".join(_explained(loaded.rules, _proposal(options.target, options.arguments))))
         return OK
     for path in loaded.files or (own_file(),):
-        print(visible(str(path)) + ("" if path in loaded.files else " (there is none: every call is asked about)"))
+        print(visible(str(path)) + ("" if path in loaded.files else " (no such file: xmlcall asks about every call)"))
     for rule in loaded.rules.rules:
         more = [name for name, holds in (("repaired", rule.repaired), ("flow", rule.may_flow)) if holds]
         where = [f"where {', '.join(rule.where)}"] if rule.where else []

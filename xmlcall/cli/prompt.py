@@ -61,7 +61,7 @@ def _print(options: argparse.Namespace, catalog: Catalog, instructions: dict[str
         print(json_text({"system_prompt": system, "reminder": reminder}))
     else:
         text = reminder if options.reminder else system.rstrip("\n")
-        print(plain(text) if sys.stdout.isatty() else text)  # to a file or a program goes exactly what a model would get
+        print(plain(text) if sys.stdout.isatty() else text)  # a file or a program gets exactly what a model would get
 
 
 _TEMPLATE = """Write a chat template that offers tools, as `xmlcall prompt` shows them: for vLLM, SGLang and others that render

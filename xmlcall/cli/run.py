@@ -62,7 +62,7 @@ async def _run(options: argparse.Namespace, question: str) -> int:
     if problem := stop_message(record.answer, options.max_turns, session.display.say):
         complain(problem)
         return FAILED
-    # Without a terminal, a denied call is a failure that a script has to see. A call that a person refuses is no failure.
+    # Without a terminal, a denied call is a failure that a script has to see. A call that a person refuses is not a failure.
     return FAILED if record.was_denied and not is_interactive() else OK
 
 

@@ -1,4 +1,4 @@
-"""A proxy of ours at an address: is one there, what models it has; and one that is started for as long as it is needed."""
+"""Finds a running proxy of ours and its models, or starts one for as long as it is needed."""
 
 import contextlib
 import json
@@ -18,8 +18,8 @@ from .exits import complain
 from .plain import plain, visible
 
 SERVE_PORT: Final = 8485
-_SECONDS: Final = 60.0  # of silence, in which a model of a list is opened
-_BYTES: Final = 4 * 1024 * 1024  # of an answer
+_SECONDS: Final = 60.0  # seconds of silence: a listed model may have to be opened first
+_BYTES: Final = 4 * 1024 * 1024  # the longest answer
 _STOP_SECONDS: Final = 15.0
 _TICK_SECONDS: Final = 0.1
 _LAST_LINES: Final = 5
@@ -40,7 +40,7 @@ class Running:
         Raises:
             UsageError: the proxy has no such model.
         """
-        for tried in (name,) if name else ("local", *self.models[:1]):  # one that takes every name takes this
+        for tried in (name,) if name else ("local", *self.models[:1]):  # a proxy that takes every name takes this one
             if not tried.isprintable():
                 raise UsageError(f"expected a name of a model that can be printed, got {visible(tried[:80])}")
             status, said = _get(f"{self.url}/v1/models/{quote(tried, safe='')}", self.key)
@@ -67,7 +67,7 @@ def proxy_at(url: str, key: str) -> Running | None:
     rows = said.get("data")
     listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     if status != 200 or any(row.get("owned_by") != "xmlcall" for row in listed) or (not listed and "has_more" not in said):
-        raise UsageError(f"what listens at {url} is no `xmlcall serve`: choose another port with --port, or stop that program")
+        raise UsageError(f"what listens at {url} is not `xmlcall serve`: choose another port with --port, or stop that program")
     models = tuple(str(row.get("id")) for row in listed)
     if not models:
         raise UsageError(f"the proxy at {url} has no model that this key may use: see its settings")
@@ -96,7 +96,7 @@ def _get(url: str, key: str) -> tuple[int, Mapping[str, Any]]:
         said = json.loads(body)
     except httpx2.ConnectError as error:
         raise ConnectionError(str(error)) from error
-    except (httpx2.HTTPError, ValueError, RecursionError):  # no HTTP, no JSON: it is something else
+    except (httpx2.HTTPError, ValueError, RecursionError):  # not HTTP, or not JSON: another program
         return 0, {}
     return response.status_code, said if isinstance(said, dict) else {}
 
@@ -108,10 +108,10 @@ def _message(said: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def served(arguments: Sequence[str], log: Path, key: str) -> Iterator[Running]:
-    """Start `xmlcall serve`, and end it at the end; what it says goes to a file, until it listens also to standard error.
+    """Start `xmlcall serve`, and stop it at the end; its output goes to a file, and until it listens also to standard error.
 
     Raises:
-        XmlcallError: it did not start; it has said why.
+        XmlcallError: it did not start; its output says why.
     """
     command, output = [sys.executable, "-m", "xmlcall", "serve", *arguments], log.with_suffix(".out")
     with log.open("wb") as errors, output.open("wb") as said, on_signals(END_SIGNALS, _end_by_signal):
@@ -135,7 +135,7 @@ def served(arguments: Sequence[str], log: Path, key: str) -> Iterator[Running]:
 
 
 def _address(child: "subprocess.Popen[bytes]", output: Path, log: Path) -> str:
-    """Return the address that a proxy prints, "" if it ends before; show what it says until then."""
+    """Return the address that a proxy prints, "" if it ends before that; show its output until then."""
     shown = 0
     while True:
         has_ended = child.poll() is not None
@@ -158,5 +158,5 @@ def _end(child: "subprocess.Popen[bytes]") -> None:
 
 
 def _end_by_signal(number: int, frame: FrameType | None) -> NoReturn:
-    """End, so that the proxy is ended too."""
+    """Exit, so that the proxy is stopped, too."""
     raise SystemExit(128 + number)

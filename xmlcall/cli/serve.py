@@ -59,7 +59,7 @@ COMMON = "--model --profile --ask --mcp --allow --host --port --api-key --config
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
-NAMES_SHOWN: Final = 10  # of models
+NAMES_SHOWN: Final = 10  # most names of models in a message
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
 
@@ -260,8 +260,8 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
 def _collect_seldom() -> None:
     """Run the garbage collector rarely, and never on objects that live as long as the server.
 
-    Every client waits while it runs, and longer the more streams are open. It has little to find, because no request ends in a
-    reference cycle (tests/proxy/test_proxy_pings.py).
+    Every client waits while it runs, and it takes longer the more streams are open. It has little to find, because no request
+    ends in a reference cycle (tests/proxy/test_proxy_pings.py).
     """
     gc.collect()
     gc.freeze()

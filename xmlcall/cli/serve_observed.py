@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from ..turn_records.lines import LineThread
 
 _NOISY: Final = ("httpx2", "httpcore2", "mcp")
-END_SECONDS: Final = 3.0  # for the last spans, if no collector takes them
-_KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables whose values are in no record
+END_SECONDS: Final = 3.0  # for sending the last spans, if no collector answers
+_KEYS = ("XMLCALL_API_KEY", "OPENAI_API_KEY", "OLLAMA_API_KEY")  # variables whose values are kept out of records
 
 
 def add_observed_options(seen: argparse._ArgumentGroup) -> None:
@@ -75,7 +75,7 @@ class _LogLines(io.TextIOBase):
         self._log, self._rest = log, ""
 
     def write(self, text: str) -> int:
-        """Take text; each line of it that is whole goes into the log."""
+        """Take text; each complete line goes into the log."""
         *lines, self._rest = (self._rest + text).split("\n")
         for line in filter(str.strip, lines):
             self._log.info("%s", line.removeprefix("xmlcall: "))
@@ -84,7 +84,7 @@ class _LogLines(io.TextIOBase):
 
 @contextlib.asynccontextmanager
 async def observing(*, traces: bool, open_metrics: bool) -> AsyncIterator["Observer"]:
-    """Make what counts and traces the requests; at its end, the last spans are sent."""
+    """Make the observer that counts and traces the requests; on exit, the last spans are sent."""
     from ..proxy.observed.observer import Observer
 
     if not traces:
@@ -102,7 +102,7 @@ async def observing(*, traces: bool, open_metrics: bool) -> AsyncIterator["Obser
 
 
 def _send_last(provider: "TracerProvider") -> None:
-    """Send the last spans; a collector that is not there is not waited for."""
+    """Send the last spans, without waiting long for a collector that is missing."""
     sending = threading.Thread(target=provider.shutdown, daemon=True)
     sending.start()
     sending.join(END_SECONDS)
@@ -125,7 +125,7 @@ def add_page_options(page: argparse._ArgumentGroup) -> None:
 
 @contextlib.asynccontextmanager
 async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIterator["Recorder | None"]:
-    """Make what records the requests; None if nothing is to be recorded. At its end, what waits is written."""
+    """Make the recorder of the requests; None if nothing is to be recorded. On exit, waiting turns are written."""
     if not options.ui and not options.record:
         yield None
         return
@@ -143,7 +143,7 @@ async def recording(options: argparse.Namespace, keys: Iterable[str]) -> AsyncIt
 
 
 def _lines_in(folder: Path) -> "LineThread":
-    """Begin a new file in a folder that is there, or can be made, and can be written."""
+    """Begin a new file in a folder, which is created if it is missing and has to be writable."""
     from ..turn_records.lines import LineThread
 
     try:

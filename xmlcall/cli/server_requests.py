@@ -1,4 +1,4 @@
-"""What servers may ask for in `run` and `chat`, as the options say: answers, completions, folders, an ear for their log.
+"""What servers may ask for in `run` and `chat`, depending on the options: answers, completions, folders, a reader of their log.
 
 A server may have the person fill in a form, or visit an address (MCP, elicitation). The person sees which server asks, may look
 over the answers before they go, and may decline or cancel at every line. An address is shown in full and never opened here: the
@@ -52,7 +52,7 @@ _REFUSED = {  # method -> key of what is said
     "sampling/createMessage": "no_sampling",
     "roots/list": "no_roots",
 }
-_OPTIONS_SHOWN: Final = 50  # of a field that has so many
+_OPTIONS_SHOWN: Final = 50  # how many options of a field are shown at most
 _Step = Literal["send", "edit", "decline", "cancel"]
 _WORDS: Final[Mapping[_Step, Iterable[str]]] = {
     "send": YES,
@@ -65,7 +65,7 @@ _LEAVING: Final[Mapping[str, _Step]] = {"/no": "decline", "/cancel": "cancel"}
 
 
 def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
-    """Return what is declared to servers: nothing that needs a person where there is none."""
+    """Return what is declared to servers: nothing that needs a person if no person can be asked."""
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
     sampling = _Sampling(display, terminal if is_asked else None, backend, asking_of(options).max_tokens)
@@ -122,7 +122,7 @@ def _show_log(display: Display, message: LogMessage) -> None:
 
 
 def _refusing(display: Display, notice: Callable[[str], None]) -> Callable[[str, str], None]:
-    """Return what says once what a server has asked for in vain."""
+    """Return a function that reports once what a server has asked for in vain."""
 
     @cache
     def refused(server: str, method: str) -> None:

@@ -4,7 +4,7 @@
 shell. No shell reads it, so nothing in it is expanded. The person is asked about calls of its tools as with any other server.
 
 Signing in to a server over HTTP: the whole address is shown, and opened only once the person agrees. A session asks before it
-opens its servers, and later only while a call waits for it: a question must not come up under a line that is being typed.
+opens its servers, and later only while a call waits for it: a question must not appear while the person is typing a line.
 """
 
 import argparse
@@ -47,7 +47,7 @@ _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
 # FastMCP, or a low-level server; code for both versions has such an import further inside.
 _FOR_SDK_1 = re.compile(rb"^(?:from|import) mcp\.server\.fastmcp\b|^@\w+\.(?:list_tools|call_tool)\(", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
-_SIGN_IN_SECONDS = 600.0  # with the time that the person takes
+_SIGN_IN_SECONDS = 600.0  # including the time that the person takes
 
 
 def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
@@ -79,7 +79,7 @@ def described(server: ServerConfig) -> str:
 
 @asynccontextmanager
 async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
-    """Open the servers for a command that only looks at them, and say what they left out."""
+    """Open the servers for a command that only lists what they offer, and say what they left out."""
     servers = servers_of(options)
     await sign_in_where_wanted(servers)
     async with Router(hosts_of(servers, options), patience=None) as router:
@@ -123,7 +123,7 @@ def _read(argument: str) -> tuple[list[ServerConfig], bool]:
 
 @cache
 def _tell(note: str) -> None:
-    """Say once what of a file is not used, however often it is read."""
+    """Say once which parts of a file are not used, however often it is read."""
     complain(note)
 
 
@@ -160,7 +160,7 @@ def _of_command(argument: str) -> StdioServer:
 
 
 def _python_for(words: list[str]) -> str:
-    """Return the Python for a script: ours, but for version 1 of the MCP SDK that of the script's own virtual environment."""
+    """Return the Python for a script: ours, or for version 1 of the MCP SDK the one in the script's virtual environment."""
     if not _FOR_SDK_1.search(read_bytes(words[0], "a Python script")):
         return sys.executable
     folder = Path(words[0]).absolute().parent
@@ -185,7 +185,7 @@ def _words(argument: str) -> list[str]:
 
 
 def _name_of(words: list[str]) -> str:
-    """Name a server after its script or program: the first word that is no starter and no option."""
+    """Name a server after its script or program: the first word that is neither a starter nor an option."""
     names = [PurePath(word).name for word in words if not word.startswith("-")]
     tells = [name for name in names if name not in _STARTERS and name != PurePath(sys.executable).name]
     name = PurePath((tells or names)[0].partition("@")[0])

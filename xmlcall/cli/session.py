@@ -63,7 +63,7 @@ class Session:
         self.ask_by_profile()
 
     def ask_by_profile(self) -> None:
-        """Ask the model as the options say, else as its profile does, and show what is known of it."""
+        """Set how the model is asked, by the options or else its profile, and show what is known about the model."""
         options, backend, display = self._given, self.loop.backend, self.display
         found = profile_of(options, backend.capabilities.fingerprints)
         asking = asking_of(options, found)

@@ -32,10 +32,10 @@ from .plain import visible
 from .words import Say
 
 SLOW_SECONDS = 2.0
-"""After which it is said what is waited for."""
+"""After these, a line says what the program waits for."""
 
-_LINE_SECONDS = 10.0  # between two lines where there is no terminal, and between two notes that differ in a number only
-_USUAL_RATE = 10_000_000  # bytes a second of a download, to say how long it takes
+_LINE_SECONDS = 10.0  # between two lines without a terminal, and between two notes that differ only in a number
+_USUAL_RATE = 10_000_000  # bytes a second, for estimating how long a download takes
 _RUN_LINE_SECONDS = 30.0  # between two lines of progress of a run
 _FEW = 3  # replies after which a run says for the first time how long it takes
 
@@ -112,7 +112,7 @@ class DownloadBar:
 
 
 def needs_of(model: KnownModel) -> str:
-    """Say what a download takes, before it begins."""
+    """Say how large a download is, before it begins."""
     smaller = models.KNOWN[models.DEFAULT_MODEL]
     parts = [
         f"{model.name} is fetched once: {model.size / 1e6:.0f} MB on the disk, in {models.folder()}",
@@ -144,11 +144,11 @@ class SlowStatus:
         return self._begun
 
     def update(self, text: str) -> None:
-        """Say in other words what is waited for; nothing if nothing is."""
+        """Change what the status says, if it is shown or about to be."""
         self._text = text
 
     def stop(self) -> None:
-        """Take the status away: it is over."""
+        """Remove the status."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -179,7 +179,7 @@ class OpeningStatus:
     """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`."""
 
     def __init__(self, console: Console, say: Say) -> None:
-        self.model = "the model"  # to be set before this is entered
+        self.model = "the model"  # the caller sets it before entering this
         self._console, self._say = console, say
         self._status = SlowStatus(console, say, line=True)
         self._over = False
@@ -210,7 +210,7 @@ class OpeningStatus:
 
 
 class RunBar:
-    """The progress of a run on standard error: a bar with the time that is left, or a line a while where that is no terminal."""
+    """The progress of a run on standard error: a bar with the remaining time, or without a terminal a line now and then."""
 
     def __init__(self, total: int, what: str = "replies") -> None:
         self._console = error_console()
@@ -242,7 +242,7 @@ class RunBar:
         seconds = time.monotonic() - self._shown_at
         is_first = not self._said_how_long and self._since_line >= _FEW and seconds > _LINE_SECONDS
         if not self._console.is_terminal and self._since_line and (is_first or seconds > _RUN_LINE_SECONDS):
-            # The rest takes as long as at the pace since the last line.
+            # Assume that the rest continues at the pace since the last line.
             minutes = (self._total - self._answered) * seconds / self._since_line / 60
             complain(f"{self._answered} of {self._total} {self._what}, about {max(round(minutes), 1)} min left")
             self._since_line, self._shown_at, self._said_how_long = 0, time.monotonic(), True

@@ -51,7 +51,7 @@ class _Service:
         guard = replace(options.pop("guard", None) or Guard(), hosts=("*",))  # no network, so no DNS rebinding
         arguments = {**options, "guard": guard, "hosts": tuple(hosts)}
         self._make: Callable[[], Starlette] = functools.partial(create_app, model, **arguments)
-        self._make()  # so that invalid arguments raise now
+        self._make()  # made now, so that invalid arguments raise here
         self._lifespan: Lifespan | None = None
         self._exchanges: set[AppResponse] = set()
 

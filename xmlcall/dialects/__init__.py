@@ -44,7 +44,7 @@ _add_installed()
 
 def result_form_of(text: str) -> ResultForm | None:
     """Return the result form of a message of role `user` that contains results; None if it has a person's words."""
-    if not text.startswith(("<", "[")):  # as every form begins; most messages are a person's
+    if not text.startswith(("<", "[")):  # every form begins so; most messages are a person's
         return None
     return next((form for opener, form in result_openers().items() if text.startswith(opener)), None)
 

@@ -25,7 +25,7 @@ from .tag_patterns import EXOTIC, WHITE, ZERO_WIDTH, alternation, attributes_of,
 
 _ORDINARY_NAME = regex.compile(r"[\w.\-]{1,64}")  # every format can read the tags of these
 _LONGEST_NAME = 256
-_MOST_ODD = 64  # of one tool
+_MOST_ODD = 64  # most odd names of one tool
 _LINE_END = regex.escape("\n")
 
 
@@ -37,7 +37,7 @@ class Body(enum.StrEnum):
     KEYED = "calls as JSON objects whose one key is the tool's name, in a wrapper"
     PYTHON = "a list of Python calls, in a wrapper"
     LINES = "a Python call a line, in a wrapper"
-    OBJECT = "the arguments as one JSON object behind the tag that names the tool"
+    OBJECT = "the arguments as one JSON object after the tag that names the tool"
     GEMMA = "the same, with strings between marks and keys without quotes"
 
 
@@ -296,7 +296,7 @@ def _written_problems(row: Dialect) -> Iterator[str]:
     for kind, text in row.written.items():
         got = attributes_of(_fill(text), row.name_in_tag).get("name") if kind in _NAMED else _SAMPLE
         if kind in _NAMED and "{name}" not in text:
-            yield f"expected {{name}} in what is written for {kind!r}, got {text!r}; put it where the name stands"
+            yield f"expected {{name}} in what is written for {kind!r}, got {text!r}; put it where the name belongs"
         elif kind in row.tags and not row.tool_elements and kind not in _kinds_in(row, _fill(text)):
             yield f"expected that the tags of the row read {_fill(text)!r} as {kind!r}, got none that does; correct the pattern"
         elif kind in row.tags and not row.tool_elements and got != _SAMPLE:

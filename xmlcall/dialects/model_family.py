@@ -16,7 +16,7 @@ from . import DIALECTS, Dialect
 _OPENERS: Final = ("block_open", "call_open", "parameter_open", "name_end", "quote")
 # Formats of prompts and clients that no model was trained on.
 _OWN: Final = frozenset({"function_calls", "prefixed", "escaped", "invoke_tool_name", "tool_name", "cherry"})
-_SHORTEST: Final = 4  # characters; a shorter tag is no evidence
+_SHORTEST: Final = 4  # characters; a shorter tag proves nothing
 
 # Parts of models' names, in lower case, the more specific ones first.
 _NAMES: Final[Mapping[str, str]] = {

@@ -38,7 +38,7 @@ def _arguments(data: Mapping[str, Any]) -> dict[str, Any]:
         raise UsageError(f"expected keys of {', '.join(known)}, got {unknown[0]!r}; correct its name")
     needed = [name for name, field in known.items() if field.default is MISSING]
     if missing := [name for name in needed if name not in data]:
-        raise UsageError(f"expected the keys {', '.join(needed)}, got none of {', '.join(missing)}; add them")
+        raise UsageError(f"expected the keys {', '.join(needed)}; missing: {', '.join(missing)}; add them")
     return {name: _READERS.get(str(known[name].type), _text)(name, value) for name, value in data.items()}
 
 

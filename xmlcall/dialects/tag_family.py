@@ -56,7 +56,8 @@ def _name_in_tag(name: str, block: str, results: ResultForm = OWN_RESULTS, read_
                 tag("</function"),
             ),
             parameter=(
-                # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` is another's.
+                # `<parameter=a=1</parameter>`: a second equals sign for the bracket. `<parameter name="a" string=` belongs to
+                # another format.
                 tag(r"<parameter(?:\s{1,4}name)?=", r"\s{0,4}[^<>=\s](?:[^<>=]{0,127}>|[^<>=\s]{0,127}\s{0,4}=)", ""),
                 tag("</parameter"),
             ),
@@ -79,15 +80,15 @@ def _section(word: str, *, closing: bool = False, attributes: str = "") -> str:
     return rf"<\|{'close' if closing else 'open'}\|>\s{{0,2}}{word}{attributes}\s{{0,2}}<\|sep\|>"
 
 
-_PREFIX = r"[A-Za-z]{1,16}:"  # of XML
-_BAR, _GAP = r"[\uff5c|]", r"[\u2581_ ]"  # of DeepSeek and Step
+_PREFIX = r"[A-Za-z]{1,16}:"  # an XML prefix
+_BAR, _GAP = r"[\uff5c|]", r"[\u2581_ ]"  # for DeepSeek and Step
 _BARS = "\uff5cDSML\uff5c"
 _BARS_READ = "[\uff5c|\u2016]{1,2}DSML[\uff5c|\u2016]{1,2} ?"  # detokenizers write other bars, V4.1 a blank
 _DSML_BLOCK = "(?:(?:function_|tool_?)?calls?)"
 _NAME = rf"{SPACE}[^\s<>]{{1,128}}{SPACE}"
-_QUOTE = r"(?:[\"']|&quot;|&#3[49];)"  # of `escaped`
+_QUOTE = r"(?:[\"']|&quot;|&#3[49];)"  # for `escaped`
 _WORD = r":\w{1,32}"  # after each name of Hunyuan
-_KEY = r"\s{1,4}\w{1,16}=\"[^\"]{0,256}\""  # of Kimi
+_KEY = r"\s{1,4}\w{1,16}=\"[^\"]{0,256}\""  # for Kimi
 _BEFORE = r"\]<\]minimax\[>\["  # the mark of MiniMax, as a pattern
 _MARK = "]<]minimax[>["
 

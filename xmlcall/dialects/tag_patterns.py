@@ -23,7 +23,7 @@ _BARE = r"[^\s\"'<>=/\u2018\u2019\u201c\u201d\uff02]{1,256}"
 _ATTRIBUTE = rf"{_S}{{1,16}}[A-Za-z_:][\w:.\-]{{0,31}}{_S}{{0,4}}={_S}{{0,4}}(?:{_QUOTED}|{_BARE})"
 ATTRIBUTES = rf"(?:{_ATTRIBUTE}){{1,6}}{SPACE}"
 
-_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]*\}|.", re.DOTALL)  # of a pattern
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{[\d,]*\}|.", re.DOTALL)  # a piece of a pattern
 
 # The keys that models use in calls as JSON.
 NAMES = ("name", "tool", "tool_name", "function")
@@ -124,7 +124,7 @@ def _known(source: str) -> tuple[str, ...]:
     return tuple(sorted({*_ASCII, *WHITE, *source, *coded} - {*EXOTIC}))
 
 
-_SAMPLES = (" ", "\n", "\x1f", "0", "a", "Z", "_", "-", "~", *EXOTIC)  # of the classes of characters
+_SAMPLES = (" ", "\n", "\x1f", "0", "a", "Z", "_", "-", "~", *EXOTIC)  # one or more of each class of characters
 
 
 @functools.lru_cache(maxsize=2048)

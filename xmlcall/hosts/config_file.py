@@ -50,7 +50,7 @@ def entries_in(text: str, source: str) -> dict[str, Any]:
     here, elsewhere = _of_projects(document)
     if not entries and not here and elsewhere:
         named = ", ".join(f"{folder} ({', '.join(map(str, servers))})" for folder, servers in list(elsewhere.items())[:_NAMED])
-        raise UsageError(f"{source}: its servers belong to other folders, and none to this: {named}: run xmlcall in one of those")
+        raise UsageError(f"{source}: its servers belong to other folders than this one: {named}: run xmlcall in one of those")
     if entries is None and not here:
         raise UsageError(f'{source}: expected an object {{"mcpServers": {{name: server}}}}, got {outline(document)}')
     return _chosen(_named(entries or {}, source) | here, document)
@@ -210,7 +210,7 @@ _PROJECT_FOLDERS: Final = frozenset(
 
 
 class Variables:
-    """The variables of a configuration; a `source` that is no path counts as one in the working directory."""
+    """The variables of a configuration; a `source` that is not a path counts as a file in the working directory."""
 
     def __init__(self, environ: Mapping[str, str], source: str) -> None:
         self._environ, self._file = environ, Path(source)

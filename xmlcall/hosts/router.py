@@ -156,7 +156,7 @@ class Router:
         self._members = tuple(Member(host, self.changed) for host in hosts)
         self._patience = patience
         self._origins: dict[str, tuple[Host, str]] = {}
-        self._listed: dict[str, Tool] = {}  # as their hosts described them then
+        self._listed: dict[str, Tool] = {}  # the tools as their hosts described them when listed
         self._reported: set[str] = set()
         self._off: set[str] = set()
         self._tools_off: set[tuple[str, str]] = set()
@@ -305,7 +305,7 @@ class Router:
         return self._origins.get(name)
 
     async def rewritten(self, name: str) -> Tool | None:
-        """Return a tool's new definition if its server has changed it since `tools()` offered it, which stays; else None."""
+        """Return a tool's new definition if its server has changed it since `tools()` offered it; the offer stays. Else None."""
         host, own_name = self.origin(name)
         member = next(each for each in self._members if each.host is host)
         member.ask()

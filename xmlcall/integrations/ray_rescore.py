@@ -67,7 +67,7 @@ def _imported() -> tuple[Any, Any]:
             os.environ.setdefault(name, value)
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about Ray's own use of other packages
+            warnings.simplefilter("ignore")  # warnings about Ray's own use of other packages
             ray, data = importlib.import_module("ray"), importlib.import_module("ray.data")
     except ImportError as error:
         raise UsageError(missing_extra(f"--on ray needs Ray Data ({error})", "ray")) from error

@@ -209,7 +209,7 @@ class StreamedReply:
         lost, generated = self._reader.finished(self._reasoning, Usage())
         if lost:
             log.warning("the model called %r in thinking that never ended, so nothing was called", lost.name)
-        pieces += self._asked_for_again(generated)
+        pieces += self._wanted_repeats(generated)
         reason = "length" if generated.reply.finish_reason == REPETITION else reason
         self._check(generated)
         ended = ResponseEnded(finish_reason="tool_calls" if self._sender.sent else reason, usage=Usage())
@@ -254,7 +254,7 @@ class StreamedReply:
         log.warning("a call of %r does not fit its schema (%s): the caller receives it as written", written.name, codes)
         return self._sender.end(written, is_retry=False)
 
-    def _asked_for_again(self, generated: Generated) -> list[ResponseEvent]:
+    def _wanted_repeats(self, generated: Generated) -> list[ResponseEvent]:
         """Send calls that repeat an earlier one of the reply, if the user asked for that many."""
         wanted = {call.id for call in once(generated.reply, last_request(self._request.messages))[0].calls}
         for call in self._again:

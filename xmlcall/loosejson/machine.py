@@ -17,7 +17,7 @@ from ..types.calls import MISSING, Repair, Span
 from .strings import QUOTES, Context, Refused, read_string
 
 MAX_DEPTH = 64
-"""Levels of arrays and objects that are read; what comes after recurses over values."""
+"""Levels of arrays and objects that are read; later steps recurse over values."""
 
 _LITERALS = {"true": True, "false": False, "null": None}
 _PYTHON_LITERALS = {"True": True, "False": False, "None": None}
@@ -91,7 +91,7 @@ class LooseCall:
 
 
 class JsonMachine:
-    """Read one text. Each action takes the span of its token; where the token is longer, it moves the position on."""
+    """Read one text. Each action gets the span of its token, and moves the position on if the token is longer."""
 
     def __init__(self, text: str, complete: bool) -> None:
         self.repairs: list[Repair] = []
@@ -105,7 +105,7 @@ class JsonMachine:
         self._value: Any = MISSING
 
     def run(self) -> Any:
-        """Return the value; `repairs` then says what it took."""
+        """Return the value; `repairs` then has the tolerances that were needed."""
         self._unwrap()
         self._tail = len(self._text[: self._end].rstrip(" \t\r\n}])"))
         while True:

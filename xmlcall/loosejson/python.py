@@ -21,7 +21,7 @@ import regex
 from .machine import CLOSERS, MAX_DEPTH, Frame, LooseCall, finite
 from .strings import Refused
 
-_TOKEN = regex.compile(  # its letters are those of any script, with their marks; those of `re` are not
+_TOKEN = regex.compile(  # `regex` matches letters of any script, with their marks, and `re` does not
     r"""(?P<space>(?:\s|\\\r?\n)++|\#[^\n]*+)
       | (?P<prefix>[A-Za-z]{0,2})(?P<quote>'{3}|"{3}|'|")
       | (?P<number>(?:\d|\.\d)(?:[eE][+-]|[\w.])*+)
@@ -32,7 +32,7 @@ _TOKEN = regex.compile(  # its letters are those of any script, with their marks
     re.VERBOSE | re.DOTALL,
 )
 _WORDS = {"True": True, "False": False, "None": None, "true": True, "false": False, "null": None}
-_ZEROS = re.compile(r"0+[0-9]|0[0-9]{0,14}[89][0-9]{0,14}")  # as a clock shows it; read as octal it is the same, or nothing
+_ZEROS = re.compile(r"0+[0-9]|0[0-9]{0,14}[89][0-9]{0,14}")  # as on a clock; as octal it is equal or invalid
 _STRING_ENDS = {
     quote: re.compile(rf"(?:[^\\{quote[0]}]|\\.|{quote[0]}(?!{quote[1:]}))*+{quote}", re.DOTALL) for quote in ("'''", '"""')
 } | {quote: re.compile(rf"(?:[^\\{quote}]|\\.)*+{quote}", re.DOTALL) for quote in "'\""}
@@ -44,7 +44,7 @@ _ESCAPE = re.compile(
 _CHARACTERS = {"\\": "\\", "'": "'", '"': '"', "a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 _MODULE = "default_api."
-_MORE = object()  # in place of a value: the next one belongs to an open bracket
+_MORE = object()  # returned instead of a value: the next value belongs to an open bracket
 
 
 def read_python(text: str) -> list[LooseCall]:
@@ -224,7 +224,7 @@ class _PythonReader:
         is_float = re.search(r"[.eE]", word) and word[:2].lower() != "0x"
         try:
             number = finite(word) if is_float else int(word, 0)
-            str(number)  # of more than 4,300 digits Python writes none as JSON, but reads it in hexadecimal
+            str(number)  # raises beyond 4,300 digits: Python reads these in hexadecimal, but cannot write them
         except ValueError as error:
             raise Refused(self._start, "a number as Python writes it, within a double") from error
         return number

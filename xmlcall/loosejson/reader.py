@@ -109,7 +109,7 @@ def _decoded_twice(outer: JsonReading, text: str, kinds: Collection[str], comple
     inner = read(outer.value, complete=complete)
     if isinstance(inner, Unreadable) or not is_of_type(inner.value, kinds):
         return outer
-    span = (0, len(text))  # offsets inside the string are none of the text
+    span = (0, len(text))  # offsets inside the string are not offsets in the text
     codes = ["json-double-encoding", *inner.codes]
     return JsonReading(value=inner.value, repairs=(*outer.repairs, *(Repair(code=code, span=span) for code in codes)))
 

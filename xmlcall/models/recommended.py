@@ -206,7 +206,7 @@ def recommended_values(*names: str, opens_thought: bool = False) -> dict[str, fl
 
 
 def _forms(names: Iterable[str]) -> Iterator[str]:
-    """Yield the names to compare: without folders, also without the maker that `maker_Model` begins with."""
+    """Yield the names to compare: without folders, and also without a maker in front, as in `maker_Model`."""
     for name in names:
         last = re.split(r"[/\\]", name[-_LONGEST:].strip().lower())[-1]
         for form in (last, last.partition("_")[2]):

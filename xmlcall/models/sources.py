@@ -98,7 +98,7 @@ class SourceFailed(Exception):
 
 
 class _WrongContent(SourceFailed):
-    """The part file is no prefix of the file."""
+    """The part file is not a prefix of the file."""
 
 
 def fetch(download: Download, sources: Sequence[Source]) -> None:
@@ -186,7 +186,7 @@ def _deliver_verified(source: Source, download: Download) -> None:
         download.part.unlink(missing_ok=True)
         if not kept:
             raise
-        download.report(one_line(f"{error}; what an earlier try had left may be to blame, starting again"))
+        download.report(one_line(f"{error}; the remains of an earlier attempt may be the cause, starting again"))
         _deliver_verified(source, download)  # the last time: nothing is kept now
 
 
@@ -248,7 +248,7 @@ class HttpSource:
                     return
                 if download.done <= before:
                     break
-                download.report(one_line(f"{reason}; going on from {download.done:,} bytes"))
+                download.report(one_line(f"{reason}; continuing from {download.done:,} bytes"))
         raise SourceFailed(reason)
 
 

@@ -111,7 +111,7 @@ def _named(value: Any) -> LooseCall | None:
     if len(names) != 1 or not value[names[0]] or len(keys) > 1 or value.keys() - {*names, *keys, *_OTHERS}:
         return None
     arguments: Any = value[keys[0]] if keys else {}
-    arguments = {} if arguments is None or arguments == "" else arguments  # of a call without any
+    arguments = {} if arguments is None or arguments == "" else arguments  # a call without arguments
     liberties: tuple[str, ...] = ()
     if isinstance(arguments, str):
         read = jsonish.read(arguments, kinds={"object"}, complete=True)
@@ -203,7 +203,7 @@ class Extent:
         self._special = _SPECIAL.get(body, _JSON)
         self._goes_on = body is Body.LINES  # the value continues until its wrapper ends
         self._raw_marks = body is Body.GEMMA
-        self._is_round = False  # parentheses surround the whole value, and count
+        self._is_round = False  # parentheses surround the whole value, so they count as brackets
         self._last = ""  # the last character other than white space
         self._in_comment = False
         self._escaped = False  # the next character belongs to an escape

@@ -38,7 +38,7 @@ _STEP: Final = 32
 _KEY: Final = 24
 _WINDOW: Final = max((_TIMES + 1) * _LONG, (_TIMES_LONG + 1) * _LONGEST) + 2 * _STEP
 _LINES: Final = 40
-_LETTERS: Final = 8  # of a line with a counter; "Line 7" may well be one of a hundred
+_LETTERS: Final = 8  # fewest letters of a line with a counter; "Line 7" may well be one of a hundred
 
 _NUMBER = regex.compile(r"[0-9]+")
 

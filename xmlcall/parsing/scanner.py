@@ -179,7 +179,7 @@ class Scanner:
                 if self._odd and alternatives is patterns[0]:  # it takes priority over a shorter tag, however the stream was cut
                     return match
                 partial = partial or match
-            elif match is not None and match.end() > start:  # a lookahead alone is no tag
+            elif match is not None and match.end() > start:  # a lookahead alone is not a tag
                 return match
         return partial
 

@@ -81,7 +81,7 @@ class ReplyState:
     dialects: Mapping[str, Dialect]  # by name; those that the parser recognizes
     scanner: Scanner
     place: Place
-    depth: int  # of nested reasoning
+    depth: int  # of the nesting of reasoning
     thinks_in: str | None = None  # the format whose mark opened the reasoning, "" for a tag; None if the template opened it
     thinks_tag: str = ""  # the tag that opened the reasoning; "" if the template opened it
     events: list[Event] = field(default_factory=list)

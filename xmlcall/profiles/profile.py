@@ -55,7 +55,7 @@ class Figure:
     """The results of one way of asking."""
 
     way: str
-    calls: Rate  # of questions that need a call: answered with exactly the right calls
+    calls: Rate  # questions that need a call, answered with exactly the right calls
     none: Rate
 
 
@@ -123,7 +123,7 @@ class Profile:
 
     @property
     def sampled(self) -> AskingFields:
-        """The settings of sampling, without those that are left to whoever asks."""
+        """The sampling settings that the profile has; the program that asks sets the others."""
         found = {name: value for name in ("sampling", *SAMPLED) if (value := getattr(self, name)) is not None}
         return cast(AskingFields, found)
 
@@ -371,7 +371,7 @@ def write_profile(profile: Profile, file: Path) -> None:
 log: Final = logging.getLogger("xmlcall.profiles")
 
 FINDINGS: Final = frozenset(get_args(Finding))
-VERSION: Final = 1  # of the check: findings of another one do not count
+VERSION: Final = 1  # version of the check: findings of other versions do not count
 DAYS: Final = 30  # the server may have been updated since
 MOST: Final = 200  # findings
 MOST_BYTES: Final = 100_000

@@ -28,7 +28,7 @@ Answered = list[tuple[ToolCall | InvalidCall, ToolResult | None]]
 
 _DOTS = "..."
 _LONGEST_REQUEST = 2000  # characters; a longer one is not repeated
-_LIKENESS = 0.6  # of names, by difflib; below this, another tool is meant
+_LIKENESS = 0.6  # least similarity of names, by difflib; below this, another tool is meant
 
 _MEMBER = regex.compile(r"\$(?:\.([^.\[]+)|\['([^']*)'\])")
 
@@ -185,7 +185,7 @@ def _meant(call: InvalidCall, catalog: Catalog) -> Tool | None:
 
 
 def _is_copied(call: InvalidCall) -> bool:
-    """Say whether a call was copied whole: asking for it again would ask for what somebody else wants."""
+    """Say whether a whole call was copied: asking for it again would do what somebody else wants."""
     return any(issue.code == "echo" and issue.path == "$" for issue in call.issues)
 
 

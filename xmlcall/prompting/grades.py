@@ -203,7 +203,7 @@ def tool_prompt_within(
         if (listed := _list_within(map(line, catalog), left)) is not None:
             return prompt(grade, listed)
     left = budget.parts - room - tokens_of(rendered("names", "", len(catalog)))
-    names = _as_many(catalog.names(), left)
+    names = _that_fit(catalog.names(), left)
     return prompt("names", ", ".join(names), len(catalog) - len(names))
 
 
@@ -211,7 +211,7 @@ def native_tools_within(budget: Budget, catalog: Catalog, format: PromptFormat) 
     """Offer tools to the server's own function calling: all of them, or some at a time if they exceed the budget."""
     if not _is_too_long(catalog, budget.whole) and sum(map(_size, catalog)) <= budget.whole:
         return ToolPrompt(catalog=catalog, grade="whole", system="", format=format)
-    names = _as_many(catalog.names(), budget.parts / LISTED)
+    names = _that_fit(catalog.names(), budget.parts / LISTED)
     own = _describing(catalog, format, part="sent", names=names, count=len(catalog))
     room_found = budget.parts // FOUND
     room = max(round(budget.parts - room_found - _size(own)), 0)
@@ -241,7 +241,7 @@ def _list_within(lines: Iterable[str], room: float) -> str | None:
     return "\n".join(listed)
 
 
-def _as_many(names: Iterable[str], room: float) -> list[str]:
+def _that_fit(names: Iterable[str], room: float) -> list[str]:
     kept = []
     for name in map(_one_line, names):
         size = tokens_of(f"{name}, ")

@@ -99,7 +99,7 @@ def app_of(
     ending: Ending | None = None,
     observer: Observer | None = None,
 ) -> Starlette:
-    """Make the app that serves open models; `beside` are routes with access control of their own, `ending` ends all answers."""
+    """Make the app that serves open models; routes `beside` have access control of their own, `ending` can end all answers."""
     ending, observer = ending or Ending(), observer or Observer()
 
     def route(path: str, method: str, answer: Responder) -> Route:

@@ -36,7 +36,7 @@ from ..toml_file import read_toml
 from ..turn.asking import SERVED, read_ask_table
 from .http.access import ALL, Key, key_of
 
-KEY_BYTES: Final = 4096  # of a file that holds a key
+KEY_BYTES: Final = 4096  # the largest file that may hold a key
 _STRICT: Final = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 _PREFIX: Final = "XMLCALL_"
 _TABLES: Final = ("serve", "ask", "model", "key")

@@ -53,7 +53,7 @@ class AuditFile:
             XmlcallError: the note could not be written; a call that has not started must not run.
         """
         try:
-            line = json.dumps(audit_line(note, self.conversation))  # in ASCII: half a character of UTF-16 is no UTF-8
+            line = json.dumps(audit_line(note, self.conversation))  # in ASCII, because UTF-8 has no lone surrogates
             _put_aside_if_full(self.path)
             append_line(self.path, line, durably=True)
         except (OSError, TypeError, ValueError, RecursionError) as error:
@@ -182,7 +182,7 @@ _GIVEN: Final = tuple(
         (re.IGNORECASE,) * 4,
     )
 )
-# A word in the place of a parameter's name: in quotes, as a tag, as a key or before an equals sign.
+# A word where a parameter's name may be: in quotes, as a tag, as a key or before an equals sign.
 _KEY: Final = re.compile(r"""(?<![\w-])[\w-]++(?=["'>\\]*\s*[=:>])|(?<=["'=<>])[\w-]++(?=["'<>\s])""")
 
 

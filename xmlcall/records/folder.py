@@ -41,7 +41,9 @@ def private_folder() -> Path:
             "Choose another with XMLCALL_RECORDS; --no-record keeps nothing"
         ) from error
     if stranger:
-        raise UsageError(f"{path / stranger} is somebody else's, who could read it: choose another folder with XMLCALL_RECORDS")
+        raise UsageError(
+            f"{path / stranger} belongs to another user, who can read it: choose another folder with XMLCALL_RECORDS"
+        )
     return path
 
 

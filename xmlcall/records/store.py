@@ -47,7 +47,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def message_from_json(data: Mapping[str, Any]) -> Message:
-    """Read what `message_to_json` wrote; raise a ValueError, TypeError or KeyError if this is no message."""
+    """Read what `message_to_json` wrote; raise a ValueError, TypeError or KeyError if this is not a message."""
     if not (data["role"] in get_args(Role) and isinstance(data["content"], str)):
         raise ValueError("no message has this role, or no text")
     calls = tuple(call_from_json(call) for call in data.get("tool_calls", ()))
@@ -141,8 +141,8 @@ class Branch:
 def _make(path: Path) -> None:
     """Make a file for its owner alone, if there is none.
 
-    One that is there is not opened: POSIX frees all locks that a process has on a file when it closes any opening of it, those of
-    SQLite's own connections, too; another program would then take itself for the last one, and take the write-ahead log away.
+    An existing file is not opened: POSIX frees all locks that a process has on a file when it closes any opening of it, including
+    those of SQLite's connections. Another program would then believe that it is the last one, and remove the write-ahead log.
     """
     with suppress(FileExistsError):
         os.close(os.open(path, _OPEN | os.O_EXCL, FILE_MODE))
@@ -156,7 +156,7 @@ def undamaged(conversation: str, what: str = "") -> Iterator[None]:
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         if isinstance(error, XmlcallError):
             raise
-        advice = f"to have it out of the way: `xmlcall log delete {conversation}`" if conversation else "its messages can be read"
+        advice = f"to remove it: `xmlcall log delete {conversation}`" if conversation else "its messages can be read"
         name = what or (f"conversation {conversation} is" if conversation else "a conversation is")
         raise XmlcallError(f"{name} damaged and cannot be read ({type(error).__name__}); {advice}") from error
 
@@ -307,7 +307,7 @@ class Store:
         try:
             hold_byte(lock, int(conversation, 16))
         except BlockingIOError as error:
-            raise UsageError(f"conversation {conversation} is open in another program just now; leave it there first") from error
+            raise UsageError(f"conversation {conversation} is open in another program; close it there first") from error
 
     def free(self, conversation: str) -> None:
         """Let other programs continue a conversation."""
@@ -366,9 +366,7 @@ class Store:
             if isinstance(error, XmlcallError):
                 raise
             why = getattr(error, "strerror", None) or str(error)
-            raise XmlcallError(
-                f"conversations are kept in {self.path or 'memory'}, and that failed: {why}; --no-record does without"
-            ) from error
+            raise XmlcallError(f"cannot keep conversations in {self.path or 'memory'}: {why}; --no-record keeps none") from error
 
 
 _LINES: Final = (
@@ -394,7 +392,7 @@ def _conversation(row: tuple[Any, ...]) -> ConversationSummary:
 
 
 def _text(value: Any) -> str:
-    """Return a text of a column; SQLite takes bytes in any."""
+    """Return the text of a column; SQLite accepts bytes in any column."""
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 

@@ -21,16 +21,17 @@ import regex
 from .references import TooMuchWork
 
 _SECONDS = 0.05
-# Seconds in which a search is tried, and what they count: what is quick costs little, and many slow ones are stopped together.
+# Time limits of a search in seconds, each with its cost in steps: quick searches cost little, and many slow ones are stopped
+# together.
 _TRIES = ((0.000_05, 1), (0.002, 150), (_SECONDS, 3_500))
-_STEPS = 100_000  # keywords that are evaluated for one call, 10 to 20 microseconds each
-_MEMBERS = 100  # of a keyword that are checked in one step
-_COMPARED = 20  # values that are compared in one step
-_CHARACTERS = 1_000  # of a value that are written in one step: `jsonschema` writes it into each error
+_STEPS = 100_000  # most keywords evaluated for one call, 10 to 20 microseconds each
+_MEMBERS = 100  # how many members of a keyword count as one step
+_COMPARED = 20  # how many compared values count as one step
+_CHARACTERS = 1_000  # how many written characters count as one step: `jsonschema` writes the value into each error
 
 
 class _Work:
-    """What may still be done for one call."""
+    """The work that is left for one call."""
 
     def __init__(self) -> None:
         self._left = _STEPS
@@ -42,7 +43,7 @@ class _Work:
             raise TooMuchWork
 
     def size_of(self, value: Any) -> int:
-        """Return about how many characters a value has; of a list or object that is counted once."""
+        """Estimate how many characters a value has; the size of each list or object is computed once."""
         if not isinstance(value, list | dict):
             return len(value) if isinstance(value, str) else 1
         if id(value) not in self._sizes:
@@ -79,7 +80,7 @@ def _count_steps(keyword: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _weigh(errors: Iterable[Any], instance: Any, asked: Any) -> Iterator[Any]:
-    """Count each error and what is written into it: the value and what is asked of it. Those of parts have a keyword by then."""
+    """Count each error by the texts in it: the value and the requirement. Errors of parts, counted already, have a keyword."""
     for error in errors:
         if (work := _work.get()) is not None and not isinstance(error.validator, str):
             work.spend(1 + (work.size_of(instance) + work.size_of(asked)) // _CHARACTERS)
@@ -105,10 +106,10 @@ class _Pattern:
 
 _pattern = functools.lru_cache(maxsize=4096)(_Pattern)
 
-_MAX_CHARACTERS = 10_000  # of a pattern
+_MAX_CHARACTERS = 10_000  # the longest pattern
 _LITERAL = regex.compile(r"/(\^.*\$)/([dgimsuvy]*)", regex.DOTALL)  # `/^a$/i`, a pattern as JavaScript's source has it
-_HALVES = regex.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # of a surrogate pair, which no text here holds
-# An escaped character is one piece, so that `\\u{1}` after an escaped backslash is none. What only ECMA-262 has, in `regex`.
+_HALVES = regex.compile(r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")  # half of a surrogate pair, which no text here contains
+# Syntax that only ECMA-262 has. Any escaped character is a piece, so that `u{1}` after an escaped backslash is none.
 _PIECES = regex.compile(r"\\u\{([0-9a-fA-F]{1,6})\}|\\k<(\w+)>|\[\^\]|\\c([A-Za-z])|\\.", regex.DOTALL)
 
 
@@ -224,7 +225,7 @@ def _check_unique(validator: Any, wanted: Any, instance: Any, schema: Any) -> It
 
 
 def _even(value: Any) -> Any:
-    """Return a value that is written like those that equal it: 1 and 1.0 are equal, 1 and true are not."""
+    """Return a form of a value that all equal values share: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, list):
         return [_even(each) for each in value]
     if isinstance(value, dict):

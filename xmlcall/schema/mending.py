@@ -34,13 +34,13 @@ Schema = dict[str, Any]
 
 
 def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Mend a schema of somebody else: of a tool's arguments, of its result, of a form.
+    """Mend a schema by others: of a tool's arguments, its result, or a form.
 
     Args:
-        is_object: whether its values are objects, whatever it says, as arguments and forms are.
+        is_object: whether its values must be objects, as arguments and forms are, whatever the schema says.
 
     Returns:
-        The schema to use, the same object if nothing is odd in it; and what was changed, for people: empty if nothing was.
+        The schema to use, which is the same object if nothing in it is odd; and notes for people about what was changed.
     """
     if deeper_than(MAX_DEPTH, schema):
         return schema, ()
@@ -176,7 +176,7 @@ _READERS: Final[dict[str, _Reader]] = {
     **_each(_matching(_ANCHOR), "$anchor $dynamicAnchor"),
     **_each(_kept_if(lambda value: False), "$vocabulary $recursiveRef $recursiveAnchor"),
 }
-"""By keyword; the keywords that hold schemas, `required` and the references need more than their value to be read."""
+"""Reader of each keyword, except keywords that hold schemas, `required` and references, which need more than their value."""
 
 
 def _spelled(value: Any, kinds: list[str]) -> Any:
@@ -259,7 +259,7 @@ class _Mender:
         return found
 
     def listed(self, key: str, value: Any, path: str) -> Any:
-        """Mend a list of schemas. An entry that is no schema is dropped from alternatives; elsewhere it admits anything."""
+        """Mend a list of schemas. An entry that is not a schema is dropped from alternatives; elsewhere it admits anything."""
         members = value if isinstance(value, list) else [value] if isinstance(value, Mapping) else []
         if not members:
             self.note(path, value)
@@ -387,7 +387,7 @@ def _exclusive(mender: _Mender, node: Mapping[str, Any], found: Schema, path: st
 
 
 def _tuple(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Read a list of schemas in `items` as `prefixItems`, unless `$schema` names a draft that has it so."""
+    """Read a list of schemas in `items` as `prefixItems`, unless `$schema` names a draft that allows it."""
     items = found.get("items")
     if isinstance(items, list) and not mender.places.has_tuples:
         mender.note(f"{path}.items", items, "prefixItems")
@@ -429,7 +429,7 @@ def _kinds(found: Schema) -> list[str]:
 
 
 def _item_values(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str) -> None:
-    """Move listed values of an array to its items, if these values are no arrays."""
+    """Move listed values of an array to its items, if these values are not arrays."""
     values, items = found.get("enum", []), found.get("items", {})
     if found.get("type") != "array" or not values or any(isinstance(value, list) for value in values):
         return

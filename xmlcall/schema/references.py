@@ -44,7 +44,7 @@ class TooMuchWork(Exception):
 
 
 def spend(steps: int = 1) -> None:
-    """Count steps, where anybody counts."""
+    """Count steps, if a limit is active."""
     left = _left.get()
     if left is not None:
         left[0] -= steps
@@ -63,7 +63,7 @@ def at_most(steps: int) -> Iterator[None]:
 
 
 def as_deep_as_pays(schema: Mapping[str, Any], levels: Sequence[Level], walk: Callable[[Level], T], otherwise: T) -> T:
-    """Walk through a schema as deep as stays in proportion to its size. Inside another such walk that one counts."""
+    """Walk through a schema, only as deep as its size justifies. Inside another such walk, the outer one counts the steps."""
     if _left.get() is not None:
         return walk(levels[0])
     steps = min(_LEAST + _EACH * size_of(schema, _MOST), _MOST)
@@ -195,7 +195,7 @@ class _Whole:
 
 @functools.lru_cache(maxsize=64)
 def _anchors(whole: _Whole) -> Mapping[str, Any]:
-    """Find the anchors of a schema once: a look for each reference would be quadratic."""
+    """Find the anchors of a schema once: a search for each reference would be quadratic."""
     found: dict[str, Any] = {}
     for node in nodes(whole.schema):
         if isinstance(name := node.get("$anchor"), str):
@@ -234,7 +234,7 @@ class Places:
         self.has_tuples = isinstance(draft, str) and _WITH_TUPLES.search(draft) is not None
         self._root = root
         self._ids: set[int] = set()
-        self._named: dict[str, list[_Place]] = {}  # name of a definition -> where there is one
+        self._named: dict[str, list[_Place]] = {}  # name of a definition -> its places
         self._anchors: dict[str, Mapping[str, Any]] = {}
         self._dynamic: set[str] = set()
         self._leads: dict[str, bool] = {}
@@ -258,11 +258,11 @@ class Places:
             self._dynamic.add(dynamic)
 
     def local(self, reference: str) -> str | None:
-        """Return a reference that leads to the schema that is meant: the same one if it does, None if there is none.
+        """Return a reference that leads to the intended schema: the same one if it does, None if there is none.
 
         Args:
-            reference: of `$ref`. One to the address of the schema itself is meant locally, and one to a definition that is
-                elsewhere, such as deeper inside, where only one has its name.
+            reference: the value of `$ref`. The schema's own address in it is removed. If it leads nowhere, but exactly one
+                definition has its name, that definition is meant.
         """
         address = self._root.get("$id")
         if isinstance(address, str) and address.strip("#"):
@@ -283,7 +283,7 @@ class Places:
     def _arrives(self, reference: str) -> bool:
         """Say whether a chain of references ends in a schema; one whose next link is dropped ends there."""
         if reference not in self._leads:
-            self._leads[reference] = False  # in a circle: until it is known
+            self._leads[reference] = False  # the value inside a circle, until the answer is known
             self._leads[reference] = unquote(reference) == reference and self._ends(reference)
         return self._leads[reference]
 

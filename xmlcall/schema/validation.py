@@ -58,7 +58,7 @@ def check_schema(schema: Any) -> str | None:
 
 
 def has_nothing_odd(schema: Mapping[str, Any]) -> bool:
-    """Say whether a schema needs no mending and so is valid, in a twentieth of the time of a check against the metaschema."""
+    """Say whether a schema needs no mending and so is valid; this is 20 times as fast as a check against the metaschema."""
     return "$schema" not in schema and mended(schema)[0] is schema
 
 
@@ -123,7 +123,7 @@ def compiled(schema: Mapping[str, Any]) -> Any:
         return problem
     try:
         return _validator(schema)
-    except Exception as error:  # as above: `referencing` walks through keywords that no draft of the schema has
+    except Exception as error:  # of many types, as above: `referencing` walks through keywords that no draft of the schema has
         return f"the schema cannot be compiled: {type(error).__name__}: {_short(str(error))}"
 
 
@@ -139,7 +139,7 @@ def _validator(schema: Mapping[str, Any]) -> Any:
 
     of = specification_with(str(schema.get("$schema", "")), default=DRAFT202012).create_resource(schema)
     address = of.id() or ""
-    # Looked through once: else `referencing` looks for all anchors again at each reference to one.
+    # Crawled once, because `referencing` would otherwise search for all anchors at each reference to one.
     registry: Any = Registry().with_resource(address, of).crawl()
     make = with_time_limit(_class_for(schema))
     return make(schema, registry=registry, format_checker=FormatChecker(), _resolver=registry.resolver(base_uri=address))
@@ -294,7 +294,7 @@ def _steps(node: Any, root: Mapping[str, Any], known: dict[int, int], levels: in
     if levels == 0:
         return MAX_STEPS + 1
     if id(node) not in known:
-        known[id(node)] = MAX_STEPS + 1  # in a circle: until it is known
+        known[id(node)] = MAX_STEPS + 1  # the value inside a circle, until the number is known
         known[id(node)] = min(1 + sum(_steps(part, root, known, levels - 1) for part in _applied(node, root)), MAX_STEPS + 1)
     return known[id(node)]
 

@@ -43,12 +43,12 @@ RANGES = {
 }
 """Keyword -> its words; `{}` is the keyword's value."""
 
-_MAX_PLACES = 8  # of a tuple that are listed
+_MAX_PLACES = 8  # most places of a tuple that are listed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterRule:
-    """What is asked of parameters together."""
+    """A rule about several parameters together."""
 
     # `one` or `any` of several alternatives; the second `with` the first; `not` this, or not all of it `together`.
     kind: Literal["one", "any", "with", "not", "together"]
@@ -57,14 +57,14 @@ class ParameterRule:
 
 @dataclass(frozen=True, slots=True)
 class UnionBranch:
-    """An object that a union admits: the schemas of what it names, and what of that it needs."""
+    """An object that a union admits: the schemas of its properties, and the names of the required ones."""
 
     properties: Mapping[str, Any]
     required: tuple[str, ...]
 
 
 def rules_of(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> tuple[ParameterRule, ...]:
-    """Return what an object schema asks of its properties together."""
+    """Return the rules of an object schema about several properties together."""
     found = tuple(dict.fromkeys(_rules(schema, root, levels)))[:_MAX_PARTS]
     spend(sum(len(text) for rule in found for text in rule.parts) // CHARACTERS)
     return found
@@ -101,7 +101,7 @@ def _conditions(schema: Mapping[str, Any], root: Mapping[str, Any]) -> Iterator[
 
 
 def branches_of(schema: Any, key: str, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> list[UnionBranch]:
-    """Return the objects among the branches of a union; those of a union in it are its own."""
+    """Return the objects among the branches of a union, including those of a union inside it."""
     return list(itertools.islice(_branches(schema, key, root, levels), _MAX_BRANCHES))
 
 
@@ -116,7 +116,7 @@ def _branches(schema: Any, key: str, root: Mapping[str, Any], levels: int) -> It
 
 
 def _branch(schema: Any, root: Mapping[str, Any], levels: int = _MAX_LEVELS) -> UnionBranch | None:
-    """Return what an object schema says of its parts; None if it says nothing of any."""
+    """Return what an object schema says about its properties; None if it says nothing about any."""
     schema = resolve(schema, root)
     if not isinstance(schema, Mapping) or not levels:
         return None
@@ -221,7 +221,7 @@ def unmet(value: Any, branches: list[Any], root: Mapping[str, Any]) -> Iterator[
 
 
 def asked_by(keyword: str, value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> str:
-    """Return what a keyword asks for, where the words of its whole schema do not say it; "" where they do."""
+    """Return what a keyword requires, in words; "" if the description of its whole schema says it."""
     if keyword in _ONE_OF:
         return _ONE_OF[keyword].format(value)
     if keyword in UNIONS:

@@ -24,7 +24,7 @@ _PREFIXES = ("functions.", "function.", "tools.", "tool.", "default_api.", "func
 _COUNTED = regex.compile(r"(?:functions?[._:]?)?(?P<name>.+?):\d{1,6}|functions?[._:]?(?P<name>.+?)_?\d{1,6}")
 _WORDS = regex.compile(r"\p{Lu}?(?:\p{Ll}\p{M}*)+|\p{Lu}+(?!\p{Ll})|[0-9]+|(?:[\p{Lo}\p{Lm}]\p{M}*)+")
 _MAX_LENGTH = 256
-_MAX_TAILS = 8  # of a name: a text may contain thousands of names, and every tail of each is looked up
+_MAX_TAILS = 8  # most tails of a name, because a text may contain thousands of names, and every tail of each is looked up
 
 
 class ToolNames:

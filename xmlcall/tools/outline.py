@@ -22,11 +22,11 @@ from ..types.calls import MISSING, Tool
 _MAX_LEVELS = 5
 _MAX_WORDS = 4  # levels of one parameter that are described in its own words
 _DEPTHS = tuple((levels, min(levels, _MAX_WORDS)) for levels in range(_MAX_LEVELS, 0, -1))
-_MOST_PLACES = 8  # of a tuple
+_MOST_PLACES = 8  # most places of a tuple that are described
 _MAX_PARTS = 16  # schemas of one name, in as many alternatives
 T = TypeVar("T")
 _LEAST_BRANCHES = 2  # levels of alternatives whose names are shown, at any depth
-_IDS = 64  # of a set that count as one step to copy
+_IDS = 64  # how many copied members of a set count as one step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,7 @@ def admits_string(schema: Any, root: Mapping[str, Any]) -> bool:
 
 
 def _admits_string(schema: Any, root: Mapping[str, Any], known: dict[int, bool], depth: int) -> bool:
-    """Check one part of a schema, each part once; a part that contains itself is assumed to admit one."""
+    """Check one part of a schema, each part only once; a part that contains itself is assumed to admit a string."""
     part, schema = schema, resolve(schema, root)
     if not isinstance(schema, Mapping) or depth == 0:
         return schema is not False

@@ -25,7 +25,7 @@ WEIGHTS: Final = {"name": 3.0, "description": 1.0, "parameters": 1.0, "details":
 
 LONGEST_TEXT: Final = 4000  # characters of one column of a tool
 LONGEST_REQUEST: Final = 2000  # characters; a longer one is reduced to its beginning and its end
-MOST_WORDS: Final = 200  # of a request
+MOST_WORDS: Final = 200  # most words of a request
 
 _WORD = regex.compile(
     r"(?P<pairs>[\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}]+)"

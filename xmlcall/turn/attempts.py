@@ -144,7 +144,7 @@ class Attempts:
 def calls_made(conversation: Sequence[Message]) -> list[tuple[ToolCall, str]]:
     """Return the calls that a caller has run for the person's last request, in order, with their results.
 
-    Words after a result, such as those that Claude Code adds to it, are no new request.
+    Words after a result, such as those that Claude Code adds to it, are not a new request.
     """
     speaks = [
         place

@@ -78,7 +78,7 @@ class Watch:
         self._ready: list[ToolCall] = []
         self._finished = False
         self._one_block = False  # the last call was written in a format with one block a reply
-        self._no_more_calls = False  # that block is closed
+        self._no_more_calls = False  # such a block is closed
         self._waiting: list[Event] = []
 
     def pass_on(self, events: list[Event]) -> list[Event]:

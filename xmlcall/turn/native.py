@@ -32,7 +32,7 @@ from .machine import Ask, Ended, Script
 REFUSALS: Final = frozenset({200, 400, 422, 500, 501})
 _OPENING = frozenset({"fence", "block_open", "space"})  # markup that may precede a call
 
-_MARKS: Final = frozenset("<[{`")  # with one of these a call begins
+_MARKS: Final = frozenset("<[{`")  # a call begins with one of these
 
 _ARGUMENTS: Final = "#/$defs/arguments"  # new place of a schema with references, because `$ref` resolves from the document's root
 
@@ -47,7 +47,7 @@ class NativeOptions:
     # Whether the caller keeps the conversation. Calls then keep the ids that the server gave them, because the caller's next
     # request may need them; and an invalid call in the text stays text, because it may be meant for the user.
     is_for_caller: bool = False
-    is_asked_again: bool = False  # whether a reply that came to nothing is asked for in another way, so that it is no error
+    is_asked_again: bool = False  # whether a reply that came to nothing is asked for in another way, so that it is not an error
 
 
 def generate_native(request: CompletionRequest, binder: Binder, how: NativeOptions) -> Script[Generated]:
@@ -108,7 +108,7 @@ class _NativeReply:
         yield from events
 
     def survives(self, error: BackendError) -> bool:
-        """Say whether the reply can be of use in spite of a failure, or is asked for in another way."""
+        """Say whether the reply is useful despite a failure, or is asked for in another way."""
         if isinstance(error, OutputRejected):
             return True
         is_asked = self._how.is_asked_again and not self._has_calls
@@ -149,7 +149,7 @@ class _NativeReply:
 
     @property
     def stands(self) -> bool:
-        """Whether a reply that a failure ended is of use: it has calls, or text, or is asked for in another way."""
+        """Whether a reply that ended in a failure is useful: it has calls, or text, or is asked for in another way."""
         return self._has_calls or self._how.is_asked_again or (self._has_text and isinstance(self.error, OutputRejected))
 
     def generated(self) -> Generated:

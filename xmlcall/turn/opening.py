@@ -39,7 +39,7 @@ class Opening:
     new_id: NewId | None = None  # makes the ids of calls; None for numbers that no earlier turn of the conversation used
 
     def __post_init__(self) -> None:
-        """Refuse mode `auto`, which stands for another one once the server was checked."""
+        """Refuse mode `auto`, which becomes another mode once the server was checked."""
         if self.asking.mode == "auto":
             raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': a turn does not check the server")
 

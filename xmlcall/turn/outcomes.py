@@ -29,7 +29,7 @@ def outcome(
 
 
 def refused_by(decided: str) -> Speaker:
-    """Return who says why a call did not run, from `CallDenied.by`."""
+    """Return whose words say why a call did not run, from `CallDenied.by`."""
     return "person" if decided == "person" else "program"
 
 

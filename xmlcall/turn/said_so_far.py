@@ -146,7 +146,7 @@ class SaidSoFar:
         return is_open and not is_grounded(name, value, tool, self.heard)
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
-        """Say whether the values of a call that was started in doubt come from the conversation."""
+        """Say whether the values of a call that may not be needed come from the conversation."""
         earlier = (each for message in self._words.conversation for each in message.tool_calls)
         return stands_on(call.arguments, tool, self.heard, self._words.request, earlier)
 

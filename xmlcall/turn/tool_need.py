@@ -79,7 +79,7 @@ PLAIN: Final = 0.8  # probability of a name from which habits no longer matter
 LONGEST: Final = 4000  # characters; a longer message is cut to its beginning and its end
 _CACHE_SEPARATOR: Final = "\n"  # before the tool prompt
 _EXTRA: Final = frozenset({"chat_template_kwargs", "keep_alive", "reasoning_effort", "think"})  # may affect the first token
-_LONG: Final = 0.5  # of the tool prompt's characters
+_LONG: Final = 0.5  # as a share of the tool prompt's characters
 
 Candidates = tuple[tuple[str, float], ...]
 Names = Mapping[str, str]
@@ -142,7 +142,7 @@ def best_token(left: Names, here: Shares, habit: Shares) -> str:
         return math.log(_share(rest, here)) - PART * math.log(_share(rest, habit) or unheard)
 
     best = max((rest for rest in left.values() if _share(rest, here)), key=gain)
-    return max((token for token in here if _goes_on_with(best, token)), key=here.__getitem__)
+    return max((token for token in here if _continues(best, token)), key=here.__getitem__)
 
 
 def _is_plain(left: Names, here: Shares) -> bool:
@@ -150,7 +150,7 @@ def _is_plain(left: Names, here: Shares) -> bool:
 
 
 def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
-    goes_on = _with_any(left.values())
+    goes_on = _continues_any(left.values())
     fitting = {token: math.exp(max(min(logprob, 0.0), -700.0)) for token, logprob in candidates if goes_on(token)}
     whole = math.fsum(fitting.values())
     return {token: share / whole for token, share in fitting.items() if share / whole > 0}
@@ -158,7 +158,7 @@ def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
 
 def _share(rest: str, shares: Shares) -> float:
     """Return the probability of the tokens that continue a name."""
-    return math.fsum(share for token, share in shares.items() if _goes_on_with(rest, token))
+    return math.fsum(share for token, share in shares.items() if _continues(rest, token))
 
 
 def _names(catalog: Catalog, dialect: Dialect) -> dict[str, str]:
@@ -176,16 +176,16 @@ def _past_shared(left: Names, written: str) -> tuple[dict[str, str], str]:
 
 def _after(left: Names, token: str) -> dict[str, str]:
     """Return the tools that may still be meant after one more token."""
-    return {name: rest[len(token) :] for name, rest in left.items() if _goes_on_with(rest, token)}
+    return {name: rest[len(token) :] for name, rest in left.items() if _continues(rest, token)}
 
 
-def _goes_on_with(rest: str, token: str) -> bool:
+def _continues(rest: str, token: str) -> bool:
     """Say whether a token is a prefix of the rest of a name, or contains all of it."""
     return bool(token) and (rest.startswith(token) or token.startswith(rest.rstrip("\n")))
 
 
-def _with_any(rests: Iterable[str]) -> Callable[[str], bool]:
-    """Return `_goes_on_with` for any of many names; it searches a sorted list instead of checking each name."""
+def _continues_any(rests: Iterable[str]) -> Callable[[str], bool]:
+    """Return `_continues` for any of many names; it searches a sorted list instead of checking each name."""
     ordered = sorted(rests)
     whole = {rest.rstrip("\n") for rest in ordered}
     lengths = {len(rest) for rest in whole}
@@ -246,7 +246,7 @@ def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: b
 # -- whether one is needed ---------------------------------------------------------------------------------------------
 
 
-CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence is no sign of a call, because code is fenced, too
+CALL_BEGINS: Final = ("<", "{", "[")  # wire formats; a fence does not indicate a call, because code is fenced, too
 LEAST_NUMBER: Final = -1.0  # the log-odds of the second opinion are clipped to these limits
 MOST_NUMBER: Final = 6.0
 USUAL_NUMBER: Final = 3.0  # if the second opinion is missing
@@ -456,7 +456,7 @@ def _ask_number(
     """Ask a model for the number of the tool that the message asks for.
 
     Returns:
-        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is no number, the
+        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is not a number, the
         server reports no probabilities, or there is only one tool, or too many.
     """
     if not 1 < len(catalog) <= MOST_NUMBERED or server.reasoning_open:
@@ -469,7 +469,7 @@ def _ask_number(
 
 
 def number_odds(candidates: Iterable[tuple[str, float]]) -> float | None:
-    """Return the log-odds of a number above 0 against 0, from the likeliest first tokens; None if they are no numbers."""
+    """Return the log-odds of a number above 0 against 0, from the likeliest first tokens; None if they are not numbers."""
     none, any_tool, least = 0.0, 0.0, math.exp(-SURE_NUMBER)
     for token, logprob in candidates:
         digits = token.strip().rstrip(".")

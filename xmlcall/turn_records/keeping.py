@@ -282,11 +282,11 @@ class KeptTask:
 class InFlight:
     """A step that was cut off."""
 
-    reply: Message | None = None  # as the conversation keeps it; None if it was not complete, or not kept
-    calls: tuple[ToolCall, ...] = ()  # of that reply, also those that could not be read: without arguments
-    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # by call; None for one that had started and has none
+    reply: Message | None = None  # in the conversation's form; None if it was not complete, or not kept
+    calls: tuple[ToolCall, ...] = ()  # the reply's calls; those that could not be read have no arguments
+    ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # call id -> result; None if it only started
     unknown: tuple[str, ...] = ()
-    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # by call; which its server has made of it
+    tasks: Mapping[str, KeptTask] = field(default_factory=dict)  # call id -> the task that its server made of it
 
 
 def in_flight(events: Sequence[KeptEvent], conversation: str = "") -> InFlight | None:
@@ -326,7 +326,7 @@ def _in_flight(events: Sequence[KeptEvent]) -> InFlight | None:
 
 TaskMoment = Literal["task_awaited", "task_unreachable", "task_ended"]
 OnTask = Callable[[TaskMoment, str, CallFinished | str], None]
-"""Notified of a call that its server runs as a task: the moment, `server.tool`, and its end or why it cannot be asked about."""
+"""Notified of a call that runs as a task of its server: the moment, `server.tool`, and its end or why that is unknown."""
 
 
 def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:

@@ -185,10 +185,10 @@ class _KeptTurn:
         if self._mode != "xml" and not any((text := _raw(call).text) and text in raw for call in calls):
             read = ReadText(reading=Reading(), reply=read.reply, refusal="")
             read.reading.take([TextDelta(text=raw, span=(0, len(raw)))])
-        _settle(read.reading, calls, self._catalog, self._held_of(body))
+        _settle(read.reading, calls, self._catalog, self._waiting_call(body))
         return read
 
-    def _held_of(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    def _waiting_call(self, body: Mapping[str, Any]) -> Mapping[str, Any] | None:
         """Return the end of the call that waits; it is not among the calls kept with its reply."""
         place = next(place for place, event in enumerate(self._events) if event.body is body)
         for event in self._events[place + 1 :]:

@@ -148,7 +148,7 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
         raise _WrongLine(f"its tools cannot be read: {error}") from None
 
 
-# -- records from JSON, held against their fields ------------------------------------------------------------------------------
+# -- records from JSON, checked against their fields ---------------------------------------------------------------------------
 
 
 class _Misplaced(Exception):
@@ -247,7 +247,7 @@ def _short(value: Any) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
-# -- turns written by a thread of its own: whoever finishes one never waits for a disk ---------------------------------
+# -- turns written by a thread of its own, so that no turn waits for a disk --------------------------------------------
 # Turns wait in a bounded queue. If the disk is full or slower than the turns arrive, turns are left out of the file. This is
 # logged once, and again only after a turn has been written in between. Nothing here ends the program.
 
@@ -298,13 +298,13 @@ class LineThread:
     def _complain(self, why: str) -> None:
         if not self._is_said:
             self._is_said = True
-            self._say(f"turns are not written to {self.path}: {why}; it is tried again with each that ends")
+            self._say(f"turns are not written to {self.path}: {why}; each later turn is tried again")
 
 
 # -- secrets -------------------------------------------------------------------------------------------------------------
 
 _PLACED = ("start", "end")
-_KEPT = 65_536  # characters of a prompt that is kept to know it again
+_KEPT = 65_536  # characters; for a longer message of a prompt, the result is not cached
 
 
 def without_secrets(turn: TurnRecord) -> dict[str, Any]:

@@ -65,7 +65,7 @@ class ReadCall:
     start: int
     end: int
     call: ToolCall | InvalidCall | None = None  # as bound; None until its end has arrived
-    is_left_out: bool = False  # whether the reply contained it before
+    is_left_out: bool = False  # whether it repeats an earlier call of the reply
     values: tuple[ValueRecord, ...] | None = field(default=None, repr=False)  # made once
 
     @property
@@ -82,10 +82,10 @@ class Reading:
         self.calls: list[ReadCall] = []
         self.end = 0  # offset until which the reply is covered
         self.repairs: list[Repair] = []
-        self.lost: list[CallInReasoning] = []  # that never ended
+        self.lost: list[CallInReasoning] = []  # calls in reasoning that never ended
         self.reasoning: list[str] = []  # pieces that the server sent apart from the text
         self._spans: list[SpanRecord] = []
-        self._last: tuple[str, str, int | None] | None = None  # what the span is that may still grow
+        self._last: tuple[str, str, int | None] | None = None  # the kind of the last span, which may still grow
         self._last_start = 0
         self._by_index: dict[int, ReadCall] = {}
         self._open: ReadCall | None = None
@@ -136,7 +136,7 @@ class Reading:
         return (*repairs_of(self.repairs), *map(lost_call, self.lost))
 
     def _kind(self, event: Event) -> tuple[str, str, int | None]:
-        """Say what the span of an event is; calls begin and end with that."""
+        """Return the kind of an event's span; this also begins and ends calls."""
         match event:
             case TextDelta():
                 return "text", "", None
@@ -192,7 +192,7 @@ class Reading:
 
 
 def call_record(read: ReadCall, text: str, said: SaidBefore | None, *, is_over: bool = True, **facts: Any) -> CallRecord:
-    """Return a call as it is shown; of one whose end has not arrived, nothing runs once its reply is over."""
+    """Return a call as it is shown; if its end has not arrived when the reply is over, it has not started."""
     call, place = read.call, read.place
     start, end = place or (None, None)
     written = call.raw.text if call is not None else text[read.start : read.end]

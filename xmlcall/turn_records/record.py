@@ -26,8 +26,8 @@ CallOutcome = Literal[
     "waiting",  # for a person's decision
     "running",
     "ok",
-    "error",  # of the tool
-    "failed",  # of its server
+    "error",  # the tool reported it
+    "failed",  # its server failed
     "denied",
     "rejected",  # it cannot run as written; the issues say why
     "held",  # it waits for the results of those before it, and the model writes it again
@@ -131,7 +131,7 @@ class ReplyRecord:
     is_kept: bool = True  # whether it stays in the conversation; else the model was asked again
     refusal: str = ""
     prompt_tokens: int | None = None
-    cached_tokens: int | None = None  # of these, from the server's cache; None if not reported
+    cached_tokens: int | None = None  # part of the prompt from the server's cache; None if not reported
     completion_tokens: int | None = None
     first_token_seconds: float | None = None
     seconds: float | None = None
@@ -147,7 +147,7 @@ class TurnRecord:
     client: str = ""
     model: str = ""
     way: str = ""  # `xml`, `native`, `plain` (no tools) or `relayed` (its bytes were passed on)
-    dialect: str = ""  # in which the model was asked to write calls
+    dialect: str = ""  # the format in which the model was asked to write calls
     lang: str = "en"
     family: str = ""
     question: str = ""

@@ -99,7 +99,7 @@ class Tool:
         from pydantic.errors import PydanticInvalidForJsonSchema
 
         try:
-            adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))  # a function is no type, but pydantic takes it
+            adapter: TypeAdapter[Any] = TypeAdapter(cast(Any, function))  # a function is not a type, but pydantic accepts it
             schema = adapter.json_schema()
         except (PydanticUserError, PydanticInvalidForJsonSchema, NameError) as error:
             raise UsageError(f"{function.__name__}: its parameters have no JSON Schema: {error}") from error

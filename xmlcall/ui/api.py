@@ -250,7 +250,7 @@ async def _read(shown: ShownPage, request: Request) -> Response:
 
 
 def _prompt(turn: TurnRecord, number: Any) -> tuple[MessageRecord, ...]:
-    """Return the prompt of a reply of a turn; that of its first one if there is none of this number."""
+    """Return the prompt of a reply of a turn; that of its first reply if no reply has this number."""
     found = next((reply for reply in turn.replies if reply.number == number), None)
     return (found or turn.replies[0]).prompt if turn.replies else ()
 

@@ -34,7 +34,7 @@ from ..types.calls import Message, Tool, ToolResult
 from .api import ShownPage, Told, body_of, event_stream, guarded, merged
 
 MOST_WAYS: Final = 8
-MOST_TOKENS: Final = 1024  # of a reply
+MOST_TOKENS: Final = 1024  # most tokens of a reply
 TELL_SECONDS: Final = 0.2  # between two words on a reply that is being written
 _MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
 

@@ -64,7 +64,7 @@ _ENDED: Final = "left"  # outcome of a turn that a person stopped
 
 
 class SharedBackend(KeptOpen):
-    """One model for all turns: requests wait for each other; each turn is notified of its own, and pages of what it waits for."""
+    """One model for all turns: requests run one at a time; each turn hears its own, and pages see what a turn waits for."""
 
     def __init__(self, backend: Backend, news: News) -> None:
         super().__init__(backend)
@@ -137,7 +137,7 @@ class TurnUnderWay:
     is_settled: bool = False
 
     async def keep_question(self) -> None:
-        """Keep the question, before the model is asked; what was cut off before it is closed first."""
+        """Keep the question before the model is asked; an earlier turn that was cut off is closed first."""
         assert self.keeper.store is not None
         if self.goes_on:
             before, _ = await recovered(self.keeper, self.keeper.store, self.loop, self.on_task)
@@ -167,7 +167,7 @@ class TurnUnderWay:
             self._end(outcome or "error", error)
 
     def leave(self) -> None:
-        """End what was stopped before it had begun to run; it has no effect on a turn that ran."""
+        """End a turn that was stopped before it began to run; this has no effect on a turn that ran."""
         if not self.is_settled:
             self._end(_ENDED, "")
 
@@ -224,7 +224,7 @@ class ChatRoom:
         self.loop, self.store, self.recorder = loop, store, recorder
         self.news, self.questions = news, questions
         self._start = tuple(start)
-        self._turns: dict[str, TurnUnderWay | None] = {}  # by conversation; only those with a running turn
+        self._turns: dict[str, TurnUnderWay | None] = {}  # conversation -> its running turn
         news.opening = questions.open
         self._servers_sent: list[dict[str, Any]] = []
 
@@ -233,7 +233,7 @@ class ChatRoom:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Stop all turns, and end what pages watch."""
+        """Stop all turns, and end the streams of all pages."""
         tasks = [turn.task for turn in self._turns.values() if turn and turn.task]
         for task in tasks:
             task.cancel()
@@ -241,7 +241,7 @@ class ChatRoom:
         self.close()
 
     def close(self) -> None:
-        """End what pages watch: a server that stops waits for its streams."""
+        """End the streams of all pages, because a server that stops waits for its streams."""
         self.news.close()
 
     async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
@@ -275,10 +275,10 @@ class ChatRoom:
         turn.task.cancel()
 
     async def _begun(self, keeper: Keeper, id: str, question: str, *, is_new: bool) -> TurnUnderWay:
-        """Hold the conversation, and keep the question; where a server is asked for a result first, the turn itself does that."""
+        """Lock the conversation and keep the question; if a server must be asked for a result first, the turn keeps it later."""
         try:
             keeper.resume(id)
-        except UsageError as held:  # by another program
+        except UsageError as held:  # another program has it
             raise ApiError(str(held), status=409) from held
         events = [] if is_new else self.store.events(id)
         form, is_xml = self.loop.format, self.loop.mode in ("xml", "auto")  # a mode is left open only where no tools are offered
@@ -350,12 +350,12 @@ class ChatRoom:
         return {"conversation": about, "turns": turns, "branches": branches, "questions": questions}
 
     def turns_of(self, conversation: str) -> list[TurnRecord]:
-        """Return the turns of a conversation: those that this program saw as it saw them, the others as they are kept."""
+        """Return the turns of a conversation: as this program recorded them if it ran them, else as they are kept."""
         live = ((kept, self.recorder.find(kept.id)) for kept in turns_of(self.store, conversation))
         return [builder.record() if builder else kept for kept, builder in live]
 
     def kept_turn(self, turn: str) -> TurnRecord | None:
-        """Return a kept turn; None if there is none of this id."""
+        """Return a kept turn; None if no turn has this id."""
         conversation = turn.rpartition(".")[0]
         try:
             found = turns_of(self.store, conversation) if conversation else []
@@ -401,7 +401,7 @@ class ChatRoom:
         return found[0] if len(found) == 1 else ""
 
     def tell_news(self) -> None:
-        """Send the pages what has changed about the servers."""
+        """Send changes of the servers to all pages."""
         for notice in self.loop.router.news():
             self.news.notice(notice)
         if (servers := self.servers()) != self._servers_sent:

@@ -60,7 +60,7 @@ _SIGNS: Final = {"+": "added", "-": "removed", " ": "same"}
 _DECLINED: Final = ElicitAnswer(action="decline")
 _CANCELLED: Final = ElicitAnswer(action="cancel")
 _MOST: Final = 1000  # unread events of a page
-_NOTICES: Final = 20  # that a new page gets
+_NOTICES: Final = 20  # earlier notices that a new page gets
 
 Given = Mapping[str, Any]  # what a page sends as an answer
 
@@ -69,10 +69,10 @@ class News:
     """Sends events to the pages that are open."""
 
     def __init__(self) -> None:
-        self.opening: Callable[[], Sequence[Told]] = tuple  # gives the events that a page gets first
+        self.opening: Callable[[], Sequence[Told]] = tuple  # returns the events that a page gets first
         self._pages: set[asyncio.Queue[Told | None]] = set()
         self._notices: list[str] = []
-        self._waiting: dict[str, tuple[float, dict[str, Any]]] = {}  # by turn: since when, and for what
+        self._waiting: dict[str, tuple[float, dict[str, Any]]] = {}  # turn -> since when it waits, and for what
         self._last_left = time.monotonic()
         self._is_closed = False
 
@@ -92,18 +92,18 @@ class News:
                 page.put_nowait((name, data))
 
     def notice(self, text: str) -> None:
-        """Send all pages a line, also some that open later."""
+        """Send a line to all pages; the latest lines also go to pages that open later."""
         self._notices = [*self._notices[1 - _NOTICES :], text]
         self.tell("notice", {"text": text})
 
     def waits(self, turn: str, what: str, **more: int) -> None:
-        """Send all pages what a turn waits for: another `turn`, the `model`, or the end of the `prompt`; a later page, too."""
+        """Report to pages, also later ones, what a turn waits for: another `turn`, the `model`, or the end of the `prompt`."""
         since, _ = self._waiting.get(turn, (time.monotonic(), None))
         self._waiting[turn] = since, {"turn": turn, "for": what, **more}
         self.tell("waiting", self._waited(turn))
 
     def waits_no_more(self, turn: str) -> None:
-        """Note that a turn waits no more: pages see that in what comes."""
+        """Note that a turn no longer waits; pages learn that from its next event."""
         self._waiting.pop(turn, None)
 
     def _waited(self, turn: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class News:
         return what | {"seconds": time.monotonic() - since}
 
     async def watch(self) -> AsyncGenerator[Told]:
-        """Be a page, from the first `anext` on."""
+        """Yield the events for one page, which counts as open from the first `anext` on."""
         if self._is_closed:
             return
         page: asyncio.Queue[Told | None] = asyncio.Queue()
@@ -126,7 +126,7 @@ class News:
             self._leave(page)
 
     def close(self) -> None:
-        """End what pages watch."""
+        """End the streams of all pages."""
         self._is_closed = True
         for page in tuple(self._pages):
             page.put_nowait(None)
@@ -195,7 +195,7 @@ class OpenQuestions:
         return [each for each in found if conversation is None or each[1]["turn"].rpartition(".")[0] == conversation]
 
     def _end(self, id: str, answer: str) -> None:
-        """Take a question away, once."""
+        """Remove a question, if it is still open."""
         if self._open.pop(id, None) is None:
             return
         self._over[id] = None
@@ -211,7 +211,7 @@ class PageAsker:
         self._questions, self.lang, self._changed = questions, lang, changed
 
     def is_there(self) -> bool:
-        """Say that there is somebody to ask: a page may be opened at any time."""
+        """Return True, because a page may be opened at any time."""
         return True
 
     async def ask(self, question: Question) -> PersonAnswer:
@@ -226,10 +226,10 @@ class PageAsker:
         return answer
 
     def tell_denied(self, proposal: Proposal, rule: Rule) -> None:
-        """Leave it to the record of the call, which has the rule."""
+        """Do nothing, because the record of the call has the rule."""
 
     def tell_nobody(self, proposal: Proposal, ruling: Ruling) -> None:
-        """Do nothing: there is somebody."""
+        """Do nothing, because this never happens."""
 
 
 def _shown(question: Question, call: CallRecord) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def _judged(path: Path) -> _Judged:
 
 
 def _row(run: RecordedRun, way: str, verdict: Verdict) -> Row:
-    """Return what a list shows of a reply; its calls as they are judged."""
+    """Return what a list shows of a reply, with its calls as judged."""
     usages = [kept.get("usage") or {} for kept in verdict.row.get("rounds", ())]
     last = usages[-1] if usages else {}
     calls = [
@@ -209,7 +209,7 @@ def _turns_in(path: Path) -> dict[str, tuple[Row, TurnRecord]]:
 
 
 def _with_ids(turns: Iterable[TurnRecord]) -> Iterator[TurnRecord]:
-    """Give a number to turns that have no id, or that of another."""
+    """Give a number to turns whose id is missing or already taken."""
     seen: set[str] = set()
     for number, turn in enumerate(turns, start=1):
         id = turn.id if turn.id and turn.id not in seen else f"line-{number}"

@@ -350,7 +350,7 @@ class StreamReader:
         finish_reason = finish_reason_of(self._finish_reason)
         cut = finish_reason not in UNCUT
         found = [call for call in self._calls if call.name or call.arguments]
-        calls = (native_call(n, call.name, _said_once("".join(call.arguments)), cut=cut) for n, call in enumerate(found))
+        calls = (native_call(n, call.name, _without_repetition("".join(call.arguments)), cut=cut) for n, call in enumerate(found))
         ids = tuple(call.id for call in found)
         return Chunk(text=self._held, tool_calls=tuple(calls), call_ids=ids, finish_reason=finish_reason, usage=self._usage)
 
@@ -387,7 +387,7 @@ class StreamReader:
         return text.removeprefix(echo)
 
 
-def _said_once(arguments: str) -> str:
+def _without_repetition(arguments: str) -> str:
     """Return a call's arguments without their repetition: some servers report a whole call again at its end."""
     half, odd = divmod(len(arguments), 2)
     is_twice = not odd and arguments[:half] == arguments[half:] and arguments.startswith("{") and _arguments(arguments[:half])

@@ -146,7 +146,7 @@ def test_a_conversation_opened_twice_at_once_is_there_once(opened: Open, chattin
 
 
 def test_always_holds_for_the_next_question_and_a_branch_leaves_the_first_as_it_was(
-    opened: Open, chatting: Program, model: ScriptedModel
+    opened: Open, own: Program, model: ScriptedModel
 ) -> None:
     model.says(
         call("text_analyzer", text="abc"),
@@ -155,9 +155,9 @@ def test_always_holds_for_the_next_question_and_a_branch_leaves_the_first_as_it_
         "Second answer.",
         "Branched answer.",
     )
-    window = opened(chatting, "#/chat")
+    window = opened(own, "#/chat")
     card = asked(window, "Analyze abc")
-    more(card, "Always this tool")
+    more(card, "Allow this tool until xmlcall ends")
     said(window, "First answer.").wait_for()
     send(window, "And abcd?")
     said(window, "Second answer.").wait_for()
@@ -180,17 +180,15 @@ def test_a_turn_is_stopped(opened: Open, chatting: Program, model: ScriptedModel
     window.page.get_by_role("button", name="Send").and_(window.page.locator(":enabled")).wait_for()
 
 
-def test_a_tool_is_switched_off(opened: Open, chatting: Program, model: ScriptedModel) -> None:
+def test_a_tool_is_switched_off(opened: Open, own: Program, model: ScriptedModel) -> None:
     model.says("No tool for that.")
-    window = opened(chatting, "#/chat")
+    window = opened(own, "#/chat")
     box = window.page.get_by_role("checkbox", name=re.compile("text_analyzer"))
     box.uncheck()
     window.page.wait_for_timeout(300)
     send(window, "What can you do?")
     said(window, "No tool for that.").wait_for()
     assert model.asked().count("text_analyzer") == 1  # in the server's own instructions
-    window.page.get_by_role("checkbox", name=re.compile("text_analyzer")).check()
-    window.page.wait_for_timeout(300)
 
 
 def test_the_terminal_the_page_and_json_say_the_same(opened: Open, chatting: Program, model: ScriptedModel) -> None:

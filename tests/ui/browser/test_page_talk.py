@@ -151,6 +151,14 @@ def test_the_history_is_left_and_a_drawer_on_a_phone(opened: Open, chatting: Pro
     assert serious(window.page) == []
     window.page.keyboard.press("Escape")
     entry.wait_for(state="hidden")
+    window.page.get_by_role("button", name="Conversations and tools").click()
+    window.page.get_by_role("button", name="Close").click()
+    entry.wait_for(state="hidden")
+    window.page.get_by_role("button", name="Conversations and tools").click()
+    entry.wait_for()
+    window.page.set_viewport_size({"width": 1280, "height": 800})
+    window.page.get_by_placeholder("Ask something").click()  # nothing covers it
+    assert entry.bounding_box()["width"] < 300
 
 
 LANDMARKS = [

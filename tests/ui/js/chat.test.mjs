@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all, page } from "./fake_document.mjs";
 
-const { shortArguments, shortResult, whoAllowed, callCard } = await import(page("call_card.js"));
+const { callCard, outcomeChip, shortArguments, shortResult, whoAllowed } = await import(page("call_card.js"));
 const { asksWhat, serversOf, starter, startersOf } = await import(page("chat_side.js"));
 const { chooseLanguage } = await import(page("i18n.js"));
 chooseLanguage("en");
@@ -29,9 +29,17 @@ for (const [result, line] of [
 ]) test(`a result in a line: ${line}`, () => assert.equal(shortResult(call({ result })), line));
 
 for (const [facts, isYours, words] of [
-  [{ by: "person" }, true, "allowed by you"], [{ by: "person, always" }, true, "always allowed by you"], [{ by: "person", outcome: "denied" }, true, "denied by you"],
+  [{ by: "person" }, true, "allowed by you"], [{ by: "person, always" }, true, "always allowed by you"],
   [{ by: "person" }, false, "allowed by: person"], [{ by: "allow s.* (--allow)" }, true, "allowed by: allow s.* (--allow)"],
 ]) test(`who allowed: ${words}`, () => assert.equal(whoAllowed(call(facts), { isYours }).textContent, words));
+
+for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "deny s.* (--deny)" }, "denied by: deny s.* (--deny)"], [{ by: "" }, "denied"]]) {
+  test(`who denied, once: ${words}`, () => {
+    const denied = call({ ...facts, outcome: "denied" });
+    assert.equal(outcomeChip(denied, { isYours: true }).textContent, words);
+    assert.equal(whoAllowed(denied, { isYours: true }), null);
+  });
+}
 
 const value = (text, repairs = []) => ({ path: "$.city", value: text, start: null, end: null, source: { kind: "person", call: null, tool: "", message: null }, repairs });
 const repair = { code: "json-double-encoding", why: "why", path: "$.city", start: null };
@@ -39,6 +47,11 @@ const repair = { code: "json-double-encoding", why: "why", path: "$.city", start
 test("a repair is told once", () => {
   const drawn = callCard(call({ values: [value("Paris", ["json-double-encoding"])], repairs: [repair] }), { opened: new Set(), onPoint() {} });
   assert.equal(drawn.textContent.split("json-double-encoding").length, 2);
+});
+
+test("what a repair means comes before its code", () => {
+  const drawn = callCard(call({ repairs: [repair] }), { opened: new Set(), onPoint() {} });
+  assert.match(drawn.textContent, /city: why json-double-encoding$/);
 });
 
 test("an issue names its place once", () => {
@@ -81,7 +94,8 @@ test("starters are of tools that are on", () => {
   assert.deepEqual(begun, ["Do a: "]);
 });
 
-test("a server says why it failed", () => {
-  const drawn = serversOf([{ ...server(), state: "failed", problem: "the command was not found" }], () => () => {});
+test("a server says why it failed, and its name once", () => {
+  const drawn = serversOf([{ ...server(), name: "files", state: "failed", problem: "files: the command was not found" }], () => () => {});
   assert.match(drawn.textContent, /failed.*the command was not found/);
+  assert.equal(drawn.textContent.split("files").length, 2);
 });

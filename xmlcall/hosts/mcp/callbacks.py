@@ -58,7 +58,7 @@ class CallPatience:
 
     def __init__(self, limit: float, *, may_ask: bool = True) -> None:
         self.limit, self.may_ask = limit, may_ask
-        self._left = limit * MOST  # of the whole, up to `_since`
+        self._left = limit * MOST  # what was left of the total at `_since`
         self._since = 0.0
         self._resting = 0
         self._timeout = asyncio.timeout(None)

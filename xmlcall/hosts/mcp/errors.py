@@ -20,7 +20,7 @@ from .messages import HttpTrouble, TooLarge, UnreadableAnswer
 
 # How the SDK's own errors for a lost connection begin; any server can use the code alone.
 _LOST = ("Connection closed", "SSE stream")
-_NOT_READ = ("Failed to parse JSON response", "Failed to parse SSE message")  # the SDK's, of an answer over HTTP
+_NOT_READ = ("Failed to parse JSON response", "Failed to parse SSE message")  # the SDK's messages about an HTTP answer
 _WRONG_ADDRESS = 'check its "url"'
 _NOT_STREAMABLE = (400, 404, 405)
 _OLDER = '; an endpoint of the older HTTP+SSE needs "type": "sse"'
@@ -36,8 +36,8 @@ _ADVICE = {
     503: "is it up? Try again later",
     504: "try again later",
 }
-_LOOK_FIRST = "it is not known whether it was done: look before it is done again"
-_NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # with which the SDK replaces a status
+_LOOK_FIRST = "it is not known whether it was done: check before you repeat it"
+_NO_DETAIL = ("Server returned an error response", "Not Found", "Session terminated")  # the SDK's for a status
 
 # HTTP errors whose text describes the network or the server, never our own URL, headers or proxy.
 _SPEAKABLE = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError, httpx2.SSEError)
@@ -107,7 +107,7 @@ def _start_reason(server: StdioServer, failure: BaseException | None) -> str:
 
 def left_out_error(server: ServerConfig, deaths: int, seconds: float) -> ToolHostUnavailable:
     """Report that a server is not restarted for now."""
-    what = f"it failed {deaths} times in a row, and is left alone for {seconds:.0f} s; see its log, or remove it"
+    what = f"it failed {deaths} times in a row, and is not restarted for {seconds:.0f} s; see its log, or remove it"
     return _unavailable(server, what, "not_run")
 
 
@@ -150,10 +150,10 @@ def _lost_error(server: ServerConfig, doing: str, error: Exception, connection: 
 
 def _http_error(server: ServerConfig, doing: str, error: MCPError, trouble: HttpTrouble) -> ToolHostError:
     if trouble.status == 404 and error.code == INVALID_REQUEST and error.message == "Session terminated":
-        what = f"{server.name}: the server no longer knows the session while {doing}, however often it is asked; it was not done"
+        what = f"{server.name}: the server no longer knows the session while {doing}, not even a new one; it was not done"
         return SessionLost(what, host=server.name, reason="not_run")
     if trouble.is_too_large:
-        return _unavailable(server, f"{doing} gave more than can be read ({_detail(error)}); ask it for less", "too_large")
+        return _unavailable(server, f"{doing} returned more than can be read ({_detail(error)}); ask it for less", "too_large")
     if trouble.is_cut:
         what = f"{server.name}: the answer was cut while {doing} ({_detail(error)}); {_LOOK_FIRST}"
         return Repeatable(what, host=server.name, reason="unknown")

@@ -50,7 +50,7 @@ INSTRUCTIONS: Final = 16_000  # the most characters of a server's instructions, 
 _LIMITS: Final[Mapping[str, int]] = {"title": 200, "description": INSTRUCTIONS}
 _OF_PARAMETER: Final[Mapping[str, int]] = {"title": 200, "description": 4000, "$comment": 4000}
 _VALUES: Final = frozenset({"enum", "const", "default", "examples", "example"})
-_DEPTH: Final = 64  # as deep as a schema may be
+_DEPTH: Final = 64  # the deepest that a schema may be
 
 _JOINS: Final = "\u0600-\u08ff\u0900-\u0dff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc"
 _SYMBOL: Final = r"#*0-9\u00a9\u00ae\u203c\u2049\u2122-\u3299\U0001f000-\U0001faff"
@@ -143,7 +143,7 @@ def plain_tool(tool: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
     if "inputSchema" in tool:
         found["inputSchema"] = _plain_schema(tool["inputSchema"], changes, _DEPTH)
     name = f"{tool.get('name')!r:.80}"
-    return found, [f"What the tool {name} says of itself was changed: {'; '.join(dict.fromkeys(changes))}."] if changes else []
+    return found, [f"The description of the tool {name} was changed: {'; '.join(dict.fromkeys(changes))}."] if changes else []
 
 
 def _plain_noted(text: str, most: int, key: str, changes: list[str]) -> str:
@@ -193,7 +193,7 @@ def hidden_value(schema: Any) -> str:
 ORIGINAL = "xmlcall/original"
 """The key of `_meta` that carries the original answer, or `{"tools": [...], "notices": [sentences]}` for a page of tools."""
 
-_MAX_NOTICES = 20  # of one page
+_MAX_NOTICES = 20  # most notices for one page
 # Fields for which the SDK would refuse a tool although nothing here needs them: results are checked by their reader.
 _UNCHECKED = ("icons", "outputSchema", "execution")
 # Fields that a page must have in 2026-07-28; on older revisions the SDK drops them.
@@ -301,7 +301,7 @@ class Filter:
             else:
                 left_out.append(problem)
         notices = _first(left_out, "were left out") + _first(changed, "are offered with changed schemas")
-        notices += _first(hidden, "say less of themselves")
+        notices += _first(hidden, "have changed descriptions")
         cursor = page.get("nextCursor")
         if cursor is not None and not isinstance(cursor, str):
             notices.append("The rest of the tools was left out: nextCursor is not a string.")

@@ -175,7 +175,7 @@ async def _subscribed(connection: Connection, uri: str, limit: float) -> AsyncGe
 # -- prompts and completion --------------------------------------------------------------------------------------------
 
 MAX_MESSAGES: Final = 1000
-MAX_VALUES: Final = 100  # of a completion (MCP 2025-11-25, completion: MUST)
+MAX_VALUES: Final = 100  # most values of a completion (MCP 2025-11-25, completion: MUST)
 
 
 def prompt_from_mcp(entry: Mapping[str, Any]) -> Prompt | None:
@@ -204,7 +204,7 @@ def prompt_text_from_mcp(answer: Mapping[str, Any]) -> PromptText:
 
 
 def completion_from_mcp(answer: Mapping[str, Any]) -> Completion:
-    """Read an answer to `completion/complete`; values that are no texts are left out."""
+    """Read an answer to `completion/complete`; values that are not texts are left out."""
     completion = answer.get("completion")
     if not isinstance(completion, Mapping) or not isinstance(completion.get("values"), list):
         return Completion()
@@ -353,7 +353,7 @@ class McpHost:
         self.served = McpServed(server, self._ask, self._live, lambda: self._connection, self._original)
         self._connect_timeout, self._max_tools = connect_timeout, max_tools
         self._features, self._sign_in = features, sign_in or SignIn()
-        self._reached = server  # with the transport that worked, once that is known
+        self._reached = server  # the server, with the transport that worked, once that is known
         self._as_tasks: frozenset[str] = frozenset()
         self._connection: Connection | None = None
         self._connecting = asyncio.Lock()

@@ -30,7 +30,7 @@ from pydantic import ValidationError
 MAX_MESSAGE_BYTES: Final = 32 << 20  # the largest message that is read; over the older HTTP+SSE, the SDK's limit of 1 MiB applies
 _MAX_UNASKED = 50_000
 _FLOOD_SECONDS = 60.0
-_MAX_KEPT = 1000  # troubles; the answer to a request takes out its own
+_MAX_KEPT = 1000  # most troubles; each is removed with the answer to its request
 _OF_THE_WIRE = {"content-encoding", "content-length"}
 
 _PAIR = rb"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
@@ -86,7 +86,7 @@ class UnreadableAnswer:
 
 
 def read_refused(error: Exception) -> JSONRPCResponse | JSONRPCError | None:
-    """Read an answer out of the SDK's refusal of it, or make an error that says what is wrong; None if it is no answer."""
+    """Recover an answer from the SDK's refusal, or make an error that says what is wrong; None if it is not an answer."""
     message = _refused(error)
     number = _number(message.get("id")) if isinstance(message, Mapping) and "method" not in message else None
     if number is None:
@@ -151,7 +151,7 @@ class Flood:
         if self._count < _MAX_UNASKED:
             return
         if time.monotonic() - self._since < _FLOOD_SECONDS:
-            raise ConnectionError(f"it sent {_MAX_UNASKED:,} messages within a minute that nobody asked for")
+            raise ConnectionError(f"it sent {_MAX_UNASKED:,} unrequested messages within a minute")
         self._count, self._since = 0, time.monotonic()
 
 
@@ -175,7 +175,7 @@ class HttpTrouble:
     """What was wrong with an HTTP answer; `status` is 0 if only the body was."""
 
     status: int = 0
-    retry_after: float | None = None  # seconds after which the server wants to be asked again
+    retry_after: float | None = None  # seconds that the server asks to wait
     is_too_large: bool = False
     is_cut: bool = False
 

@@ -60,7 +60,7 @@ from ..server import HttpServer, OAuth
 
 # -- where it is kept --------------------------------------------------------------------------------------------------
 
-HOST: Final = "127.0.0.1"  # to which the browser returns
+HOST: Final = "127.0.0.1"  # the browser returns here
 PATH: Final = "/callback"
 _SERVICE: Final = "xmlcall"
 _LOCK_SECONDS: Final = 10.0
@@ -138,7 +138,7 @@ class SystemTokens:
         with FileLock(f"{self.path}.lock", timeout=_LOCK_SECONDS, mode=0o600):
             texts = self._read()
             yield texts
-            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # of mode 0600
+            handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.name)  # with mode 0600
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as file:
                     json.dump(texts, file)
@@ -353,7 +353,7 @@ async def forget(server: HttpServer, tokens: TokenStore) -> bool:
 
 
 async def kept_in_file(server: HttpServer) -> Path | None:
-    """Return the file that holds the tokens of a server for want of a keyring; None if they are elsewhere."""
+    """Return the file that holds the tokens of a server if there is no keyring; None if they are elsewhere."""
     store = SystemTokens()
     return store.path if await asyncio.to_thread(store.in_file, key_of(server)) else None
 
@@ -417,7 +417,7 @@ class _Authorization(httpx2.Auth):
             self._log.sign_in = self._words(error)
         except GeneratorExit:  # a request got no answer: the connection ends, and the log names the server
             if outgoing is not request:
-                self._log.sign_in = f"{_origin(outgoing.url)}, where one signs in to it, did not answer"
+                self._log.sign_in = f"{_origin(outgoing.url)}, where you sign in to it, did not answer"
             raise
         finally:
             await flow.aclose()
@@ -426,7 +426,7 @@ class _Authorization(httpx2.Auth):
     async def _flow(
         self, request: httpx2.Request, refused: httpx2.Response | None
     ) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
-        """Run the SDK's flow on a refusal that has arrived, unless the request has another token by now."""
+        """Run the SDK's flow for a refused request, unless another token has replaced the request's by now."""
         provider = await self._started()
         if not self._sign_in.asks and self._oauth.grant == "authorization_code" and self._kept.entry.tokens is None:
             raise _NeedsPerson  # so that no client is registered in vain
@@ -520,7 +520,7 @@ class _Authorization(httpx2.Auth):
         try:
             self._loopback = await loopback.__aenter__()
         except OSError as error:
-            raise OAuthFlowError(f"port {self._kept.redirect.port} of 127.0.0.1, for the way back, is taken") from error
+            raise OAuthFlowError(f"port {self._kept.redirect.port} of 127.0.0.1 for the browser's return is taken") from error
         if not await self._sign_in.during(self._sign_in.ask(self._server.name, url)):
             raise OAuthFlowError("the sign-in was declined")
 
@@ -528,7 +528,7 @@ class _Authorization(httpx2.Auth):
         assert self._loopback is not None
         found: AuthorizationCodeResult | None = await self._sign_in.during(self._loopback.answer(self._sign_in.patience))
         if found is None:
-            raise OAuthFlowError("nobody waits for it any more")
+            raise OAuthFlowError("no call waits for it any more")
         return found
 
     def _words(self, error: Exception) -> str:
@@ -584,7 +584,7 @@ def _check_address(url: httpx2.URL, server: str) -> None:
 async def _read_bounded(response: httpx2.Response) -> None:
     """Read an answer of an authorization server; one that is too long or compressed is an error."""
     if "content-encoding" in response.headers:
-        raise OAuthFlowError(f"{_origin(response.url)} packs an answer, which was not asked for")
+        raise OAuthFlowError(f"{_origin(response.url)} compressed an answer, which was not requested")
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     response.stream = _BoundedBody(response.stream)
     await response.aread()
@@ -646,7 +646,7 @@ class Loopback:
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
         if not self._answer.cancel() and not self._answer.cancelled():
-            self._answer.exception()  # retrieved, even if nothing waited for it
+            self._answer.exception()  # asyncio logs an exception that nothing has retrieved
         await asyncio.gather(*(task for task in self._connections if task), return_exceptions=True)
 
     async def answer(self, seconds: float) -> AuthorizationCodeResult:

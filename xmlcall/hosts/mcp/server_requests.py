@@ -57,7 +57,7 @@ class ElicitAnswer:
     """The user's answer: `decline` means that the user said no, `cancel` that there was no answer."""
 
     action: Literal["accept", "decline", "cancel"]
-    content: Mapping[str, Any] = field(default_factory=dict)  # of a form; missing fields get the defaults of the schema
+    content: Mapping[str, Any] = field(default_factory=dict)  # a form's; missing fields get the schema's defaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -195,7 +195,7 @@ async def _read(process: Process, inbox: Inbox, reading: anyio.CancelScope, have
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
-    """Read a line as a message, or as the error that says why it is none."""
+    """Read a line as a message, or return the error that says why it is not one."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(whole_escapes(line).decode(errors="replace"), by_name=False))
     except ValueError as error:

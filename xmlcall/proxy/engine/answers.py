@@ -310,7 +310,7 @@ class Sender:
         self._identity = ""
         self._unfinished = False
         self._waiting: list[ToolCall] = []
-        self._names: set[str] = set()  # of tools that this reply called
+        self._names: set[str] = set()  # names of the tools that this reply called
         self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
 
     @property
@@ -422,7 +422,7 @@ class PromptedAnswer(Answer):
         self._is_strict = is_strict  # calls that cannot run are an error, instead of being left to the caller to check
         self._keep = keep  # receives the rounds of the proxy's own tools, if calls to the caller follow them
         self._shown = ""  # text of the replies before the last one
-        self._sent: dict[str, ToolCall] = {}  # by id; a call that was streamed before it was complete went out under another id
+        self._sent: dict[str, ToolCall] = {}  # id -> call; a streamed call was sent under another id
         self._is_retry = False  # the reply answers the proxy's feedback, not the caller
         self._visible: list[str] = []  # pieces of text: appending each to one string is quadratic in its length
         self._holds = False  # the reply's text may have to be discarded

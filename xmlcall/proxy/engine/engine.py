@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from ..observed.observer import Hearing
 
 RECHECK_SECONDS: Final = 300.0
-"""After a check that was too slow: each one costs a reply that is thrown away."""
+"""Seconds until the next check after one that was too slow, because each check costs a reply that is thrown away."""
 
 
 class Engine:

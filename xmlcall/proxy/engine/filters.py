@@ -189,7 +189,7 @@ class Formed:
 
 
 def wordless(event: ResponseEvent) -> Iterable[ResponseEvent]:
-    """Leave out text beside an answer that must be a call."""
+    """Drop text from an answer that must be a call."""
     return () if isinstance(event, TextPiece) else (event,)
 
 

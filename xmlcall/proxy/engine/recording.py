@@ -37,12 +37,12 @@ from ..observed.observer import FIRST_TOKEN
 LONGEST_CLIENT: Final = 80  # characters of a program's name
 LONGEST_QUESTION: Final = 20_000
 LONGEST_ERROR: Final = 4_000
-_STEP: Final = 8_192  # text is counted after every so many characters
+_STEP: Final = 8_192  # characters after which text is counted
 _EVENT: Final = 64  # characters that an event counts for, besides its text
 _WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is already counted with the reply
 _FREQUENT: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta, Markup, ReasoningDelta})
 _BATCH: Final = 64  # frequent events that are passed on at once
-_ENDS: Final = ("", "end", "tool_calls")  # of turns in which nothing went wrong
+_ENDS: Final = ("", "end", "tool_calls")  # how turns end in which nothing went wrong
 _TOO_LONG: Final = "the rest of this turn was too long to be recorded"
 
 
@@ -115,7 +115,7 @@ class Recording:
 
     def prompt(self, messages: Sequence[Message]) -> None:
         """Note a prompt that goes to the model; a prompt that is too long is not kept."""
-        self._tell()  # of the reply before
+        self._tell()  # events of the previous reply
         if self._turn is None or self._room < 0:
             return
         known = {id(message.content) for message in self._prompt}  # most of a prompt is what was sent before

@@ -102,7 +102,7 @@ class _OllamaCall(JsonBody):
 
 
 class OllamaMessage(JsonBody):
-    """A message of a request; of `thinking` nothing is kept."""
+    """A message of a request; its `thinking` is dropped."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str | None = None
@@ -136,7 +136,7 @@ class OllamaChatBody(_OllamaAsked):
 
 
 class OllamaGenerateBody(_OllamaAsked):
-    """The body of `POST /api/generate`; `context` is read and not used."""
+    """The body of `POST /api/generate`; `context` is accepted and ignored."""
 
     prompt: str | None = None
     system: str | None = None

@@ -100,7 +100,7 @@ class FunctionCallItem(JsonBody):
 
 
 class FunctionCallOutputItem(JsonBody):
-    """What a call gave."""
+    """The output of a call."""
 
     type: Literal["function_call_output"]
     call_id: str
@@ -118,7 +118,7 @@ class CustomToolCallItem(JsonBody):
 
 
 class CustomToolCallOutputItem(JsonBody):
-    """What a call of a custom tool gave."""
+    """The output of a custom tool's call."""
 
     type: Literal["custom_tool_call_output"]
     call_id: str
@@ -134,7 +134,7 @@ class LocalShellCallItem(JsonBody):
 
 
 class LocalShellCallOutputItem(JsonBody):
-    """What the command gave; the id is the call's."""
+    """The output of the command; the id is the call's."""
 
     type: Literal["local_shell_call_output"]
     id: str | None = None
@@ -143,13 +143,13 @@ class LocalShellCallOutputItem(JsonBody):
 
 
 class ReasoningItem(JsonBody):
-    """What the model thought, in an earlier answer; no model is shown it again."""
+    """The model's reasoning in an earlier answer; it is not shown to a model again."""
 
     type: Literal["reasoning"]
 
 
 class AdditionalToolsItem(JsonBody):
-    """Tools that are offered in the history instead of beside it."""
+    """Tools that the caller offers inside the history, not in `tools`."""
 
     type: Literal["additional_tools"]
     tools: list[dict[str, Any]]

@@ -136,7 +136,7 @@ def _forbidden(message: str) -> ApiError:
 # -- which models a caller may use ----------------------------------------------------------------------------------------
 
 SHOWN: Final = 80  # characters of a requested name that an error shows
-NAMES_SHOWN: Final = 40  # of models
+NAMES_SHOWN: Final = 40  # most names of models in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +146,7 @@ class ServedModel:
     engine: "Engine"
     given_name: str = ""
     aliases: tuple[str, ...] = ()
-    # What a request is inside of: it opens a model that is not open, and keeps it open. None if the model is always open.
+    # A context around each request: it opens the model if necessary, and keeps it open. None if the model is always open.
     use: Callable[[], AbstractAsyncContextManager[None]] | None = None
 
     @property
@@ -172,7 +172,7 @@ class ServedModels:
 
     @property
     def engine(self) -> "Engine":
-        """The engine of the first model; of a list, that of the model that was used last."""
+        """The engine of the first model; for a list of models, of the one that was used last."""
         return self.rows[0].engine
 
     async def reread(self) -> None:
@@ -236,7 +236,7 @@ class Caller:
 # opened; what was learned about them (does the server's own function calling work, thresholds) goes with them.
 
 
-ALL: Final = "*"  # the name of a model that means each that its server lists
+ALL: Final = "*"  # the name that stands for every model that the server lists
 OPEN_LIMIT: Final = 8
 LISTED_LIMIT: Final = 1000  # models of a list; hosted services have some hundreds
 NAME_LIMIT: Final = 200
@@ -250,7 +250,7 @@ class _Listed:
 
     def __init__(self, name: str, engine: "Engine") -> None:
         self.name, self.engine = name, engine
-        self.requests = 0  # that use it now
+        self.requests = 0  # how many use it now
         self.is_open = False
         self.opening = asyncio.Lock()
 
@@ -286,7 +286,7 @@ class ListedModels:
 
     @property
     def engine(self) -> "Engine":
-        """The engine of the model that was used last; until one was, one that is not open, for what all have in common."""
+        """The engine of the model that was used last; at first one that is not open, for the facts that all share."""
         return self._open[-1].engine if self._open else self._unused
 
     async def __aenter__(self) -> Self:
@@ -364,7 +364,7 @@ class ListedModels:
         self._open.append(listed)
 
     async def _close_unused(self, most: int) -> None:
-        """Close models that no request uses until at most so many are open, those not used for longest first."""
+        """Close models that no request uses, the least recently used first, until at most this many are open."""
         while len(self._open) > most:
             each = next((each for each in self._open if not each.requests), None)  # found again: others open and close meanwhile
             if each is None:

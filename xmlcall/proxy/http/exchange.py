@@ -65,7 +65,7 @@ class Ending:
 
 # -- pings ----------------------------------------------------------------------------------------------------------------
 
-BEGIN_SECONDS: Final = 10.0  # of silence before a stream begins without an event
+BEGIN_SECONDS: Final = 10.0  # after this silence a stream begins without an event
 PING_SECONDS: Final = 15.0
 
 
@@ -125,7 +125,7 @@ _EVENTS: Final = "text/event-stream"
 _LINES: Final = "application/x-ndjson"
 _NO_SNIFFING: Final = (b"x-content-type-options", b"nosniff")
 _PASSED_ON: Final = (_EVENTS, _LINES, "application/json", "text/plain")
-_ENDS: Final = {_EVENTS: (b"\n\n", b"\r\n\r\n"), _LINES: (b"\n",)}  # of one event
+_ENDS: Final = {_EVENTS: (b"\n\n", b"\r\n\r\n"), _LINES: (b"\n",)}  # what ends one event
 
 log = logging.getLogger("xmlcall.proxy")
 

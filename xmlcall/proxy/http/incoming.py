@@ -49,7 +49,7 @@ _PAGES: Final = "/ui/"  # web pages; their paths need no correction
 _WITHOUT: Final = ("/chat/completions", "/completions", "/embeddings", "/messages", "/models", "/rerank", "/responses")
 _MAX_ENCODINGS: Final = 3
 _MAX_MEMBERS: Final = 16  # gzip members, because each one costs a copy of the rest
-_ZSTD_WINDOW: Final = 1 << 23  # RFC 8878, 3.1.1.1.2: the least that a decoder should allow, and the most that it needs to
+_ZSTD_WINDOW: Final = 1 << 23  # RFC 8878, 3.1.1.1.2: decoders should support this much and need not support more
 _MISSING: Final = "zstd is read only where the package zstandard is installed"
 
 # -- before it is routed -----------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def data_of(content: bytes) -> Mapping[str, Any]:
 
 
 def data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
-    """Read a body, and return also the words because of which fields were left out."""
+    """Read a body; also return the words for which fields were left out."""
     try:
         return one_reading(object_of(content))
     except ValueError as error:

@@ -59,7 +59,7 @@ class QuestionPath:
     path: str
     form: Format
     upstream: str = ""
-    is_answered: bool = True  # by the engine; otherwise requests are only passed on
+    is_answered: bool = True  # whether the engine may answer; otherwise requests are only passed on
 
 
 QUESTIONS: Final = (
@@ -336,7 +336,7 @@ def _ollama(path: str, write: Callable[[Sequence[ServedModel]], dict[str, Any]])
 
 
 async def _about(engine: Engine, method: str, path: str, content: bytes = b"") -> dict[str, Any] | None:
-    """Ask an Ollama about itself; None if there is none, or it lacks the path. Rewritten, its JSON can show no page as ours."""
+    """Ask an Ollama about itself; None if there is none, or it lacks the path. Rewritten, its JSON cannot be a page."""
     if engine.wire != "ollama" or not isinstance(engine.backend.inner, Relaying):
         return None
     said = bytearray()

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 
 OTHER: Final = "other"
-MOST_VALUES: Final = 200  # of one label; the tables of codes have about 70
+MOST_VALUES: Final = 200  # most values of one label; the tables of codes have about 70
 SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 # Seconds. A small model on a graphics card produces its first token in 50 ms; a long prompt on a CPU takes minutes.
@@ -567,7 +567,7 @@ class _Tail:
         """Keep a piece, and drop bytes that are too far from the end."""
         self._pieces.append(piece)
         self._size += len(piece)
-        if self._size > 2 * TAIL:  # seldom, so that each byte is copied once or twice
+        if self._size > 2 * TAIL:  # rarely, so that each byte is copied only once or twice
             kept = b"".join(self._pieces)[-TAIL:]
             self._pieces, self._size, self._is_whole = [kept], len(kept), False
 

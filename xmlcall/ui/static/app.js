@@ -70,7 +70,8 @@ async function show() {
 function drawHeader(name) {
   const isThere = { chat: about.can_chat, recorded: about.recorded };
   const names = IN_MENU.filter((each) => isThere[each] ?? true);
-  const link = (each) => h("a", { href: `#/${each === "chat" ? chat : each}`, data: { view: each }, "aria-current": each === name ? "page" : null }, t(`view.${each}`));
+  const current = name === "turn" ? "live" : name; // a turn is opened from that list
+  const link = (each) => h("a", { href: `#/${each === "chat" ? chat : each}`, data: { view: each }, "aria-current": each === current ? "page" : null }, t(`view.${each}`));
   const facts = h("div", { className: "facts" },
     h("span", { className: "model", title: about.model }, about.model ?? ""),
     about.way ? h("span", { className: "chip way", title: t("way.title", { way: about.way }) }, wayText(about.way)) : null,
@@ -139,6 +140,12 @@ function onKey(event) {
   if (event.key === "?") showKeys();
 }
 
+/** Lead the keyboard past the header; the link's own address would be another view's. */
+function onSkip(event) {
+  event.preventDefault();
+  document.getElementById("main").focus();
+}
+
 function tell(name, data) {
   for (const handle of [...listeners]) handle(name, data);
 }
@@ -187,5 +194,6 @@ addEventListener("hashchange", () => turnOfMount && show()); // the first view i
 addEventListener("unhandledrejection", (event) => tellFailure(event.reason));
 addEventListener("keydown", onEscape, true);
 addEventListener("keydown", onKey);
+document.getElementById("skip").addEventListener("click", onSkip);
 addEventListener("click", ({ target }) => closeMenus(target));
 start();

@@ -12,14 +12,20 @@ const BAD = new Set(["rejected", "failed", "error", "unknown"]);
 const UNDER_WAY = new Set(["writing", "running", "waiting"]);
 const SOURCES = { person: "good", result: "info", schema: "", system: "", assistant: "", trivial: "", invented: "warn" };
 
-/** Return the chip that says what came of a call. */
-export function outcomeChip(outcome) {
+/** Return the chip that says what came of a call, and of a denied one who denied it. */
+export function outcomeChip(call, ties) {
+  const { outcome } = call;
   const kind = GOOD.has(outcome) ? "good" : BAD.has(outcome) ? "bad" : UNDER_WAY.has(outcome) ? "info running" : "warn";
-  return h("span", { className: `chip ${kind}` }, t(`outcome.${outcome}`));
+  return h("span", { className: `chip ${kind}` }, outcome === "denied" && call.by ? decided(call, ties) : t(`outcome.${outcome}`));
 }
 
 /** Return what a code means, in the chosen language. */
 export const whyOf = (mark) => (has(`code.${mark.code}`) ? t(`code.${mark.code}`) : mark.why);
+
+/** Draw a repair or an issue: where it is, what it means, and last the code by which documents name it. */
+export function markLine(mark, where = "") {
+  return [where ? [h("code", null, visible(where)), ": "] : null, whyOf(mark), " ", h("code", { className: "soft small" }, mark.code)];
+}
 
 /** Draw a call.
  *  @param {object} call a CallRecord
@@ -29,20 +35,23 @@ export const whyOf = (mark) => (has(`code.${mark.code}`) ? t(`code.${mark.code}`
 export function callCard(call, ties) {
   const target = call.server ? `${call.server}.${call.tool}` : call.name;
   const head = ties.isInside ? null : h("div", { className: "row" },
-    h(ties.isRead ? "h2" : "h3", { className: "mono break" }, visible(target)), ties.isRead && call.outcome === "not started" ? null : outcomeChip(call.outcome),
+    h(ties.isRead ? "h2" : "h3", { className: "mono break" }, visible(target)), ties.isRead && call.outcome === "not started" ? null : outcomeChip(call, ties),
     call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
     h("span", { className: "soft small push" }, call.dialect));
   return h("article", { className: ties.isInside ? "call-inside" : "card call", "aria-label": t("call.label", { name: target }) },
     h("div", { className: "pad column" }, head, approval(call, ties), issues(call), values(call, ties), repairs(call), changed(call), result(call, ties)));
 }
 
-/** Return who allowed or denied a call; null if nobody did. */
+/** Return who allowed a call; null if nobody did. */
 export function whoAllowed(call, ties) {
-  if (!call.by) return null;
+  return call.by && call.outcome !== "denied" ? h("span", { className: "small break who" }, decided(call, ties)) : null;
+}
+
+function decided(call, ties) {
   const isDenied = call.outcome === "denied";
   const isYou = ties.isYours && (call.by === "person" || call.by === "person, always");
   const key = isYou ? (isDenied ? "call.denied_you" : call.by === "person" ? "call.allowed_you" : "call.allowed_always") : isDenied ? "call.denied_by" : "call.allowed_by";
-  return h("span", { className: "small break who" }, t(key, { who: visible(call.by) }));
+  return t(key, { who: visible(call.by) });
 }
 
 /** Return the arguments of a call in a line; of a single one the value alone. Nothing for a call that could not be read. */
@@ -80,8 +89,7 @@ function approval(call, ties) {
 function issues(call) {
   if (!call.issues.length) return null;
   return h("ul", { className: "marks bad", "aria-label": t("call.issues") }, call.issues.map((issue) => h("li", null,
-    h("span", { className: "chip bad mono" }, issue.code), " ", whyOf(issue),
-    issue.path && issue.path !== "$" && !whyOf(issue).includes(`'${nameOf(issue.path)}'`) ? h("div", { className: "small" }, h("code", null, visible(nameOf(issue.path)))) : null,
+    markLine(issue, issue.path !== "$" && !whyOf(issue).includes(`'${nameOf(issue.path)}'`) ? nameOf(issue.path) : ""),
     issue.expected ? h("div", { className: "small" }, `${t("issue.expected")} `, h("code", null, visible(issue.expected))) : null,
     issue.got ? h("div", { className: "small" }, `${t("issue.got")} `, h("code", null, visible(issue.got))) : null,
     issue.readings.map((reading) => h("pre", { className: "reading" }, visible(reading))),
@@ -126,9 +134,7 @@ function sourceChip(source, ties) {
 
 function repairs(call) {
   if (!call.repairs.length) return null;
-  return h("ul", { className: "marks warn", "aria-label": t("call.repairs") }, call.repairs.map((repair) => h("li", null,
-    h("span", { className: "chip warn mono" }, repair.code), " ", whyOf(repair),
-    repair.path ? h("span", { className: "soft mono small" }, ` ${visible(nameOf(repair.path))}`) : null)));
+  return h("ul", { className: "marks warn", "aria-label": t("call.repairs") }, call.repairs.map((repair) => h("li", null, markLine(repair, repair.path ? nameOf(repair.path) : ""))));
 }
 
 function changed(call) {

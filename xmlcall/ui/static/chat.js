@@ -15,6 +15,7 @@ import { visible } from "./visible.js";
 
 const part = encodeURIComponent;
 const SIDE = "chat-side";
+const WIDE = "(min-width: 901px)"; // where it is no drawer, as in views.css
 
 let draft = ""; // what is written and not sent stays while another view is looked at
 
@@ -23,6 +24,7 @@ export function mount(container, [given]) {
   const side = h("aside", { className: "column chat-side", id: SIDE, popover: "auto", "aria-label": t("chat.side") });
   const status = h("p", { className: "soft small chat-status" });
   const problem = h("p", { className: "error", role: "alert", hidden: true });
+  const busy = h("p", { className: "small", role: "status", hidden: true }, t("chat.busy"));
   const editing = h("p", { className: "small row", hidden: true }, h("span", null, t("chat.editing")), h("button", { className: "plain", onclick: endEditing }, t("ask.cancel")));
   const input = h("textarea", { rows: 2, value: draft, placeholder: t("chat.ask"), "aria-label": t("chat.ask"), onkeydown: onInputKey, oninput: () => { draft = input.value; } });
   const send = h("button", { className: "main large", onclick: ask }, t("chat.send"));
@@ -39,7 +41,7 @@ export function mount(container, [given]) {
 
   fill(container, h("div", { className: "chat" }, side, h("div", { className: "chat-main" }, h("h1", { className: "unseen" }, t("view.chat")),
     h("div", { className: "chat-top" }, h("button", { popovertarget: SIDE, "aria-label": t("chat.side") }, "☰", h("span", { className: "wide" }, ` ${t("chat.side")}`)), h("span", { className: "soft small clip" }, [visible(about.model ?? ""), about.way ? wayText(about.way) : ""].filter(Boolean).join(" · "))), log,
-    h("div", { className: "chat-input" }, problem, editing, h("div", { className: "row" }, input, send, stop), status))));
+    h("div", { className: "chat-input" }, problem, busy, editing, h("div", { className: "row" }, input, send, stop), status))));
 
   async function open() {
     const mine = ++opening;
@@ -111,6 +113,7 @@ export function mount(container, [given]) {
     underWay = id;
     stop.hidden = !id;
     send.hidden = Boolean(id);
+    if (!id) busy.hidden = true;
   }
 
   const nearEnd = () => log.scrollTop + log.clientHeight > log.scrollHeight - 160;
@@ -121,7 +124,11 @@ export function mount(container, [given]) {
 
   async function ask() {
     const question = input.value.trim();
-    if (!question || underWay || sent) return;
+    if (!question) return;
+    if (underWay || sent) {
+      busy.hidden = false;
+      return;
+    }
     const edited = insteadOf;
     endEditing();
     write(""); // at once: what is typed from now on is the next question
@@ -258,7 +265,8 @@ export function mount(container, [given]) {
     const [{ conversations }, { servers }] = await Promise.all([get("recorded"), get("about")]);
     const held = side.contains(document.activeElement) ? document.activeElement.dataset.path : null;
     const toggle = (path, isOn) => ({ target }) => doing(async () => { target.disabled = true; await post(path, { is_on: !isOn }); await drawAround(); });
-    fill(side, h("button", { onclick: () => { side.hidePopover(); go("chat"); } }, t("chat.new")), historyOf(conversations, conversation), serversOf(servers, toggle));
+    const close = h("button", { className: "plain drawer-close", "aria-label": t("close"), onclick: closeSide }, "✕");
+    fill(side, h("div", { className: "row" }, h("button", { className: "grow", onclick: () => { closeSide(); go("chat"); } }, t("chat.new")), close), historyOf(conversations, conversation), serversOf(servers, toggle));
     if (held) side.querySelector(`[data-path="${CSS.escape(held)}"]`)?.focus();
     if (!conversation && !sent) fill(log, hello(servers ?? []));
   }
@@ -277,11 +285,14 @@ export function mount(container, [given]) {
     setUnderWay(null);
   }
 
+  const closeSide = () => side.hidePopover();
+  const wide = matchMedia(WIDE); // a drawer that stays open while the window is widened would cover the page
+  wide.addEventListener("change", closeSide);
   addEventListener("keydown", onPageKey);
   const forget = listen(onEvent);
   open().catch(tell);
   input.focus();
-  return { unmount() { opening += 1; forget(); endFollowing(); endSent(); removeEventListener("keydown", onPageKey); } };
+  return { unmount() { opening += 1; forget(); endFollowing(); endSent(); removeEventListener("keydown", onPageKey); wide.removeEventListener("change", closeSide); } };
 }
 
 /** Add to the last reply of a record what has come to it. */

@@ -1,7 +1,7 @@
 /* What stands around a conversation: the others, the servers with their tools, and how one may begin. */
 
 import { h } from "./dom.js";
-import { t } from "./i18n.js";
+import { t, timeText } from "./i18n.js";
 import { beginning, visible } from "./visible.js";
 
 const part = encodeURIComponent;
@@ -22,7 +22,7 @@ export function historyOf(conversations, current) {
 function timeOf(text) {
   const time = new Date(text);
   const isToday = time.toDateString() === new Date().toDateString();
-  return isToday ? time.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" }) : time.toLocaleDateString([], { day: "numeric", month: "short" });
+  return timeText(time, isToday ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" });
 }
 
 /** Draw the servers with their tools. @param {function(string, boolean)} toggle makes what a box does */
@@ -33,7 +33,7 @@ export function serversOf(servers, toggle) {
   const server = (each) => h("div", { className: "column server" },
     h("label", { className: "row" }, box(`servers/${part(each.name)}`, each.is_on), h("strong", { className: "clip" }, visible(each.name)),
       each.state === "answers" ? null : h("span", { className: `small ${each.state === "failed" ? "bad-text" : "soft"}` }, t(`server.${each.state}`))),
-    each.problem ? h("p", { className: "small break server-problem" }, visible(beginning(each.problem, 400))) : null,
+    each.problem ? h("p", { className: "small break server-problem" }, visible(beginning(each.problem.replace(`${each.name}: `, ""), 400))) : null,
     each.is_on && each.tools.length ? h("ul", { className: "tools" }, each.tools.map(tool)) : null);
   return h("section", { className: "chat-servers", "aria-label": t("chat.tools") }, h("h2", null, t("chat.tools")),
     servers?.length ? servers.map(server) : h("p", { className: "soft small" }, t("chat.no_tools")));

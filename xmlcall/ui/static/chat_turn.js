@@ -5,7 +5,7 @@
 
 import { callCard, outcomeChip, shortArguments, shortResult, whoAllowed, whyOf } from "./call_card.js";
 import { h, keep } from "./dom.js";
-import { count, seconds, t } from "./i18n.js";
+import { count, has, seconds, t } from "./i18n.js";
 import { markdown } from "./markdown.js";
 import { questionCard } from "./question.js";
 import { outcomeText, renderTurn } from "./turn.js";
@@ -22,8 +22,8 @@ export function turnView(turn, ties) {
   const body = h("div", { className: "column answer" });
   const inside = h("div", { className: "column", hidden: true });
   const inspect = h("button", { className: "plain", "aria-expanded": "false", onclick: toggleInside }, t("chat.inspect"));
-  const buttons = h("div", { className: "row turn-buttons", hidden: true }, ties.onRegenerate ? [
-    h("button", { className: "plain", onclick: () => ties.onRegenerate(shown) }, t("chat.regenerate")),
+  const again = h("button", { className: "plain", onclick: () => ties.onRegenerate(shown) });
+  const buttons = h("div", { className: "row turn-buttons", hidden: true }, ties.onRegenerate ? [again,
     h("button", { className: "plain", onclick: () => ties.onEdit(shown) }, t("chat.edit")), inspect] : null);
   const element = h("section", { className: "chat-turn column", data: { turn: turn.id } }, question, body, buttons, inside);
   const life = lifeLine();
@@ -72,7 +72,8 @@ export function turnView(turn, ties) {
     life.show(cards.size ? null : doingOf(shown));
     keep(body, [...parts, ...others, life.element.hidden ? null : life.element,
       shown.error ? kept("error", shown.error, () => h("p", { className: "error" }, visible(shown.error))) : null,
-      isOver && shown.outcome !== "end" ? kept("outcome", shown.outcome, () => h("p", { className: "small soft" }, outcomeText(shown.outcome, shown.source))) : null]);
+      isOver && shown.outcome !== "end" && !shown.error ? kept("outcome", shown.outcome, () => h("p", { className: "small soft" }, endingText(shown))) : null]);
+    again.textContent = t(shown.outcome === "error" ? "chat.ask_again" : "chat.regenerate");
     buttons.hidden = !isOver;
     drawInside();
   }
@@ -153,6 +154,9 @@ export function doingOf(turn) {
   return textOf(last).trim() ? null : { key: "life.writing", values: {} };
 }
 
+/** Return in a sentence why a turn has no whole answer, and what helps. */
+const endingText = (turn) => (has(`over.${turn.outcome}`) ? t(`over.${turn.outcome}`) : outcomeText(turn.outcome, turn.source));
+
 /** Return the text of a reply that is for a person. */
 function textOf(reply) {
   if (!reply.spans.some((span) => span.kind !== "text")) return reply.raw;
@@ -174,7 +178,7 @@ function callLine(call, opened) {
     h("span", { className: "call-head mono" }, h("strong", null, visible(target)), shortArguments(call)),
     call.result === null ? null : h("span", { className: "call-result mono" }, `→ ${shortResult(call)}`),
     call.issues.length ? h("span", { className: "call-result" }, call.issues.map(whyOf).join(" ")) : null,
-    h("span", { className: "row call-facts" }, outcomeChip(call.outcome), whoAllowed(call, TIES), call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
+    h("span", { className: "row call-facts" }, outcomeChip(call, TIES), whoAllowed(call, TIES), call.seconds !== null ? h("span", { className: "soft small" }, seconds(call.seconds)) : null,
       call.repairs.length ? h("span", { className: "chip warn" }, `◆ ${t("repairs.count", { count: call.repairs.length })}`) : null)), inside);
   return details;
 }

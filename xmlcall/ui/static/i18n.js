@@ -30,6 +30,12 @@ export const has = (key) => key in WORDS[language()] || key in EN;
 /** Return in words how a model is asked. */
 export const wayText = (way) => (has(`way.${way}`) ? t(`way.${way}`) : way);
 
+/** Write a time in the chosen language, as the person's own region does it. @param {object} [parts] of Intl.DateTimeFormat */
+export function timeText(time, parts = { dateStyle: "medium", timeStyle: "medium" }) {
+  const region = (navigator.languages ?? []).find((each) => each.toLowerCase().startsWith(language()));
+  return new Date(time).toLocaleString(region ?? language(), parts);
+}
+
 /** Write a number of seconds. */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";

@@ -14,8 +14,8 @@ const FRAME = {
 };
 
 const TURN = {
-  first_token: "first token", whole: "whole", tokens: "{count} tokens", cached: "cached", characters: "{count} characters",
-  reply: "Reply {number}", finish: "ended by", writing: "being written", not_kept: "not kept, asked again", verdict: "judged",
+  first_token: "first token", whole: "whole", tokens: "{count} tokens", "tokens.read": "{count} tokens read", "tokens.written": "{count} tokens written", cached: "cached", characters: "{count} characters",
+  reply: "Reply {number}", finish: "ended by {reason}", "finish.stop": "ended by itself", "finish.tool_calls": "ended with calls", "finish.length": "cut off at the limit of tokens", writing: "being written", not_kept: "not kept, asked again", verdict: "judged",
   "reasoning.apart": "Reasoning that the server sent apart", "show.all": "Show all {count} characters", "turn.over": "The turn is over.",
   "raw.label": "What the model wrote", "raw.more": "Show {count} more characters", repair: "repaired",
   "span.text": "text", "span.reasoning": "reasoning", "span.markup": "markup", "span.name": "call", "span.value": "value", "span.end": "end of the call", "span.unread": "not read",
@@ -26,7 +26,7 @@ const TURN = {
   "call.issues": "Why it cannot run", "call.repairs": "What was repaired", "call.no_arguments": "No arguments", "call.ran_with": "A person changed the arguments to",
   "call.result": "Result", "value.path": "Argument", "value.value": "Value", "value.source": "Comes from", "value.show": "Show where it stands",
   "issue.expected": "Expected:", "issue.got": "Got:", "issue.told": "What the model is told",
-  "source.person": "the person", "source.you": "you", "source.result": "result {number} of {tool}", "source.some_result": "a result of {tool}", "source.schema": "the schema", "source.system": "the instructions",
+  "source.person": "the person", "source.you": "you", "source.result": "result {number} of {tool}", "source.some_result": "a result of {tool}", "source.schema": "the tool's description", "source.system": "the instructions",
   "source.assistant": "the model earlier", "source.trivial": "plain value", "source.invented": "the model alone",
   "outcome.writing": "being written", "outcome.waiting": "waits for you", "outcome.running": "runs", "outcome.ok": "ran", "outcome.error": "tool error",
   "outcome.failed": "server failed", "outcome.denied": "denied", "outcome.rejected": "cannot run", "outcome.held": "held back", "outcome.handed over": "handed to the client",
@@ -36,6 +36,14 @@ const TURN = {
   "end.invented_results": "invented results", "end.own_words": "repeated the prompt", "end.repetition": "repeated itself", "end.no_tool_call": "no call", "end.stopped": "stopped",
   "way.xml": "tools in the prompt", "way.native": "the server's own calls", "way.native-only": "only the server's own calls", "way.auto": "way not decided yet", "way.plain": "no tools", "way.relayed": "passed on unread", "way.title": "How the model gets the tools (mode {way})",
   "life.waiting": "Waiting for the model", "life.reading": "Reading the prompt, {read} of {total} tokens", "life.queued": "Another conversation is answered first", "life.writing": "The model writes", "life.writing_call": "The model writes a call", "life.running": "{name} runs", "life.seconds": "{text}, {seconds} s",
+  "over.left": "You stopped this.", "over.max_turns": "No answer: the model kept calling tools. Ask for less, or allow more replies with --max-turns.",
+  "over.invalid_calls": "No answer: the model wrote no valid call, even after its errors were explained to it. Use a larger model.",
+  "over.tool_errors": "No answer: one call after another failed. Look at the calls above, or rephrase the question.",
+  "over.invented_results": "No answer: the model wrote results that no tool gave. Rephrase the question, or use a larger model.",
+  "over.own_words": "No answer: the model only repeated its instructions. Rephrase the question, or use a larger model.",
+  "over.repetition": "The model repeated itself and was stopped. Rephrase the question, or use a larger model.",
+  "over.repeated_call": "No answer: the model made the same call again and again. Rephrase the question, or use a larger model.",
+  "over.length": "The reply was cut off at the limit of tokens. Allow more with --ask max_tokens=N, or give a larger --context.",
   "refusal.invented_results": "Not an answer: the model wrote results that no tool gave. It was told, and asked again.",
   "refusal.own_words": "Not an answer: the model repeated its instructions. It was told, and asked again.",
   "refusal.unfounded": "Asked again: the answer stated what no tool had found.",
@@ -59,14 +67,15 @@ const TRY = {
 };
 
 const CHAT = {
-  "chat.new": "New conversation", "chat.list": "Conversations", "chat.side": "Conversations and tools", "chat.ask": "Ask something; Shift+Enter for a new line", "chat.send": "Send", "chat.regenerate": "Regenerate", "chat.edit": "Edit", "chat.inspect": "Inspect",
+  "chat.new": "New conversation", "chat.list": "Conversations", "chat.side": "Conversations and tools", "chat.ask": "Ask something; Shift+Enter for a new line", "chat.send": "Send", "chat.regenerate": "Regenerate", "chat.ask_again": "Ask again", "chat.edit": "Edit", "chat.inspect": "Inspect",
+  "chat.busy": "Not sent: an answer is under way. Wait for its end, or stop it.",
   "chat.editing": "You edit a question: the answer begins a branch, and what was answered stays.", "chat.branches": "Branches", "chat.branch": "branch at turn {at}", "chat.branch_of": "branch of {id}, at turn {at}", "chat.tools": "Servers and tools", "chat.no_tools": "No server is configured.",
-  "chat.hello": "What would you like to know?", "chat.status": "{tokens} tokens in use, {cached} from the cache", "server.starting": "starting", "server.failed": "failed", "server.off": "off",
+  "chat.hello": "What would you like to know?", "chat.status": "{tokens} tokens in use, {cached} from the cache", "server.starting": "starting", "server.failed": "failed; it is tried again", "server.off": "off",
   "asks.nothing": "No tool is on offer: the model answers from what it knows.", "asks.all": "You are asked before any call runs.", "asks.none": "Calls run without asking you, since rules allow these tools; a call with a value that looks made up may still ask.", "asks.some": "These tools run without asking you, since rules allow them: {names}. You are asked before any other call.",
   "ask.title": "May this call run?", "ask.destructive": "It may destroy something, its server says.", "ask.unsaid": "Nobody said {names}: the model was told, and stays with it.", "ask.unsaid_place": "Nobody said where {path} leads.", "ask.foreign": "{path} comes from server {server}, not from you.",
   "ask.repairs": "It was made out by repairs: {codes}", "ask.changed": "The server has changed what this tool says of itself since you allowed it.", "ask.changes": "What changes", "ask.times": "The same call for the {count}th time in a row.",
-  "ask.yes": "Yes", "ask.no": "No", "ask.deny": "Do not run it", "ask.always": "Always this tool", "ask.with": "Always with these arguments", "ask.edit": "Edit arguments", "ask.stop": "Stop", "ask.more": "More answers", "ask.reason": "Reason for the model (may be empty)",
-  "ask.run_edited": "Run with these", "ask.cancel": "Back", "ask.keys": "Keys: y yes, n no, e edit, a always, w with these arguments, s stop", "ask.was_yes": "accepted", "ask.was_no": "declined", "ask.was_stop": "stopped", "ask.was_late": "not answered in time", "ask.was_gone": "withdrawn",
+  "ask.yes": "Yes", "ask.no": "No", "ask.deny": "Do not run it", "ask.always": "Allow this tool until xmlcall ends", "ask.with": "Allow these arguments until xmlcall ends", "ask.edit": "Edit arguments", "ask.stop": "Stop", "ask.more": "More answers", "ask.reason": "Reason for the model (may be empty)",
+  "ask.run_edited": "Run with these", "ask.cancel": "Back", "ask.keys": "Keys: y yes, n no, e edit, a this tool from now on, w these arguments, s stop", "ask.was_yes": "accepted", "ask.was_no": "declined", "ask.was_stop": "stopped", "ask.was_late": "not answered in time", "ask.was_gone": "withdrawn",
   "ask.server": "{server} asks you", "ask.completion": "{server} wants the model to answer this", "ask.reply": "Send this answer to {server}?", "ask.address": "{server} wants you to open an address", "ask.accept": "Accept", "ask.decline": "Decline",
 };
 

@@ -16,8 +16,8 @@ const FRAME = {
 };
 
 const TURN = {
-  first_token: "首个词元", whole: "总计", tokens: "{count} 个词元", cached: "缓存", characters: "{count} 个字符",
-  reply: "回复 {number}", finish: "结束原因", writing: "正在书写", not_kept: "未保留，已重新询问", verdict: "评判",
+  first_token: "首个词元", whole: "总计", tokens: "{count} 个词元", "tokens.read": "读取 {count} 个词元", "tokens.written": "书写 {count} 个词元", cached: "缓存", characters: "{count} 个字符",
+  reply: "回复 {number}", finish: "结束原因：{reason}", "finish.stop": "自行结束", "finish.tool_calls": "以调用结束", "finish.length": "在词元上限处被截断", writing: "正在书写", not_kept: "未保留，已重新询问", verdict: "评判",
   "reasoning.apart": "服务器另外发送的思考", "show.all": "显示全部 {count} 个字符", "turn.over": "本轮已结束。",
   "raw.label": "模型写的内容", "raw.more": "再显示 {count} 个字符", repair: "已修复",
   "span.text": "文本", "span.reasoning": "思考", "span.markup": "标记", "span.name": "调用", "span.value": "值", "span.end": "调用结束", "span.unread": "未读取",
@@ -28,7 +28,7 @@ const TURN = {
   "call.issues": "为什么无法执行", "call.repairs": "修复了什么", "call.no_arguments": "没有参数", "call.ran_with": "用户把参数改成了",
   "call.result": "结果", "value.path": "参数", "value.value": "值", "value.source": "来源", "value.show": "显示它的位置",
   "issue.expected": "应为：", "issue.got": "得到：", "issue.told": "告诉模型的内容",
-  "source.person": "用户", "source.you": "您", "source.result": "{tool} 的第 {number} 个结果", "source.some_result": "{tool} 的结果", "source.schema": "模式定义", "source.system": "系统说明",
+  "source.person": "用户", "source.you": "您", "source.result": "{tool} 的第 {number} 个结果", "source.some_result": "{tool} 的结果", "source.schema": "工具的说明", "source.system": "系统说明",
   "source.assistant": "模型之前的话", "source.trivial": "简单值", "source.invented": "模型自己",
   "outcome.writing": "正在书写", "outcome.waiting": "等待您的决定", "outcome.running": "正在执行", "outcome.ok": "已执行", "outcome.error": "工具报错",
   "outcome.failed": "服务器失败", "outcome.denied": "已拒绝", "outcome.rejected": "无法执行", "outcome.held": "暂缓", "outcome.handed over": "交给客户端",
@@ -38,6 +38,14 @@ const TURN = {
   "end.invented_results": "编造结果", "end.own_words": "重复提示词", "end.repetition": "不断重复", "end.no_tool_call": "没有调用", "end.stopped": "已停止",
   "way.xml": "工具写在提示词中", "way.native": "服务器的函数调用", "way.native-only": "只用服务器的函数调用", "way.auto": "方式尚未确定", "way.plain": "没有工具", "way.relayed": "原样转发", "way.title": "模型如何得到工具（模式 {way}）",
   "life.waiting": "正在等待模型", "life.reading": "正在读取提示词：{read} / {total} 个词元", "life.queued": "先回答另一个对话", "life.writing": "模型正在书写", "life.writing_call": "模型正在书写调用", "life.running": "{name} 正在执行", "life.seconds": "{text}，{seconds} 秒",
+  "over.left": "您已停止。", "over.max_turns": "没有回答：模型一直在调用工具。请把问题改小，或用 --max-turns 允许更多次回复。",
+  "over.invalid_calls": "没有回答：模型没有写出有效的调用，说明错误后仍是如此。请换更大的模型。",
+  "over.tool_errors": "没有回答：调用接连失败。请看上面的调用，或换一种说法提问。",
+  "over.invented_results": "没有回答：模型写出了工具并未返回的结果。请换一种说法提问，或换更大的模型。",
+  "over.own_words": "没有回答：模型只是重复了给它的说明。请换一种说法提问，或换更大的模型。",
+  "over.repetition": "模型不断重复，已被停止。请换一种说法提问，或换更大的模型。",
+  "over.repeated_call": "没有回答：模型一再发出同样的调用。请换一种说法提问，或换更大的模型。",
+  "over.length": "回复在词元上限处被截断。用 --ask max_tokens=N 允许更多，或用 --context 加大上下文。",
   "refusal.invented_results": "这不是回答：模型写出了工具并未返回的结果。已告知模型并重新询问。",
   "refusal.own_words": "这不是回答：模型重复了给它的说明。已告知模型并重新询问。",
   "refusal.unfounded": "已重新询问：回答给出了工具并未查到的内容。",
@@ -61,14 +69,15 @@ const TRY = {
 };
 
 const CHAT = {
-  "chat.new": "新对话", "chat.list": "对话列表", "chat.side": "对话和工具", "chat.ask": "请提问；Shift+Enter 换行", "chat.send": "发送", "chat.regenerate": "重新生成", "chat.edit": "编辑", "chat.inspect": "查看细节",
+  "chat.new": "新对话", "chat.list": "对话列表", "chat.side": "对话和工具", "chat.ask": "请提问；Shift+Enter 换行", "chat.send": "发送", "chat.regenerate": "重新生成", "chat.ask_again": "重新提问", "chat.edit": "编辑", "chat.inspect": "查看细节",
+  "chat.busy": "未发送：上一个回答还在进行。请等它结束，或将它停止。",
   "chat.editing": "您正在编辑问题：回答会开始一个分支，原来的回答会保留。", "chat.branches": "分支", "chat.branch": "在第 {at} 轮分支", "chat.branch_of": "{id} 在第 {at} 轮的分支", "chat.tools": "服务器和工具", "chat.no_tools": "没有配置服务器。",
-  "chat.hello": "想了解什么？", "chat.status": "使用 {tokens} 个词元，{cached} 来自缓存", "server.starting": "正在启动", "server.failed": "失败", "server.off": "已关闭",
+  "chat.hello": "想了解什么？", "chat.status": "使用 {tokens} 个词元，{cached} 来自缓存", "server.starting": "正在启动", "server.failed": "失败，会自动重试", "server.off": "已关闭",
   "asks.nothing": "没有可用的工具：模型只凭自己的知识回答。", "asks.all": "每个调用执行之前都会先询问您。", "asks.none": "规则允许这些工具，调用不经询问就会执行；如果某个值像是编造的，仍可能询问您。", "asks.some": "规则允许以下工具不经询问就执行：{names}。其他调用都会先询问您。",
   "ask.title": "允许执行这个调用吗？", "ask.destructive": "服务器说它可能有破坏性。", "ask.unsaid": "对话中没有提到 {names}：已再次询问模型，它坚持这个调用。", "ask.unsaid_place": "对话中没有提到 {path} 指向的地方。", "ask.foreign": "{path} 来自服务器 {server}，而不是来自您。",
   "ask.repairs": "已修复：{codes}", "ask.changed": "自您允许以来，服务器改变了对这个工具的说明。", "ask.changes": "会有什么变化", "ask.times": "同样的调用已连续 {count} 次。",
-  "ask.yes": "是", "ask.no": "否", "ask.deny": "不执行", "ask.always": "总是允许此工具", "ask.with": "总是允许这些参数", "ask.edit": "修改参数", "ask.stop": "停止", "ask.more": "更多回答", "ask.reason": "给模型的理由（可不填）",
-  "ask.run_edited": "用这些参数执行", "ask.cancel": "返回", "ask.keys": "按键：y 是，n 否，e 修改，a 总是，w 这些参数，s 停止", "ask.was_yes": "已接受", "ask.was_no": "已拒绝", "ask.was_stop": "已停止", "ask.was_late": "没有及时回答", "ask.was_gone": "已撤回",
+  "ask.yes": "是", "ask.no": "否", "ask.deny": "不执行", "ask.always": "允许此工具，直到 xmlcall 结束", "ask.with": "允许这些参数，直到 xmlcall 结束", "ask.edit": "修改参数", "ask.stop": "停止", "ask.more": "更多回答", "ask.reason": "给模型的理由（可不填）",
+  "ask.run_edited": "用这些参数执行", "ask.cancel": "返回", "ask.keys": "按键：y 是，n 否，e 修改，a 以后都允许此工具，w 这些参数，s 停止", "ask.was_yes": "已接受", "ask.was_no": "已拒绝", "ask.was_stop": "已停止", "ask.was_late": "没有及时回答", "ask.was_gone": "已撤回",
   "ask.server": "{server} 询问您", "ask.completion": "{server} 请模型回答", "ask.reply": "把这个回答发给 {server} 吗？", "ask.address": "{server} 请您打开一个地址", "ask.accept": "接受", "ask.decline": "拒绝",
 };
 

@@ -5,9 +5,9 @@
 
 import { get } from "./api.js";
 import { about, listen } from "./app.js";
-import { outcomeText } from "./turn.js";
+import { outcomeText, secondsOf } from "./turn.js";
 import { fill, h, settled } from "./dom.js";
-import { count, seconds, share, t, wayText } from "./i18n.js";
+import { count, share, t, timeText, wayText } from "./i18n.js";
 import { beginning, visible } from "./visible.js";
 
 const PAGE = 100;
@@ -118,9 +118,10 @@ export function rowOf(data, href = `#/turn/${encodeURIComponent(data.id)}`) {
   const outcome = data.outcome || "running";
   const isGood = ["end", "tool_calls", "stop"].includes(outcome);
   const facts = [
-    data.began ? new Date(data.began).toLocaleTimeString() : null, visible(data.client), data.model, data.way ? wayText(data.way) : "",
-    `${t("first_token")} ${seconds(data.first_token_seconds)}`, seconds(data.seconds),
-    t("tokens", { count: `${count(data.prompt_tokens)}+${count(data.completion_tokens)}` }),
+    data.began ? timeText(data.began, { timeStyle: "medium" }) : null, visible(data.client), data.model, data.way ? wayText(data.way) : "",
+    ...secondsOf(data),
+    data.prompt_tokens !== null ? t("tokens.read", { count: count(data.prompt_tokens) }) : null,
+    data.completion_tokens ? t("tokens.written", { count: count(data.completion_tokens) }) : null,
     data.cached_tokens !== null ? `${t("cached")} ${share(data.cached_tokens, data.prompt_tokens)}` : null,
     data.replies > 1 ? t("replies.count", { count: data.replies }) : null,
   ].filter(Boolean);
@@ -129,6 +130,6 @@ export function rowOf(data, href = `#/turn/${encodeURIComponent(data.id)}`) {
       h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome, data.source)),
       h("span", { className: "clip question-line" }, visible(beginning(data.question, 160)) || t("no_question")),
       h("span", { className: "row push" }, chips)),
-    h("div", { className: "soft small clip" }, facts.join(" · ")),
+    h("div", { className: "soft small break" }, facts.join(" · ")),
     data.error ? h("div", { className: "small clip bad-text" }, visible(data.error)) : null));
 }

@@ -8,7 +8,7 @@ import { renderTurn } from "./turn.js";
 
 export function mount(container, [id]) {
   const box = h("div", { className: "column" });
-  fill(container, h("div", { className: "row" }, h("a", { href: "#/live" }, `← ${t("view.live")}`), h("h1", null, t("view.turn"))), box);
+  fill(container, h("div", { className: "column" }, h("div", { className: "row" }, h("a", { href: "#/live" }, `← ${t("view.live")}`), h("h1", null, t("view.turn"))), box));
   let end = () => {};
   let view = null;
 

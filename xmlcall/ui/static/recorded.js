@@ -5,7 +5,7 @@
 import { get } from "./api.js";
 import { about } from "./app.js";
 import { fill, h, settled } from "./dom.js";
-import { count, t } from "./i18n.js";
+import { count, t, timeText } from "./i18n.js";
 import { rowOf } from "./live.js";
 import { renderTurn } from "./turn.js";
 import { visible } from "./visible.js";
@@ -38,14 +38,14 @@ async function drawAll(container) {
 function conversationRow(row) {
   return h("a", { href: `#/recorded/conversation/${row.id}` },
     h("div", { className: "clip question-line" }, visible(row.title) || t("no_question")),
-    h("div", { className: "soft small" }, [new Date(row.changed).toLocaleString(), row.model, t("messages.count", { count: row.messages })].join(" · ")));
+    h("div", { className: "soft small" }, [timeText(row.changed), row.model, t("messages.count", { count: row.messages })].join(" · ")));
 }
 
 async function drawConversation(container, id) {
   const { conversation, turns } = await get(`conversations/${part(id)}`);
   const boxes = turns.map(() => h("section", { className: "column turn-box" }));
   fill(container, h("div", { className: "column" }, heading(conversation.title),
-    h("div", { className: "row" }, h("span", { className: "soft small" }, `${conversation.id} · ${new Date(conversation.begun).toLocaleString()} · ${visible(conversation.model)}`),
+    h("div", { className: "row" }, h("span", { className: "soft small" }, `${conversation.id} · ${timeText(conversation.begun)} · ${visible(conversation.model)}`),
       about.can_chat ? h("a", { className: "button push", href: `#/chat/${part(conversation.id)}` }, t("chat.go_on")) : null),
     boxes));
   turns.forEach((turn, place) => renderTurn(boxes[place], turn, { canCopy: true, canTry: true, address: `conversation/${part(id)}/${part(turn.id)}` }));

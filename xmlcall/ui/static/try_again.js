@@ -4,7 +4,7 @@
 
 import { get, post, postStream } from "./api.js";
 import { about } from "./app.js";
-import { callCard, whyOf } from "./call_card.js";
+import { callCard, markLine } from "./call_card.js";
 import { fill, h, settled } from "./dom.js";
 import { t, wayText } from "./i18n.js";
 import { legend, renderSpans } from "./spans.js";
@@ -89,7 +89,7 @@ export function mount(container, [id, number]) {
     else spans = renderSpans(raw, reply);
     const isNone = reply.calls.length === 0;
     fill(visibleText, isNone ? h("p", { className: "soft" }, t("try.no_call")) : null,
-      isNone ? reply.repairs.map((each) => h("p", { className: "small" }, `${each.code}: ${whyOf(each)}`)) : null);
+      isNone ? reply.repairs.map((each) => h("p", { className: "small" }, markLine(each))) : null);
     fill(calls, reply.calls.map((call) => callCard(call, ties)));
   }
 

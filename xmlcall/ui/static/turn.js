@@ -5,9 +5,9 @@
 
 import { get } from "./api.js";
 import { go } from "./app.js";
-import { callCard, whyOf } from "./call_card.js";
+import { callCard, markLine } from "./call_card.js";
 import { copy, fill, h, menu } from "./dom.js";
-import { count, has, seconds, share, t, wayText } from "./i18n.js";
+import { count, has, seconds, share, t, timeText, wayText } from "./i18n.js";
 import { renderPrompt } from "./prompt_view.js";
 import { legend, renderSpans } from "./spans.js";
 import { visible } from "./visible.js";
@@ -68,9 +68,14 @@ export function factsOf(turn) {
     h("span", { className: `chip ${outcome === "running" ? "info running" : isGood ? "good" : "bad"}` }, outcomeText(outcome, turn.source)),
     chip(turn.verdict ? `${t("verdict")}: ${turn.verdict}` : "", "bad"),
     chip(turn.model), chip([turn.way ? wayText(turn.way) : "", turn.dialect].filter(Boolean).join(" · ")), chip(visible(turn.client)),
-    turn.began ? h("span", { className: "soft small" }, new Date(turn.began).toLocaleString()) : null,
-    h("span", { className: "soft small" }, `${t("first_token")} ${seconds(turn.first_token_seconds)} · ${t("whole")} ${seconds(turn.seconds)}`),
+    turn.began ? h("span", { className: "soft small" }, timeText(turn.began)) : null,
+    h("span", { className: "soft small" }, secondsOf(turn).join(" · ")),
   ];
+}
+
+/** Return the times of a turn that are known, in words. */
+export function secondsOf(turn) {
+  return [["first_token", turn.first_token_seconds], ["whole", turn.seconds]].filter(([, value]) => (value ?? null) !== null).map(([key, value]) => `${t(key)} ${seconds(value)}`);
 }
 
 /** Return in words how a turn ended. @param {string} source of the turn: who leaves a chat is the person, who stops it */
@@ -124,7 +129,7 @@ function renderReply(section, reply, options) {
 
 function headOf(reply, options) {
   const facts = [
-    reply.finish_reason ? `${t("finish")} ${reply.finish_reason}` : null,
+    has(`finish.${reply.finish_reason}`) ? t(`finish.${reply.finish_reason}`) : reply.finish_reason && t("finish", { reason: reply.finish_reason }),
     reply.completion_tokens !== null ? t("tokens", { count: count(reply.completion_tokens) }) : null,
     reply.cached_tokens !== null ? `${t("cached")} ${share(reply.cached_tokens, reply.prompt_tokens)}` : null,
     reply.seconds !== null ? seconds(reply.seconds) : null,
@@ -152,6 +157,6 @@ function notesOf(reply) {
   return [
     reply.refusal ? h("p", { className: "error" }, t(`refusal.${reply.refusal}`)) : null,
     reply.reasoning ? h("details", { className: "fold" }, h("summary", null, t("reasoning.apart")), h("pre", { className: "message-text" }, visible(reply.reasoning))) : null,
-    outside.length ? h("ul", { className: "marks warn" }, outside.map((repair) => h("li", null, h("span", { className: "chip warn mono" }, repair.code), " ", whyOf(repair)))) : null,
+    outside.length ? h("ul", { className: "marks warn" }, outside.map((repair) => h("li", null, markLine(repair)))) : null,
   ];
 }
