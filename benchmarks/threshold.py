@@ -69,7 +69,7 @@ def main() -> None:
     lines = [
         "# Call thresholds on questions that they were not measured on",
         "",
-        f"Written by `python benchmarks/threshold.py` {written}: Q4_K_M, llama.cpp b11549,",
+        f"Written by `python benchmarks/threshold.py`, {written}: Q4_K_M, llama.cpp b11549,",
         "bfcl-core, seed 7, 80 questions that need a tool and 20 that need none in each half; Wilson 95 % intervals in percent.",
         "The server is that of bfcl-core.md. `keep` is the share of the tuning half's calls that the threshold may not lose.",
     ]
