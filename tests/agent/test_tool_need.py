@@ -303,8 +303,10 @@ RESULT = results([(ToolCall(id="1", name="plus", arguments={}, raw=RawCall(index
             ),
             False,
         ),
+        ((Message(role="user", content="And 4?"), Message(role="assistant", content="Please tell me the other number.")), True),
+        ((Message(role="user", content="天气怎么样？"), Message(role="assistant", content="请告诉我你的位置。")), True),
     ],
-    ids=["first", "talk", "a result", "a result of its own", "talk since"],
+    ids=["first", "talk", "a result", "a result of its own", "talk since", "a question for a value", "and in Chinese"],
 )
 async def test_right_after_a_tool_the_threshold_is_lower(before: tuple[Message, ...], follows: bool) -> None:
     longer = "And what are 4 and 5 together?"

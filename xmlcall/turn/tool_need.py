@@ -7,8 +7,8 @@ for plain words.
 
 **The model sees the message alone**, after the tool prompt, because after a conversation the first token reflects how that has
 gone so far. A message that refers to something earlier ("and in Oslo?") sounds like a request also by itself, but less so;
-therefore the threshold is lower right after a turn that used a tool. The arguments still come from the whole conversation,
-because the reply is generated from it.
+therefore the threshold is lower right after a turn that used a tool, or that asked the user for a value of a call. The arguments
+still come from the whole conversation, because the reply is generated from it.
 
 **A second opinion has the same weight.** If the first token leaves a doubt, the model is asked for the number of the tool that
 the message asks for, or 0 for none, from a list with one short line per tool, and these log-odds are added. The two opinions fail
@@ -255,6 +255,7 @@ AFTER_TOOL: Final = 0.4  # how much lower the threshold is right after a turn th
 DOUBT: Final = 2.4  # range above the threshold that contains nearly all ordinary requests whose score exceeds it
 BELOW_SPLIT: Final = 1.8  # subtracted in `auto`: in conversations the best split itself loses half of the calls
 SHORT_AFTER_TOOL: Final = 0.8  # the same for a few words ("and in Oslo?"), which say little by themselves
+_ASKS_FOR_VALUE: Final = re.compile(r"\s*(?:please tell me (?:the|which|what|where|who)\b|请告诉我)", re.IGNORECASE)
 FEW_WORDS: Final = 25  # characters; a wide (East Asian) character counts as two
 LEAST_SPREAD: Final = 2.0  # least distance of the two groups' mean log-odds; below it `auto` decides nothing
 
@@ -392,9 +393,9 @@ def leniency(messages: Sequence[Message]) -> float:
 
 
 def _follows_tool(messages: Sequence[Message]) -> bool:
-    """Say whether the last message follows a turn in which a tool was called."""
+    """Say whether the last message follows a turn in which a tool was called, or a value for a call was asked for."""
     for message in reversed(messages[:-1]):
-        if replies_of(message):
+        if replies_of(message) or (message.role == "assistant" and _ASKS_FOR_VALUE.match(message.content)):
             return True
         if message.role == "user":
             break
