@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from roc import area
+
 from xmlcall.agent.drive import Scores, result_of
 from xmlcall.agent.loop import ToolLoop
 from xmlcall.backends.base import Backend
@@ -20,7 +22,7 @@ from xmlcall.backends.connect import connect
 from xmlcall.bench.case import Case
 from xmlcall.bench.own_suites import talk_cases
 from xmlcall.bench.play import lay_out, server_of
-from xmlcall.bench.stats import area, mcnemar
+from xmlcall.bench.stats import mcnemar
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.prompting.format import ENGLISH
 from xmlcall.turn import tool_need

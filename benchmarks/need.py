@@ -20,7 +20,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from xmlcall.bench.stats import area
+from roc import area
+
 from xmlcall.bench.ways import kept_odds
 
 RESULTS = Path(__file__).parent / "results"

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from roc import area as roc_area
 
 from xmlcall.bench.case import Case
-from xmlcall.bench.stats import area as roc_area
 from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import catalog_of
 from xmlcall.prompting import system as prompt

@@ -19,7 +19,7 @@ from xmlcall.agent.drive import Scores
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case, Expects
-from xmlcall.bench.probe import Measured, calibration, report
+from xmlcall.bench.probe import threshold_of
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
 from xmlcall.bench.ways import Asked, Settings, prompt_hash, way_of
@@ -805,41 +805,29 @@ async def test_ways_without_a_reminder_of_ours_are_not_asked() -> None:
         assert await Asked(way_of(way), CASES[0], Settings(call_threshold=0.0)).need(backend) is None
 
 
-def measured(calls: Iterable[float], others: Iterable[float]) -> list[Measured]:
-    rows = [(True, value) for value in calls] + [(False, value) for value in others]
-    return [
-        Measured(case=str(number), category="c", needs_tool=side, log_odds=value) for number, (side, value) in enumerate(rows)
-    ]
+THRESHOLDS = [
+    ([1.397, 2.397, 3.397], [1.396], 1.0, 1.396),  # a narrow gap is not rounded over
+    *(
+        ([3, 2, 1, 0, -1, -2, -3, -4, -5, -6], [-3.5, -4.5, -8, 2.5], share, threshold)
+        for share, threshold in ((1.0, -7.0), (0.9, -5.5), (0.8, -4.25), (0.0, 4.0))
+    ),
+]
 
 
-def test_a_narrow_gap_is_not_rounded_over() -> None:
-    found = calibration(measured([1.397, 2.397, 3.397], [1.396]), 1.0)
-    assert (found.threshold, found.kept, found.refused) == (1.396, 3, 1)
-
-
-def test_the_suggested_threshold_keeps_the_calls_and_spares_what_it_can() -> None:
-    rows = measured([3, 2, 1, 0, -1, -2, -3, -4, -5, -6], [-3.5, -4.5, -8, 2.5])
-    assert [calibration(rows, share).threshold for share in (1.0, 0.9, 0.8, 0.0)] == [-7.0, -5.5, -4.25, 4.0]
-    assert [calibration(rows, share).refused for share in (1.0, 0.9, 0.8, 0.0)] == [1, 1, 2, 4]
-    found = report(rows, 0.9)
-    assert found["area"] == pytest.approx(26 / 40)
+@pytest.mark.parametrize(("calls", "others", "share", "threshold"), THRESHOLDS)
+def test_a_threshold_keeps_the_calls_and_spares_what_it_can(
+    calls: list[float], others: list[float], share: float, threshold: float
+) -> None:
+    assert threshold_of(calls, others, share) == threshold
 
 
 ODDS = st.lists(st.integers(-1000, 1000).map(lambda value: value / 50), min_size=1, max_size=30)
 
 
 @given(ODDS, ODDS, st.sampled_from([0.0, 0.5, 0.9, 0.95, 1.0]))
-def test_a_suggestion_never_loses_more_than_it_may(calls: list[float], others: list[float], share: float) -> None:
-    found = calibration(measured(calls, others), share)
-    assert found.kept >= share * len(calls) - 1e-6
-    assert found.kept == sum(value > found.threshold for value in calls)
-    assert found.refused == sum(value <= found.threshold for value in others)
-
-
-@pytest.mark.parametrize("rows", [measured([1], []), measured([], [1]), []])
-def test_a_threshold_needs_questions_of_both_kinds(rows: list[Measured]) -> None:
-    with pytest.raises(UsageError, match="with a call and without"):
-        calibration(rows, 0.95)
+def test_a_threshold_never_loses_more_than_it_may(calls: list[float], others: list[float], share: float) -> None:
+    threshold = threshold_of(calls, others, share)
+    assert sum(value > threshold for value in calls) >= share * len(calls) - 1e-6
 
 
 # -- how a model is asked ----------------------------------------------------------------------------------------------

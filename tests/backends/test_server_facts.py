@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.openai import OpenAIBackend
-from xmlcall.backends.server_facts import Answered, ServerFacts, fingerprinted, recognized
+from xmlcall.backends.server_facts import Answered, recognized
 
 
 class Pages:
@@ -69,14 +69,6 @@ FACTS: list[tuple[str, dict[str, Any], str, Any]] = [
 async def test_what_is_read_of_a_server(name: str, changes: dict[str, Any], field: str, expected: Any) -> None:
     model = "tiny:latest" if name == "ollama" else "tiny"
     assert getattr(await recognized(Pages({**PRODUCTS[name], **changes}), model), field) == expected
-
-
-@pytest.mark.parametrize(
-    ("fingerprint", "version"),
-    [("0.31.2-0.30.4-macOS-26.1-arm64", "0.31.2"), ("fp_ollama", ""), (None, ""), ("1." * 500, ""), ({}, "")],
-)
-def test_the_version_in_a_fingerprint(fingerprint: Any, version: str) -> None:
-    assert fingerprinted(ServerFacts(kind="mlx-lm"), fingerprint).version == version
 
 
 @pytest.mark.parametrize(

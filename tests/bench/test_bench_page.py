@@ -135,26 +135,20 @@ def without_values(text: str) -> str:
     return re.sub(r'(?:data-value|aria-label|title)="[^"]*"', "", text)
 
 
-def test_pictures_share_no_ids(tmp_path: Path) -> None:
+def test_ways_stand_side_by_side(tmp_path: Path) -> None:
     runs = [shown(tmp_path / "one", ways=("xml", "origin")), shown(tmp_path / "two", "oracle", ways=("xml", "native"))]
     text = page(runs)
     ids = Counter(re.findall(r'\sid="([^"]*)"', text))
     assert [name for name, count in ids.items() if count > 1] == []
-    assert set(re.findall(r'(?:href="|url\()#([\w-]+)', text)) <= set(ids)
-    assert text.count('<svg class="plot"') == 5  # a funnel for each way, and the comparison
+    assert text.count('<div class="plot"') == 5  # a funnel for each way, and the comparison
     for label in ("mutator · xml", "mutator · origin", "oracle · xml", "oracle · native"):
-        assert label in text
+        assert f'<span class="label code">{label}</span>' in text
 
 
-def test_catalog_sizes_are_drawn(tmp_path: Path) -> None:
-    sizes = [replace(each, category=f"{size} tools") for each, size in zip(CASES, (8, 8, 64, 64, 512, 512, 8), strict=True)]
+def test_catalog_sizes_are_in_order(tmp_path: Path) -> None:
+    sizes = [replace(each, category=f"{size} tools") for each, size in zip(CASES, (64, 8, 64, 8, 512, 512, 8), strict=True)]
     text = page([shown(tmp_path / "run", suite="catalog", of=sizes)])
-    picture = re.findall(r"<svg[^>]*by the number of tools offered.*?</svg>", text, re.DOTALL)
-    assert [each for each in re.findall(r"<text[^>]*>([^<]*)</text>", picture[0]) if each in ("8", "64", "512")] == [
-        "8",
-        "64",
-        "512",
-    ]
+    assert re.findall('<span class="label code">(.*?)</span>', text) == ["8 tools", "64 tools", "512 tools"]
 
 
 def test_every_round_is_shown(tmp_path: Path) -> None:
@@ -164,7 +158,7 @@ def test_every_round_is_shown(tmp_path: Path) -> None:
     verdicts = asyncio.run(judged(run))
     text = page([(run, verdicts, reported(run, verdicts))])
     assert "<h3>Raw reply 2</h3>" in text
-    assert "context_overflow · 0.0 s" in text
+    assert 'data-failures="context_overflow"' in text
 
 
 def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
@@ -179,51 +173,21 @@ def test_a_task_of_several_turns_is_shown(tmp_path: Path) -> None:
     verdicts = asyncio.run(judged(run))
     text = page([(run, verdicts, reported(run, verdicts))] * 2)
     for words in (
-        "Raw reply 2, turn 1",
+        "Raw reply 2",
         "second reply",
         "→ &lt;/script&gt;",
         "There is no such tool.",
-        "turn that is wrong: 1.",
+        "The state and the results",
         "2.50",
     ):
         assert words in text
     assert '<dd class="big">50.0<small>' in text
-    assert 'aria-label="task correct and completed' in text
+    assert re.findall(r"</svg> ([\w ]+)</span>", text) == ["task correct", "completed"]
 
 
 def test_a_run_without_replies_is_a_page(tmp_path: Path) -> None:
     text = page([shown(tmp_path / "run", of=[])])
     assert "no case counts for it" in text
-
-
-@pytest.mark.parametrize(
-    ("written", "meant", "changed"),
-    [
-        ("Lima", "Lime", [("del", '"city": "Lima"'), ("ins", '"city": "Lime"')]),
-        ("Oslo", "Lima, Oslo", [("del", '"city": "Oslo"'), ("ins", '"city": "Lima, Oslo"')]),
-        ('get_weather"', 'weather_now"', [("del", "get_weather {"), ("ins", "weather_now {")] * 2),
-    ],
-)
-def test_the_difference_is_what_must_change(tmp_path: Path, written: str, meant: str, changed: list[tuple[str, str]]) -> None:
-    answers = (*weather("Oslo", "Oslo, Norway"), *weather("Lima"))
-    one = case("trip", "Weather in Oslo and Lima?", answers=answers, category="parallel")
-    run, _, _ = shown(tmp_path / "run", "oracle", of=[one])
-    (kept,) = run.replies[0]["rounds"]
-    kept["text"] = kept["text"].replace(written, meant)
-    verdicts = asyncio.run(judged(run))
-    found = re.findall(r"<(del|ins)>(.*?)</", page([(run, verdicts, reported(run, verdicts))]))
-    assert [(kind, html.unescape(line).strip()) for kind, line in found] == changed
-
-
-def test_numbers_of_invalid_calls_are_no_difference(tmp_path: Path) -> None:
-    schema = {"type": "object", "properties": {"count": {"type": "integer"}}, "required": ["count"]}
-    answers = ({"roll_dice": {"count": [4]}},)
-    one = case("dice", "Roll four dice.", tools=(Tool(name="roll_dice", input_schema=schema),), answers=answers)
-    run, _, _ = shown(tmp_path / "run", "oracle", of=[one])
-    run.replies[0]["rounds"][0]["text"] = run.replies[0]["rounds"][0]["text"].replace("roll_dice", "throw_things")
-    verdicts = asyncio.run(judged(run))
-    found = re.findall(r"<(del|ins)>(.*?)</", page([(run, verdicts, reported(run, verdicts))]))
-    assert found == [("del", "roll_dice {"), ("ins", "throw_things {")]
 
 
 def test_every_code_is_explained() -> None:

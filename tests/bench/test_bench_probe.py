@@ -6,6 +6,7 @@ import hashlib
 import math
 import re
 import tempfile
+import tomllib
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -17,6 +18,7 @@ from profiles import is_deep
 
 from xmlcall import Reply, UsageError, bind, render
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.bench import own_suites
 from xmlcall.bench.case import Case, judge_case, messages_of
 from xmlcall.bench.funnel import Verdict
 from xmlcall.bench.own_suites import WITHOUT_CALL, probe_cases
@@ -445,6 +447,11 @@ def test_what_is_asked_at_the_same_time_has_different_tools(lanes: int, order: s
     mixed = ["a1", "b1", "c1", "a2", "b2", "c2"]
     cases = [Case(id=name, category="", messages=(), tools=(Tool(name=name[0], input_schema={}),)) for name in mixed]
     assert [case.id for case in in_lanes(cases, lanes)] == order.split()
+
+
+def test_the_order_has_every_question() -> None:
+    file = tomllib.loads(Path(own_suites.__file__).with_name("probe.toml").read_text(encoding="utf-8"))
+    assert len(CASES) == sum(len(group["cases"]) for group in file["group"])
 
 
 def test_questions_come_in_blocks_with_the_same_tools() -> None:

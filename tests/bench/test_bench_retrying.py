@@ -2,21 +2,16 @@
 
 import asyncio
 import itertools
-import json
 import math
-import subprocess
 import time
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_harness import run_here
-from servers.fake_openai import DONE, FakeOpenAI, Step, chunk, event
-from servers.run_server import free_port, run_server
-from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from servers.fake_openai import FakeOpenAI, Step, chunk
+from servers.run_server import run_server
 
 from xmlcall import Tool
 from xmlcall.backends import retrying
@@ -24,16 +19,12 @@ from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.retrying import Patience
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
-from xmlcall.bench.bfcl import bfcl_wheel
 from xmlcall.bench.case import Case
-from xmlcall.bench.probe import Measured, Undecided, measure, report
 from xmlcall.bench.runner import PatientBackend
 from xmlcall.bench.store import RecordedRun, create_or_resume
 from xmlcall.bench.subjects import Subject, model_subject
-from xmlcall.bench.suites import cases_of
 from xmlcall.bench.ways import Settings, way_of
 from xmlcall.errors import BackendError, BackendProtocolError, BackendStatusError, BackendUnavailable
-from xmlcall.turn.tool_need import HALF, USUAL_NUMBER
 from xmlcall.types.calls import Message, RawCall
 from xmlcall.types.completion import Chunk, CompletionRequest
 
@@ -315,122 +306,3 @@ async def test_a_reply_that_breaks_off_begins_its_case_again(
     assert await runner.execute(run, XML, model_subject(backend)) == (0 if answered else 1)
     assert [reply["rounds"][-1]["text"] for reply in run.replies] == ["Paris."] * answered
     assert len(backend.requests) == asked
-
-
-class Flaky(ScriptedBackend):
-    """Refuses every fourth request."""
-
-    async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
-        self.requests.append(request)
-        if len(self.requests) % 4 == 0:
-            raise refused(503)
-        yield Chunk(text="I cannot.", finish_reason="stop")
-
-
-async def test_tasks_of_several_turns_outlive_a_failure(tmp_path: Path) -> None:
-    pytest.importorskip("mpmath", reason="BFCL's MathAPI needs mpmath: pip install 'xmlcall[bench]'")
-    try:
-        bfcl_wheel()
-    except BackendUnavailable as error:
-        pytest.skip(str(error))
-    backend, run = Flaky([]), start(tmp_path / "run", cases_of("bfcl-mt", limit=8))
-    assert await runner.execute(run, XML, model_subject(backend)) == 0
-    assert len(run.replies) == 8
-    assert len(backend.requests) >= 4
-
-
-# -- calibration -------------------------------------------------------------------------------------------------------
-
-
-async def measured(backend: ScriptedBackend) -> list[float]:
-    return [row.log_odds async for row in measure(CASES[:2], way_of("xml"), backend, Settings(call_threshold=0.0))]
-
-
-async def test_a_calibration_outlives_failures() -> None:
-    told = await measured(ScriptedBackend([refused(503), LIKELY, gone(), gone(), gone(), UNLIKELY]))
-    assert told == [pytest.approx(odds + USUAL_NUMBER) for odds in (2.197, -2.197)]
-
-
-async def test_a_calibration_ends_where_a_server_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runner, "REPLY_SECONDS", 0.01)
-    assert await measured(Silent()) == [HALF + USUAL_NUMBER] * 2
-
-
-@pytest.mark.parametrize(("calls", "others", "decided"), [([1, 1], [1], False), ([1, 1], [2], True), ([1, 2], [1], True)])
-def test_first_tokens_that_decide_nothing_suggest_nothing(calls: list[float], others: list[float], decided: bool) -> None:
-    pytest.importorskip("scipy", reason="the area needs SciPy: pip install 'xmlcall[bench]'")
-    sides = [(True, odds) for odds in calls] + [(False, odds) for odds in others]
-    rows = [Measured(case="c", category="c", needs_tool=side, log_odds=odds) for side, odds in sides]
-    if decided:
-        assert report(rows, 0.9)["suggested"]
-    else:
-        with pytest.raises(Undecided, match="got 1 for each"):
-            report(rows, 0.9)
-
-
-def calibrate(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return run_here("bench", "calibrate", "--suite", "smoke", *arguments)
-
-
-def token(text: str, *likely: tuple[str, float], reasoning: str = "") -> list[Step]:
-    candidates = [{"token": each, "logprob": math.log(share)} for each, share in likely]
-    delta = {"content": text, "reasoning_content": reasoning}
-    probabilities = {"content": [{"token": text, "logprob": 0.0, "top_logprobs": candidates}]}
-    return [event({"choices": [{"index": 0, "delta": delta, "logprobs": probabilities}]}), chunk({}, "length"), DONE]
-
-
-@pytest.mark.parametrize(
-    "steps", [token("", reasoning="Okay"), token("I", ("I", 1.0)), token("<", ("<", 0.5), ("I", 0.5))], ids=["thinks", "-16", "0"]
-)
-def test_a_model_whose_first_tokens_decide_nothing_is_refused(tmp_path: Path, steps: list[Step]) -> None:
-    out = tmp_path / "odds.jsonl"
-    out.write_text("kept\n")
-    with run_server(FakeOpenAI(steps=steps).app) as url:
-        done = calibrate("--model", f"{url}/v1", "--limit", 20, "--out", out)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "no threshold tells them apart" in done.stderr
-    assert "thinks before it answers cannot be measured" in done.stderr
-    assert out.read_text() == "kept\n"
-
-
-@dataclass
-class Leaving(FakeOpenAI):
-    """Answers some questions, one more sure of a call than the one before, and refuses the others."""
-
-    answers: int = 0
-
-    async def _chat(self, request: Request) -> Response:
-        if len(self.bodies) >= self.answers:
-            return JSONResponse({"error": {"message": "No more."}}, 401)
-        share = 0.01 * (len(self.bodies) + 1)
-        self.steps = token("<", ("<", share), ("I", 0.1), ("1", share), ("0", 0.1))
-        return await super()._chat(request)
-
-
-def test_a_measurement_that_fails_keeps_the_rows_of_an_earlier_one(tmp_path: Path) -> None:
-    out = tmp_path / "odds.jsonl"
-    out.write_text("kept\n")
-    nobody = calibrate("--model", f"http://127.0.0.1:{free_port()}/v1", "--out", out)
-    assert (nobody.returncode, [file.name for file in tmp_path.iterdir()]) == (1, ["odds.jsonl"])
-    with run_server(Leaving(answers=6).app) as url:
-        left = calibrate("--model", f"{url}/v1", "--out", out)
-    assert (left.returncode, out.read_text()) == (1, "kept\n")
-    assert len((tmp_path / "odds.jsonl.part").read_text().splitlines()) == 3
-    with run_server(Leaving(answers=40).app) as url:
-        done = calibrate("--model", f"{url}/v1", "--limit", 20, "--out", out)
-    assert (done.returncode, [file.name for file in tmp_path.iterdir()]) == (0, ["odds.jsonl"])
-    assert len({json.loads(row)["log_odds"] for row in out.read_text().splitlines()}) == 20
-
-
-WRONG_FILES: list[Callable[[Path], Path]] = [
-    lambda folder: folder,
-    lambda folder: folder / "no" / "x",
-    lambda _: Path("/dev/null"),
-]
-
-
-@pytest.mark.parametrize("wrong", WRONG_FILES, ids=["a folder", "no folder", "a device"])
-def test_files_that_rows_cannot_go_to(tmp_path: Path, wrong: Callable[[Path], Path]) -> None:
-    done = calibrate("--model", f"http://127.0.0.1:{free_port()}/v1", "--out", wrong(tmp_path))
-    assert done.returncode == 2
-    assert "expected a file in a folder that exists" in done.stderr

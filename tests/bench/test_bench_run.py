@@ -298,15 +298,6 @@ async def test_a_report(tmp_path: Path) -> None:
     json.dumps(report)
 
 
-async def test_without_repairs(tmp_path: Path) -> None:
-    """The mutator's single quotes need one."""
-    run = start(tmp_path / "run")
-    await answered(run, stand_in("mutator", run.cases))
-    strict = rates((await judged(run, repairs=False))["xml"])
-    assert strict["call_correct"] == (2, 10)
-    assert strict["parsed_with_repairs"] == strict["parsed_as_written"] == (4, 10)
-
-
 async def test_two_runs_compared(tmp_path: Path) -> None:
     oracle, mutator = start(tmp_path / "a"), start(tmp_path / "b")
     first = (await answered(oracle, stand_in("oracle", oracle.cases)))["xml"]

@@ -399,7 +399,7 @@ def test_a_kept_run_is_read_and_reported(wrong: Path) -> None:
     for words in (
         "zh-mixed-04#2",
         "文件里写着一首诗",
-        "Raw reply 1, turn 2",
+        "Raw reply 1",
         "missing.txt",
         "An answer in words.",
         "false statement",
@@ -432,15 +432,15 @@ def test_a_conversation_is_shown(wrong: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     first, second, _, last = done.stdout.split("=====")[1:]
     for words in (
-        "zh-mixed-04#1, xml: question",
+        "zh-mixed-04#1, xml",
         "读取文件 ",
         '<invoke name="read_text_file">',
-        "-> error: ENOENT",
+        "ENOENT",
         "verdict: right",
     ):
         assert words in first
     for words in (
-        "--- the person\n哦，那读",
+        "--- user\n哦，那读",
         "--- raw reply 2\n",
         "--- answer (end)\n文件里写着一首诗。",
         "verdict: wrong_answer",

@@ -2,17 +2,13 @@
 
 import argparse
 import json
-import math
 import re
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
-from cli_harness import lent_server, model_server, run_cli, run_here
-from servers.fake_openai import DONE, FakeOpenAI, chunk, event
-from starlette.requests import Request
-from starlette.responses import Response
+from cli_harness import model_server, run_cli, run_here
 
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
@@ -100,7 +96,7 @@ def test_two_runs_compared(runs: Path) -> None:
     assert json.loads(done.stdout)["metrics"]["call_correct"]["only_first"] == 24
     shown = bench("compare", f"{runs}/oracle:native", runs / "mutator").stdout
     assert "only B is right: none" in shown
-    assert re.search(r"call_correct .* -60\.0 \[-\d+\.\d -\d+\.\d\]  worse", shown)
+    assert re.search(r"call_correct .* -60\.0 \[-\d+\.\d -\d+\.\d\] +│ worse", shown)
     wrong = bench("compare", runs / "oracle", runs / "mutator")
     assert wrong.returncode == 2
     assert "expected RUN:WAY" in wrong.stderr
@@ -108,7 +104,7 @@ def test_two_runs_compared(runs: Path) -> None:
 
 def test_a_case_is_shown(runs: Path) -> None:
     shown = bench("show", runs / "mutator", "smoke-en-01").stdout
-    for part in ("--- system", "--- user", "the reply of round 1", "read as", "===== expected", "verdict:"):
+    for part in ("--- system", "--- user", "--- raw reply 1", "Call of `", "--- expected", "verdict:"):
         assert part in shown
     assert bench("show", runs / "mutator", "nothing").returncode == 2
     for verdict in ("verdict: unknown_tool (causes: wrong_tool", "verdict: right\n"):
@@ -149,8 +145,8 @@ def test_wrong_options(tmp_path: Path, wrong: list[str]) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_tasks_of_several_turns_are_not_played_in_every_way() -> None:
-    task = Case(id="a", category="c", messages=(), tools=(), expects="task")
+def test_conversations_are_not_played_in_every_way() -> None:
+    task = Case(id="a", category="c", messages=(), tools=(), expects="talk")
     with pytest.raises(UsageError, match="not origin"):
         runner.check_ways([task], [way_of("xml"), way_of("origin")])
 
@@ -171,48 +167,6 @@ def test_a_threshold_is_found_for_our_own_format() -> None:
     assert bench_module._threshold_of(usual.ask, ours) == "auto"
     assert bench_module._threshold_of(usual.ask, another) is None
     assert bench_module._threshold_of(given.ask, another) == 1
-
-
-# -- thresholds --------------------------------------------------------------------------------------------------------
-
-
-class Inclined(FakeOpenAI):
-    """Begins a call with a probability that depends on the question alone."""
-
-    async def _chat(self, request: Request) -> Response:
-        body = await request.json()
-        share = 0.9 if len(body["messages"][-1]["content"]) % 2 else 0.2
-        candidates = [{"token": "<", "logprob": math.log(share)}, {"token": "I", "logprob": math.log(1 - share)}]
-        token = {"token": "<", "logprob": math.log(share), "top_logprobs": candidates}
-        choice = {"index": 0, "delta": {"content": "<"}, "logprobs": {"content": [token]}, "finish_reason": None}
-        self.steps = [event({"choices": [choice]}), chunk({}, "length"), DONE]
-        return await super()._chat(request)
-
-
-def test_a_threshold_is_measured(tmp_path: Path) -> None:
-    fake = Inclined()
-    with lent_server(fake.app) as url:
-        done = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--out", tmp_path / "odds.jsonl", "--json")
-        table = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--limit", 20)
-    assert (done.returncode, done.stderr) == (0, "")
-    found, rows = json.loads(done.stdout), (tmp_path / "odds.jsonl").read_text().splitlines()
-    assert {body["max_tokens"] for body in fake.bodies} == {1}
-    assert (len(rows), found["suggested"]["calls"], found["suggested"]["others"]) == (50, 40, 10)
-    assert {json.loads(row)["log_odds"] for row in rows} == {5.197, 1.614}
-    assert found["suggested"] == found["thresholds"][1]
-    assert "suggested: --ask call_threshold=" in table.stdout
-
-
-def test_a_threshold_needs_probabilities_and_questions_of_both_kinds(tmp_path: Path) -> None:
-    with lent_server(FakeOpenAI().app) as url:
-        silent = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke")
-        one_kind = bench("calibrate", "--model", f"{url}/v1", "--suite", "wire")
-        native = bench("calibrate", "--model", f"{url}/v1", "--suite", "smoke", "--way", "native")
-    assert (silent.returncode, one_kind.returncode, native.returncode) == (1, 2, 2)
-    assert "reports the probabilities of tokens" in silent.stderr
-    assert "questions with a call and without" in one_kind.stderr
-    assert "has no reminder after the question" in native.stderr
-    assert bench("calibrate", "--keep", "1.5").returncode == 2
 
 
 # -- compare-ways ------------------------------------------------------------------------------------------------------

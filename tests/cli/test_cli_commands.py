@@ -80,7 +80,7 @@ def test_light_commands_import_nothing_heavy(arguments: str) -> None:
         ('{"object": "response", "output": [{"content": [{"text": "Hi."}]}]}', ".output[].content[]?.text // empty"),
     ],
 )
-@pytest.mark.parametrize("options", [[], ["--explain"], ["--events"]])
+@pytest.mark.parametrize("options", [[], ["--explain"]])
 def test_parse_takes_no_response_for_a_text(
     response: str, where: str, options: list[str], tmp_path: Path, capsys: Capture
 ) -> None:
@@ -197,31 +197,6 @@ def test_reasoning_that_is_open_from_the_start(tmp_path: Path, capsys: Capture) 
     assert main(["parse", "--json", "--reasoning-open", str(tmp_path / "reply.txt")]) == 0
     reply = json.loads(capsys.readouterr().out)
     assert (reply["reasoning"], reply["text"]) == ("Hm.", "Yes.")
-
-
-def test_events_come_a_line_each(tmp_path: Path, capsys: Capture) -> None:
-    (tmp_path / "reply.txt").write_text(f"Hi\n{call('f', a='中')}")
-    assert main(["parse", "--events", str(tmp_path / "reply.txt")]) == 0
-    events = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    kinds = [event["type"] for event in events if event["type"] != "Markup"]
-    assert kinds == ["TextDelta", "ToolCallStart", "ToolArgumentDelta", "ToolCallEnd"]
-    assert events[0] == {"type": "TextDelta", "text": "Hi\n", "span": [0, 3]}
-    [end] = [event for event in events if event["type"] == "ToolCallEnd"]
-    assert end["raw"]["text"].startswith('<invoke name="f">')
-
-
-def test_events_come_while_the_text_is_still_being_written() -> None:
-    command = [sys.executable, "-m", "xmlcall", "parse", "--events"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        euro = "€ ".encode()
-        process.stdin.write(b"Hello " + euro[:1])
-        process.stdin.flush()
-        assert json.loads(process.stdout.readline())["text"] == "Hello "
-        process.stdin.write(euro[1:] + b"\xff")
-        process.stdin.close()
-        assert "".join(json.loads(line)["text"] for line in process.stdout) == "€ \N{REPLACEMENT CHARACTER}"
 
 
 # -- prompt ------------------------------------------------------------------------------------------------------------
@@ -454,7 +429,7 @@ def test_a_download_that_fails_is_one_message(
 @pytest.mark.parametrize(
     ("shell", "code", "err"),
     [
-        ("{} parse --events < text | head -n 1 > first", 0, ""),
+        ("{} parse --explain < text | head -n 1 > first", 0, ""),
         ("{} parse text > /dev/full", 1, "xmlcall: cannot read or write: No space left on device\n"),
         ("{} models list > /dev/full", 1, "xmlcall: cannot read or write: No space left on device\n"),
         ("{} parse text >&-", 0, ""),

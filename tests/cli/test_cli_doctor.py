@@ -113,7 +113,7 @@ CASES: list[tuple[str, dict[str, Any], str, Outcome, str, list[str]]] = [
     ),
     ("lmstudio", {"native": "ignores"}, "LM Studio ", "ignores", "prompt", [SERVE, "lms load tiny --context-length 16384"]),
     ("lmstudio, old", {"native": "leaks"}, "LM Studio ", "leaks", "prompt", [SERVE]),
-    ("mlx-lm", {"native": "drops", "logprobs": None}, "mlx-lm 0.31.2", "drops", "prompt", [SERVE]),
+    ("mlx-lm", {"native": "drops", "logprobs": None}, "mlx-lm ", "drops", "prompt", [SERVE]),
     ("tabbyapi", {"native": "leaks"}, "tabbyAPI ", "leaks", "prompt", [SERVE, "model:", "  tool_format: qwen3_coder"]),
     (
         "koboldcpp",
@@ -207,7 +207,7 @@ def test_a_long_reply_in_one_piece_is_no_stream() -> None:
     assert pace.plain().streaming == "at once"
     assert speed(pace.read, 50) == pytest.approx(1000)
     assert speed(pace.written, 8) is None  # all of it at one time
-    assert "proxy_buffering off;" in [line for item in advice(replace(FOUND, plain=pace.plain())) for line in item.lines]
+    assert "proxy_buffering off;" in [line for item in advice(replace(FOUND, plain=pace.plain())) for line in item["lines"]]
 
 
 def test_a_server_that_does_not_stream() -> None:
@@ -476,7 +476,7 @@ def test_a_reply_without_end_is_cut() -> None:
 @pytest.mark.parametrize("name", ["a\nb", "$(reboot)", "--trust", "x" * 300, "'", "日本"])
 def test_a_name_that_a_server_chose_is_not_put_into_a_command(name: str) -> None:
     found = replace(FOUND, model=name, facts=ServerFacts(kind="vllm"), native=Trial(error="x", status=400))
-    shown = [line for item in advice(found) for line in item.lines]
+    shown = [line for item in advice(found) for line in item["lines"]]
     assert [line for line in shown if name in line] == []
     assert any(line.startswith("vllm serve MODEL ") for line in shown)
 
@@ -577,7 +577,7 @@ ADVISED: list[tuple[dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("changes", "expected"), ADVISED)
 def test_what_is_advised(changes: dict[str, Any], expected: list[str]) -> None:
-    found = [line for item in advice(replace(FOUND, **changes)) for line in item.lines]
+    found = [line for item in advice(replace(FOUND, **changes)) for line in item["lines"]]
     assert [line for line in expected if line not in found] == []
 
 
@@ -586,7 +586,7 @@ SMALL = Capabilities(server="llama.cpp", context_length=2048)
 
 @pytest.mark.parametrize("native", [Trial(error="needs --jinja", status=500), Trial(text="No.", prompt_tokens=41)])
 def test_a_server_with_a_small_context_and_without_tools_gets_one_command(native: Trial) -> None:
-    found = [line for item in advice(replace(FOUND, known=SMALL, native=native)) for line in item.lines]
+    found = [line for item in advice(replace(FOUND, known=SMALL, native=native)) for line in item["lines"]]
     assert len([line for line in found if line.startswith("llama-server")]) == 1
     assert "-c 16384" in found
 
@@ -606,7 +606,7 @@ def test_a_report_without_anything_tested() -> None:
 
 def test_parsers_are_of_formats_that_we_know() -> None:
     assert PARSERS.keys() <= DIALECTS.keys()
-    assert all(row.vllm for row in PARSERS.values())
+    assert all(row[0] for row in PARSERS.values())
 
 
 ENGINES = ROOT / "build" / "engines"
@@ -616,8 +616,8 @@ ENGINES = ROOT / "build" / "engines"
 def test_parsers_are_those_of_the_engines() -> None:
     vllm = max(ENGINES.glob("vllm-*/vllm/tool_parsers/__init__.py")).read_text("utf-8")
     sglang = max(ENGINES.glob("sglang-*/sglang/srt/function_call/function_call_parser.py")).read_text("utf-8")
-    assert [row.vllm for row in PARSERS.values() if f'"{row.vllm}"' not in vllm] == []
-    assert [row.sglang for row in PARSERS.values() if row.sglang and f'"{row.sglang}"' not in sglang] == []
+    assert [row[0] for row in PARSERS.values() if f'"{row[0]}"' not in vllm] == []
+    assert [row[1] for row in PARSERS.values() if row[1:] and f'"{row[1]}"' not in sglang] == []
 
 
 # -- with a model --------------------------------------------------------------------------------------------------------

@@ -84,25 +84,6 @@ def test_words_are_searched(here: Path) -> None:
     assert run_here("log", "search", "nowhere").returncode == 1
 
 
-def test_a_replay_reads_the_same(here: Path) -> None:
-    done = run_here("log", "replay", the_id())
-    assert (done.returncode, done.stdout) == (0, "4 replies read again, 0 differ\n")
-
-
-def test_a_replay_tells_what_is_read_otherwise(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a reader that takes a number for another one, as a change of the code may."""
-    from xmlcall.cli import log
-    from xmlcall.parsing.reply import reply_of as now
-
-    monkeypatch.setattr(log, "reply_of", lambda events, *rest, **named: now([], *rest, **named))
-    done = run_here("log", "replay", the_id())
-    assert done.returncode == 1
-    assert done.stdout.startswith(
-        'reply 1, call 1:\n  was  {"name": "calculator", "arguments": {"operation": "add", "a": 1, "b": 2}'
-    )
-    assert done.stdout.endswith("  is   no call\n4 replies read again, 2 differ\n")
-
-
 def test_the_audit_lies_beside_it(here: Path) -> None:
     audit = [json.loads(line) for line in (here / "records" / "audit.jsonl").read_text().splitlines()]
     assert [line["event"] for line in audit] == ["starts", "ended", "rejected"]
@@ -110,7 +91,7 @@ def test_the_audit_lies_beside_it(here: Path) -> None:
     assert run_here("log", "path").stdout.splitlines()[1] == str(here / "records" / "audit.jsonl")
 
 
-@pytest.mark.parametrize("words", [["show", "zz"], ["replay"], ["delete"], ["delete", "--all", "ab"], ["search"]])
+@pytest.mark.parametrize("words", [["show", "zz"], ["show"], ["delete"], ["delete", "--all", "ab"], ["search"]])
 def test_bad_input_is_one_line(here: Path, words: list[str]) -> None:
     done = run_here("log", *words)
     assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)

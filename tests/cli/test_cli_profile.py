@@ -201,18 +201,6 @@ def test_what_cannot_be_read_is_listed(folder: Path) -> None:
 # -- xmlcall probe -----------------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
-    done = run_here("probe", "http://me:secret@127.0.0.1:9/v1", "--dry-run")
-    assert done.returncode == 0
-    assert "At most" in done.stdout
-    assert "\n  asking for all parameters\n" in done.stdout
-    assert "secret" not in done.stdout
-    plan = json.loads(run_here("probe", "--dry-run", "--json").stdout)
-    assert plan["ways"][0] == "xml, list, threshold auto"
-    assert plan["cases"] >= 150
-    assert plan["most_replies"] > plan["cases"]
-
-
 def test_a_probe_that_is_stopped_says_how_to_go_on(tmp_path: Path) -> None:
     slow: list[Step] = [0.2, *reply("Hello.")]
     out = tmp_path / "out"

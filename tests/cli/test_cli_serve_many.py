@@ -67,8 +67,6 @@ def test_the_environment_names_the_file_and_goes_before_it(tmp_path: Path) -> No
     [
         (["--model", "ollama:x"], "--model: "),
         (["--ask", "mode=xml"], "--ask mode is for a single model"),
-        (["--workers", "2"], "--workers was removed: `uvicorn --factory xmlcall.proxy:configured_app --workers N`"),
-        (["--share=redis://redis:6379"], "--share was removed: have a balancer keep a client on one process"),
         (["--config", "nowhere.toml"], "nowhere.toml"),
     ],
 )
@@ -86,12 +84,6 @@ def test_a_setting_that_was_removed_is_told(tmp_path: Path, where: str, told: st
     assert done.returncode == 2
     assert f"serve.{where}: was removed: " in done.stderr
     assert told in done.stderr
-
-
-def test_a_variable_that_was_removed_is_told(tmp_path: Path) -> None:
-    env = {"XMLCALL_SHARE": "redis://:secret@redis:6379"}
-    done = run_cli("serve", "--model", "http://127.0.0.1:1/v1", home=tmp_path, env=env)
-    assert (done.returncode, "XMLCALL_SHARE was removed" in done.stderr, "secret" in done.stderr) == (2, True, False)
 
 
 @pytest.mark.parametrize("has_file", [True, False])

@@ -91,8 +91,6 @@ class Product:
             status, said = refused
             error: Any = said if self.wire == "ollama" else {"message": said}
             return JSONResponse({"error": error}, status)
-        if not body.get("stream"):
-            return JSONResponse({"choices": [], "system_fingerprint": "0.31.2-0.30.4-macOS-26.1-arm64-arm-64bit-applegpu_g14s"})
         media = "application/x-ndjson" if self.wire == "ollama" else "text/event-stream"
         return StreamingResponse(self.pieces(body), media_type=media)
 
@@ -169,14 +167,12 @@ def served_by_python(product: Product) -> Iterator[str]:
             body = json.loads(self.rfile.read(int(self.headers["content-length"])))
             if refused := product.refused(body):
                 self._send(refused[0], {"error": refused[1]})
-            elif body.get("stream"):
+            else:
                 self.send_response(200)
                 self.send_header("content-type", "text/event-stream")
                 self.end_headers()
                 for piece in product.pieces(body):
                     self.wfile.write(piece)
-            else:
-                self._send(200, {"choices": [], "system_fingerprint": "0.31.2-0.30.4-macOS-26.1-arm64-arm-64bit-applegpu_g14s"})
 
         def _send(self, status: int, answer: Any) -> None:
             self.send_response(status)

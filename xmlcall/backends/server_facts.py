@@ -14,7 +14,7 @@ import asyncio
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -25,7 +25,6 @@ LOOK_SECONDS: Final = 5.0
 _SHOWN: Final = 60  # characters of a version or a name
 _VERSION: Final = re.compile(r"[\w.+\-]{1,60}")
 _TOOLS: Final = re.compile(r"\btools\b")
-_MLX_FINGERPRINT: Final = re.compile(r"(\d+\.\d+[\w.+]{0,30})-\d+\.\d+[\w.+]{0,30}-macOS-")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,12 +66,6 @@ async def recognized(backend: Looking, model: str) -> ServerFacts:
 
     answers = dict(zip(_PATHS, await asyncio.gather(*map(look, _PATHS)), strict=True))
     return next((facts for read in _ROWS if (facts := read(answers, model))), ServerFacts())
-
-
-def fingerprinted(facts: ServerFacts, fingerprint: Any) -> ServerFacts:
-    """Add the version that mlx-lm reports only with a reply, in `system_fingerprint`."""
-    match = _MLX_FINGERPRINT.match(text_of(fingerprint)[:300])
-    return replace(facts, version=match[1]) if match else facts
 
 
 Answers = Mapping[str, Answered]

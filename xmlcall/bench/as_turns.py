@@ -19,9 +19,9 @@ from ..turn.generate import Generated
 from ..turn_records.builder import MOST_RESULT
 from ..turn_records.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
 from ..turn_records.record import CallRecord, ReplyRecord, SaidBefore, TurnRecord
-from ..types.calls import InvalidCall, Issue, Message, RawCall, Reply, Tool, ToolCall
+from ..types.calls import InvalidCall, Issue, Message, RawCall, Tool, ToolCall
 from ..types.events import Event
-from .case import Case
+from .case import Case, messages_of
 from .store import RecordedRun
 from .ways import Asked, way_of
 
@@ -67,29 +67,37 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
 
 async def _rounds(run: RecordedRun, asked: Asked, rounds: Sequence[Mapping[str, Any]]) -> list[ReplyRecord]:
     """Read the replies to a question, each with the prompt that it answers."""
-    case, catalog = asked.case, asked.catalog
+    case, catalog, reasoning_open = asked.case, asked.catalog, bool(run.about.get("reasoning_open"))
     prompt, replies = asked.sent(rounds), list[ReplyRecord]()
-    said = tuple(_message(each) for each in case.messages)
+    said = tuple(messages_of(case.messages))
     for kept in rounds:
         for text in kept.get("described", ()):  # replies that only asked for descriptions of tools
             replies.append(read_reply(text, catalog, number=len(replies) + 1, conversation=prompt))
-        reading, generated = await _generated(asked, kept, reasoning_open=bool(run.about.get("reasoning_open")))
+        reading, generated = await _generated(asked, kept, reasoning_open=reasoning_open)
         reply, _ = once(generated.reply, str(case.messages[-1]["content"]) if case.messages else "")
         reading.settle(reply)
-        replies.append(_record(len(replies) + 1, kept, reading, reply, prompt, SaidBefore(prompt, said, catalog), generated))
+        raw, usage, before = kept.get("text", ""), kept.get("usage") or {}, SaidBefore(prompt, said, catalog)
+        tokens: dict[str, Any] = {name: usage.get(name) for name in _TOKENS}
+        replies.append(
+            ReplyRecord(
+                number=len(replies) + 1,
+                prompt=prompt_of(prompt),
+                raw=raw,
+                spans=reading.spans(len(raw)),
+                repairs=reading.marks(),
+                calls=tuple(_call(read, raw, before) for read in reading.calls),
+                reasoning="".join(reading.reasoning),
+                finish_reason=reply.finish_reason,
+                refusal=generated.refusal,
+                first_token_seconds=kept.get("first_event_seconds"),
+                seconds=kept.get("seconds"),
+                **tokens,
+            )
+        )
         calls = generated.reply.calls
         feedback = [asked.feedback(calls)] if none_can_run(calls) else []
         prompt = (*prompt, Message(role="assistant", content=generated.text), *feedback)
     return replies
-
-
-def _message(row: Mapping[str, Any]) -> Message:
-    content = row.get("content")
-    role = row.get("role")
-    return Message(
-        role=role if role in ("system", "user", "assistant", "tool") else "user",
-        content=content if isinstance(content, str) else "",
-    )
 
 
 async def _generated(asked: Asked, kept: Mapping[str, Any], *, reasoning_open: bool) -> tuple[Reading, Generated]:
@@ -101,33 +109,6 @@ async def _generated(asked: Asked, kept: Mapping[str, Any], *, reasoning_open: b
             reading.take([event])
     assert machine.result is not None
     return reading, machine.result
-
-
-def _record(
-    number: int,
-    kept: Mapping[str, Any],
-    reading: Reading,
-    reply: Reply,
-    prompt: Sequence[Message],
-    said: SaidBefore,
-    generated: Generated,
-) -> ReplyRecord:
-    raw, usage = kept.get("text", ""), kept.get("usage") or {}
-    tokens: dict[str, Any] = {name: usage.get(name) for name in _TOKENS}
-    return ReplyRecord(
-        number=number,
-        prompt=prompt_of(prompt),
-        raw=raw,
-        spans=reading.spans(len(raw)),
-        repairs=reading.marks(),
-        calls=tuple(_call(read, raw, said) for read in reading.calls),
-        reasoning="".join(reading.reasoning),
-        finish_reason=reply.finish_reason,
-        refusal=generated.refusal,
-        first_token_seconds=kept.get("first_event_seconds"),
-        seconds=kept.get("seconds"),
-        **tokens,
-    )
 
 
 def _call(read: ReadCall, raw: str, said: SaidBefore, **facts: Any) -> CallRecord:

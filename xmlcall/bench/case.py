@@ -19,8 +19,9 @@ class Case:
         category: part of the suite that it belongs to; samples are drawn evenly from all categories.
         messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
             before are in it as `messages_of` reads them.
-        expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `task` (several turns,
-            judged by the state that they lead to, see `bfcl`), or `talk` (a conversation, judged turn by turn, see `play`).
+        expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `talk` (a conversation,
+            judged turn by turn, see `play`); in runs of earlier versions also `task` (several turns, judged while they were
+            played by the state that they led to).
         answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
         exact: the expected calls, if their arguments must be equal character for character.
         disputed: no answer is right, or only one that breaks the tool's schema; reported with and without these.

@@ -27,7 +27,7 @@ from .case import Case
 from .funnel import Verdict
 from .probe import incumbent, run_of_way, without_tools
 from .report import compared, cost_of, judged
-from .stats import wilson
+from .stats import rate_of
 from .store import RecordedRun
 from .subjects import model_subject
 from .suites import cases_of, fingerprint
@@ -129,9 +129,10 @@ def _run_of(each: Measured, backend: Backend, cases: list[Case], folder: Path) -
 async def _measure(each: Measured, backend: Backend, run: RecordedRun, options: Mapping[str, Any]) -> None:
     assert each.way is not None
     failed: list[BackendError] = []
+    options = {**options, "failed": lambda case, way, error: failed.append(error)}
     with run.locked():
         for part in (run.cases[:1], run.cases[1:]):  # a server that refuses tools says so at once
-            done = await runner.execute(run, [each.way], model_subject(backend), cases=part, failed=_into(failed), **options)
+            done = await runner.execute(run, [each.way], model_subject(backend), cases=part, **options)
             if done and not run.replies:
                 break
     if done is None or not run.replies:
@@ -142,10 +143,6 @@ async def _measure(each: Measured, backend: Backend, run: RecordedRun, options: 
             )
         each.problem = f"the server refuses requests with tools (HTTP {status})"
     each.verdicts = (await judged(run))[each.way.name]
-
-
-def _into(failed: list[BackendError]) -> runner.Failed:
-    return lambda case, way, error: failed.append(error)
 
 
 # -- the result -----------------------------------------------------------------------------------------------------------
@@ -210,7 +207,7 @@ def _row(each: Measured, none: Measured, default: Measured) -> dict[str, Any]:
     kept, pair = compared(none.verdicts, each.verdicts)["kept"], compared(default.verdicts, each.verdicts)["metrics"]
     return row | {
         "right_calls": _rate([verdict.is_right for verdict in each.verdicts if needs_tool(verdict.case)]),
-        "kept": _rate([True] * kept["count"] + [False] * (kept["total"] - kept["count"])),
+        "kept": rate_of(kept["count"], kept["total"]),
         "needless_calls": _rate([verdict.failure == "false_call" for verdict in ordinary]),
         "over_xml": None if each is default else pair["task_correct"],
     }
@@ -220,8 +217,7 @@ _COSTS: Final = ("replies", "prompt_tokens", "completion_tokens", "cached_tokens
 
 
 def _rate(found: Sequence[bool]) -> dict[str, float]:
-    low, high = wilson(sum(found), len(found))
-    return {"count": sum(found), "total": len(found), "low": round(low, 4), "high": round(high, 4)}
+    return rate_of(sum(found), len(found))
 
 
 def recommended(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:

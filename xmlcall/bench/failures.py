@@ -10,8 +10,6 @@ Turns of conversations and tasks of several turns are judged by their outcome, s
 causes come from the calls that ran; if these show none, the cause is `wrong_outcome`.
 """
 
-import contextlib
-import difflib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,12 +17,11 @@ from itertools import groupby
 from typing import Any, Final
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
-from ..types.calls import MISSING, InvalidCall, Tool, ToolCall
+from ..types.calls import InvalidCall, Tool, ToolCall
 from .case import Case, is_identical
 from .funnel import UNREADABLE, Verdict, attempted, issue_code
-from .judge import Call, judge, judge_value
+from .judge import judge_value
 from .stats import assignment
-from .subjects import oracle_calls
 
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
@@ -54,8 +51,6 @@ _OF_FAILURE: Final = {
     "cut": "cut",
     "malformed_attempt": "unreadable",
     "unread_call": "unreadable",
-    "needs_repair": "unreadable",
-    "needs_conversion": "invalid",
     "prose_only": "none",
     "no_call": "none",
     "false_call": "false_call",
@@ -89,7 +84,7 @@ def counted(verdicts: Iterable[Verdict]) -> dict[str, dict[str, int]]:
 
 def _of_reply(verdict: Verdict) -> Iterator[str]:
     case, calls = verdict.case, verdict.reply.calls
-    if verdict.failure in ("truncated", "context_overflow", "needs_repair", "needs_conversion"):
+    if verdict.failure in ("truncated", "context_overflow"):
         yield _OF_FAILURE[verdict.failure]
     if case.expects == "no_call":
         yield _OF_FAILURE[verdict.failure]
@@ -262,37 +257,35 @@ def unsaid(arguments: Mapping[str, Any], tool: Tool | None, texts: Iterable[str]
 
 
 _TURN_KEYS = ("tools", "calls", "may", "fails", "answer", "not", "told", "state", "right", "reply")  # see `play`
-DIFF_LIMIT = 400  # lines of each side: comparing takes longer than linear time
 
 
-def to_json(value: Any, *, sort: bool = False, indent: int | None = 2) -> str:
+def to_json(value: Any, *, indent: int | None = 2) -> str:
     """Write a value as JSON, or as Python's `repr` if JSON cannot hold it."""
     try:
-        return json.dumps(value, ensure_ascii=False, indent=indent, sort_keys=sort, default=repr)
+        return json.dumps(value, ensure_ascii=False, indent=indent, default=repr)
     except RecursionError:
         return "[nested too deeply to be shown]"
 
 
-def arguments_of(call: ToolCall | InvalidCall) -> Mapping[str, Any]:
-    """Return a call's arguments; those of an invalid call as written."""
-    if isinstance(call, ToolCall):
-        return call.arguments
-    return {each.name: each.text if each.value is MISSING else each.value for each in call.raw.arguments}
+def call_text(name: str, arguments: Any) -> str:
+    return f"{name} {to_json(arguments)}"
 
 
-def call_text(name: str, arguments: Any, *, sort: bool = False) -> str:
-    """Write a call on lines that can be compared."""
-    return f"{name} {to_json(arguments, sort=sort)}"
+_NOTES: Final = {
+    "no_call": "No call.",
+    "any_call": "Any call that is valid.",
+    "task": "The state and the results that the expected calls of each turn lead to.",
+}
 
 
 def expected_of(case: Case) -> dict[str, str]:
-    """Return the right answer to a case, or to one turn of a conversation; tasks of several turns have none."""
+    """Return the right answer to a case, or to one turn of a conversation."""
     if case.expects == "talk":
         turn = case.turns[0]
         text = "\n".join(f"{key}: {to_json(turn[key], indent=None)}" for key in _TURN_KEYS if key in turn)
         return {"text": text, "note": "An answer in words." if "tools" in turn else "An answer in words, without a tool."}
     if case.expects != "calls":
-        return {"text": "", "note": {"no_call": "No call.", "any_call": "Any call that is valid."}[case.expects]}
+        return {"text": "", "note": _NOTES[case.expects]}
     if case.exact:
         return {"text": "\n".join(call_text(*call) for call in case.exact), "note": "Equal to the last character."}
     text = "\n".join(_accepted_text(name, accepted) for answer in case.answers for name, accepted in answer.items())
@@ -302,45 +295,3 @@ def expected_of(case: Case) -> dict[str, str]:
 def _accepted_text(name: str, accepted: Mapping[str, Sequence[Any]]) -> str:
     lines = [f"  {key}: {' or '.join(to_json(value, indent=None) for value in values)}" for key, values in accepted.items()]
     return "\n".join([f"{name} {{", *lines, "}"])
-
-
-def difference(case: Case, got: Sequence[Call]) -> list[tuple[str, str]]:
-    """Compare accepted calls with a reply's by line: `-` only accepted, `+` only in the reply, a space for both."""
-    if case.expects != "calls" or not got:
-        return []
-    expected, got = _nearest(case, got)
-    lines = list(difflib.unified_diff(_lines(expected), _lines(got), lineterm="", n=2 * DIFF_LIMIT))[3:]
-    return [(line[:1], line[1:]) for line in lines]
-
-
-def _lines(calls: Iterable[Call]) -> list[str]:
-    lines = [line for call in calls for line in call_text(*call, sort=True).split("\n")]
-    return lines if len(lines) <= DIFF_LIMIT else [*lines[:DIFF_LIMIT], f"… {len(lines) - DIFF_LIMIT} more lines"]
-
-
-def _nearest(case: Case, got: Sequence[Call]) -> tuple[list[Call], list[Call]]:
-    """Return accepted calls that are as close to a reply's as possible, and the reply's calls in the same order."""
-    if case.exact:
-        return list(case.exact), list(got)
-    expected, ordered, left, names = [], [], list(got), {name for answer in case.answers for name in answer}
-    for answer, (name, arguments) in zip(case.answers, oracle_calls(case), strict=True):
-        mates = [call for call in left if call[0] == name] or [call for call in left if call[0] not in names]
-        for mate in mates[:1]:
-            left.remove(mate)
-            # An invalid call has its values as text, even where a number was meant.
-            same = {key: value for key, value in arguments.items() if mate[1].get(key) == to_json(value)}
-            ordered.append((mate[0], {**mate[1], **same}))
-            arguments = _nearer(case, answer, arguments, ordered[-1][1])
-        expected.append((name, arguments))
-    return expected, ordered + left
-
-
-def _nearer(case: Case, answer: Mapping[str, Any], expected: Mapping[str, Any], got: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Take over each argument of the reply's call with which the expected call stays right."""
-    (name,) = answer
-    for key in {**got, **expected}:
-        changed = {other: value for other, value in expected.items() if other != key} | ({key: got[key]} if key in got else {})
-        with contextlib.suppress(AttributeError, TypeError):  # the judge expects valid calls; an invalid one may contain anything
-            if not judge([(name, changed)], case.tools, [answer], "simple"):
-                expected = changed
-    return expected

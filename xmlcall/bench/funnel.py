@@ -82,9 +82,9 @@ class Verdict:
 
 
 async def judge_reply(
-    row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False, repairs: bool = True
+    row: Mapping[str, Any], case: Case, way: Way, settings: Settings, *, reasoning_open: bool = False
 ) -> Verdict:
-    """Judge a line of `replies.jsonl` by its last round; without `repairs`, a reply that needs repair or conversion fails."""
+    """Judge a line of `replies.jsonl` by its last round."""
     if "outcome" in row:
         return _of_task(row, case)
     asked = Asked(way, case, settings)
@@ -100,7 +100,7 @@ async def judge_reply(
     if no_call:
         reached, failure = _without_call(reply, said, tries, cut)
     else:
-        reached, failure = (set(), cut) if cut else _through_funnel(reply, said, tries, case, way, repairs)
+        reached, failure = (set(), cut) if cut else _through_funnel(reply, said, tries, case, way)
     counted = {"completed", "task_correct"} | set(_NO_CALL if no_call else STAGES)
     if settings.feedback and not no_call and none_can_run(replies[0].calls):
         counted.add("recovered")
@@ -196,7 +196,7 @@ def _without_call(reply: Reply, said: str, tries: bool, cut: str) -> tuple[set[s
     return reached | {"refused_rightly", "task_correct"}, ""
 
 
-def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, repairs: bool) -> tuple[set[str], str]:
+def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way) -> tuple[set[str], str]:
     """Follow a whole reply down the funnel; return the stages reached and the code of the first failure."""
     reached = {"completed"}
     if not tries:
@@ -212,16 +212,12 @@ def _through_funnel(reply: Reply, said: str, tries: bool, case: Case, way: Way, 
     tolerances = {repair.code for repair in reply.repairs[: len(reply.repairs) - len(conversions)]} - way.asked
     if not tolerances and all(call.raw.dialect in (way.dialect, "native") for call in reply.calls):
         reached.add("parsed_as_written")
-    elif not repairs:
-        return reached, "needs_repair"
     reached.add("parsed_with_repairs")
     if "unknown-tool" in issues:
         return reached, "unknown_tool"
     reached.add("tool_known")
     if (valid := _valid(reply)) is None:
         return reached, _ISSUE_CODES[issues[0]]
-    if conversions and not repairs:
-        return reached, "needs_conversion"
     reached |= {"valid"} if conversions else {"valid", "valid_as_written"}
     if error := judge_case(case, [(call.name, call.arguments) for call in valid]):
         return reached, _JUDGE_CODES.get(error.partition(":")[0], error)

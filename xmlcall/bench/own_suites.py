@@ -4,14 +4,12 @@ The docstring of `play` explains the keys of the conversations of `talk`. `suite
 """
 
 import difflib
-import hashlib
 import json
-import math
 import random
 import re
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import chain
@@ -289,56 +287,17 @@ def _earlier(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 # -- probe: the questions of `xmlcall probe`, our own so that no published suite is fitted to ----------------------------
-# They come in blocks of about five questions with the same tools, so that a model server reads the tool prompt once, not five
-# times. They are ordered so that each beginning has about the same shares of the kinds of questions as the whole.
 
 
 WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
 """Categories in which words are the right answer."""
-BLOCK: Final = 5  # consecutive questions with the same tools
 
 
 def probe_cases() -> list[Case]:
-    """Return all cases, in blocks with the same tools."""
-    return [case for block in _in_order(_blocks(_probe_rows(_read("probe")))) for case in block]
-
-
-def by_tools(cases: Iterable[Case]) -> list[list[Case]]:
-    groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
-    for case in cases:
-        groups[tuple(tool.name for tool in case.tools)].append(case)
-    return list(groups.values())
-
-
-def _blocks(cases: Iterable[Case]) -> list[list[Case]]:
-    """Return the cases in blocks with the same tools; the kinds of a block are as mixed as they can be."""
-    blocks: list[list[Case]] = []
-    for group in by_tools(sorted(cases, key=lambda case: hashlib.sha256(case.id.encode()).digest())):
-        group.sort(key=_kind)
-        count = max(round(len(group) / BLOCK), 1)
-        blocks += [group[first::count] for first in range(count)]
-    return blocks
-
-
-def _in_order(blocks: list[list[Case]]) -> Iterator[list[Case]]:
-    """Yield the remaining blocks, next always the one that brings the kinds closest to their shares."""
-    shares = Counter(_kind(case) for block in blocks for case in block)
-    whole, so_far = shares.total(), Counter[str]()
-
-    def distance(block: Sequence[Case]) -> tuple[float, str]:
-        counts = so_far + Counter(map(_kind, block))
-        return math.fsum((counts[kind] / counts.total() - share / whole) ** 2 for kind, share in shares.items()), block[0].id
-
-    left = list(blocks)
-    while left:
-        left.remove(block := min(left, key=distance))
-        so_far.update(map(_kind, block))
-        yield block
-
-
-def _kind(case: Case) -> str:
-    """Return what a case asks for, and in which language."""
-    return f"{case.category} {case.id[:2]}"
+    """Return all cases, in the order of the file's `order`."""
+    data = _read("probe")
+    cases = {case.id: case for case in _probe_rows(data)}
+    return [cases[id] for id in data["order"]]
 
 
 def _probe_rows(data: Mapping[str, Any]) -> Iterator[Case]:

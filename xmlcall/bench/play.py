@@ -33,7 +33,7 @@ import time
 import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
@@ -51,8 +51,7 @@ from ..models.sources import made_once
 from ..prompting.writer import in_text
 from ..systems import user_id
 from ..tools.catalog import Catalog
-from ..turn.events import Answer, CallFinished, LoopEvent
-from ..turn.tool_need import ToolNeed
+from ..turn.events import Answer, CallFinished
 from ..types.calls import Message, TextContent, ToolResult
 from ..types.completion import Usage
 from .bfcl import data_folder
@@ -242,18 +241,6 @@ _FILE_LIMIT = 10_000  # characters of a file that are kept
 _START_SECONDS = 180.0  # for a server to start, beside a model that takes the whole machine
 
 
-@dataclass(slots=True)
-class _Played(PlayedTurn):
-    need: dict[str, Any] = field(default_factory=dict)
-    files: dict[str, str | None] = field(default_factory=dict)
-    seconds: float = 0.0
-
-    def note(self, event: LoopEvent) -> None:
-        if isinstance(event, ToolNeed):
-            self.need = {name: getattr(event, name) for name in ("log_odds", "number", "threshold", "tool")}
-        PlayedTurn.note(self, event)
-
-
 async def converse(case: Case, backend: Backend, *, offers: bool = True, **options: Any) -> dict[str, Any]:
     """Play a conversation and judge its turns.
 
@@ -270,11 +257,11 @@ async def converse(case: Case, backend: Backend, *, offers: bool = True, **optio
 
 async def _converse(case: Case, backend: Backend, place: Path, offers: bool, options: Mapping[str, Any]) -> dict[str, Any]:
     hosts = [_host(name, place) for name in case.servers] if offers else []
-    recorder, turns = ReplyRecorder(backend), list[_Played]()
+    recorder, turns = ReplyRecorder(backend), list[PlayedTurn]()
     async with ToolLoop(recorder, hosts, policy=["*"], **options) as loop:
         messages = await _before(case, loop)
         for expected in case.turns:
-            turns.append(turn := _Played(replies=recorder.begin_turn()))
+            turns.append(turn := PlayedTurn(replies=recorder.begin_turn()))
             asked = Message(role="user", content=expected["say"].replace("{folder}", str(place)))
             messages = await _turn(loop, [*messages, asked], turn, expected.get("ends_with_call", False)) or messages
             turn.files = _files(place, expected)
@@ -298,7 +285,7 @@ async def _before(case: Case, loop: ToolLoop) -> list[Message]:
     return in_text(messages, catalog, loop.format) if loop.mode == "xml" else messages
 
 
-async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: _Played, ends_with_call: bool) -> list[Message]:
+async def _turn(loop: ToolLoop, messages: Sequence[Message], turn: PlayedTurn, ends_with_call: bool) -> list[Message]:
     """Play a turn; return the conversation after it, or none if it did not end in an answer."""
     started = time.monotonic()
     after: list[Message] = []
@@ -325,7 +312,7 @@ def _files(place: Path, expected: Mapping[str, Any]) -> dict[str, str | None]:
     return {state["path"]: file.read_text(encoding="utf-8", errors="replace")[:_FILE_LIMIT] if file.is_file() else None}
 
 
-def _outcome(case: Case, turns: Sequence[_Played], folder: str) -> dict[str, Any]:
+def _outcome(case: Case, turns: Sequence[PlayedTurn], folder: str) -> dict[str, Any]:
     played = [asdict(turn) for turn in turns]
     errors = [judge_turn(expected, turn, folder) for expected, turn in zip(case.turns, played, strict=True)]
     failed = next((number for number, error in enumerate(errors) if error), None)

@@ -13,120 +13,38 @@ those that it left in the text, which is a candidate.
 import datetime
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
-from ..agent.drive import result_of
 from ..backends.base import Backend
-from ..errors import BackendError, BackendUnavailable, UsageError, XmlcallError
+from ..errors import BackendError, BackendUnavailable
 from ..profiles.profile import Figure, Measurement, Profile, Rate
 from ..prompting.format import ENGLISH, FAMILIES
-from ..turn.machine import Machine
-from ..turn.tool_need import ask_need
-from ..types.completion import CompletionRequest
 from . import runner
 from .case import Case
 from .funnel import Verdict, judge_reply
-from .own_suites import by_tools
-from .runner import PatientBackend
-from .stats import area, mcnemar, wilson
+from .stats import mcnemar, wilson
 from .store import RecordedRun, create_or_resume
 from .subjects import model_subject
 from .suites import fingerprint
-from .ways import Asked, Settings, Way, asked_by, kept_odds, prompt_hash, way_of
-
-# -- the call threshold: which log-odds of a call separate questions that need a tool from those that need none --------
-# The model is asked for one token after each question (`tool_need`). A threshold avoids false calls, but loses the true calls
-# below it. A lost call is worse, so the suggested threshold is the highest that keeps a wanted share of the calls. It needs
-# many questions that resemble real ones. Judge it on other questions than those that it was measured on.
-
+from .ways import Settings, Way, asked_by, kept_odds, prompt_hash, way_of
 
 KEEP: Final = 0.975  # share of calls to keep: a missing call is worse than a needless one, which a person sees and can deny
-KEPT: Final = (1.0, 0.975, 0.95, 0.9, 0.85, 0.8)  # shares of the calls in a report
 
 
-class Undecided(XmlcallError):
-    """A model's first tokens do not distinguish questions."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    case: str
-    category: str
-    needs_tool: bool
-    log_odds: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Calibration:
-    threshold: float
-    kept: int
-    calls: int
-    refused: int
-    others: int
-
-
-def check(cases: Iterable[Case], way: Way) -> None:
-    """Check, before a model is asked, that a threshold can be measured: by this way, these cases, and with SciPy."""
-    if not way.is_ours:
-        raise UsageError(f"the way {way.name} has no reminder after the question: calibrate with --way xml or a wire format")
-    area(*_sides([_placed(case, 0.0) for case in cases]))
-
-
-def _placed(case: Case, odds: float) -> Measured:
-    return Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=odds)
-
-
-async def measure(cases: Iterable[Case], way: Way, backend: Backend, settings: Settings) -> AsyncGenerator[Measured]:
-    """Ask a model for the first token of each reply."""
-    if backend.capabilities.reasoning_open:
-        raise UsageError(
-            "this model begins its replies with thinking, so that their first token decides nothing: no threshold fits it"
-        )
-    for case in cases:
-        asked = Asked(way, case, settings)
-        request = CompletionRequest(messages=asked.undecided(), seed=settings.seed)
-        asking = ask_need(request, backend.capabilities, None, asked.catalog, asked.format)
-        need = await result_of(Machine(asking), PatientBackend(backend))
-        yield _placed(case, need.score)
-
-
-def calibration(rows: Sequence[Measured], share: float = KEEP) -> Calibration:
-    """Find the highest threshold that keeps a share of the calls, in the middle of the gap between two questions."""
-    calls, others = _sides(rows)
+def threshold_of(calls: Sequence[float], others: Sequence[float], share: float = KEEP) -> float:
+    """Return the highest call threshold that keeps a share of the calls, in the middle of the gap between two log-odds."""
+    calls = sorted(calls)
     lost = int((1 - share) * len(calls) + 1e-9)
     highest = calls[lost] if lost < len(calls) else calls[-1] + 2
-    below = max((row.log_odds for row in rows if row.log_odds < highest), default=highest - 2)
+    below = max((odds for odds in (*calls, *others) if odds < highest), default=highest - 2)
     threshold = round((highest + below) / 2, 2)
-    threshold = threshold if below <= threshold < highest else below
-    kept, refused = sum(value > threshold for value in calls), sum(value <= threshold for value in others)
-    return Calibration(threshold=threshold, kept=kept, calls=len(calls), refused=refused, others=len(others))
-
-
-def report(rows: Sequence[Measured], share: float) -> dict[str, object]:
-    """Return what thresholds do: `area` (under the ROC curve), and `thresholds` and `suggested`, of Calibration's fields."""
-    calls, others = _sides(rows)
-    if calls[0] == calls[-1] == others[0] == others[-1]:
-        raise Undecided(
-            f"expected questions with different log-odds, got {calls[0]:g} for each: no threshold tells them apart; "
-            "a model that thinks before it answers cannot be measured by its first token: take another"
-        )
-    return {
-        "area": area(calls, others),
-        "thresholds": [asdict(calibration(rows, each)) for each in KEPT],
-        "suggested": asdict(calibration(rows, share)),
-    }
-
-
-def _sides(rows: Sequence[Measured]) -> tuple[list[float], list[float]]:
-    calls, others = (sorted(row.log_odds for row in rows if row.needs_tool is side) for side in (True, False))
-    if not (calls and others):
-        raise UsageError("a threshold needs questions with a call and without: take --suite bfcl-core, or more of it")
-    return calls, others
+    return threshold if below <= threshold < highest else below
 
 
 # -- the candidates ----------------------------------------------------------------------------------------------------
@@ -169,7 +87,10 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
     A slot of a model server keeps the prompt that it has read. So each set of tools is read once, by one slot.
     """
     queues: list[list[Case]] = [[] for _ in range(lanes)]
-    for group in sorted(by_tools(cases), key=len, reverse=True):
+    groups: dict[tuple[str, ...], list[Case]] = defaultdict(list)
+    for case in cases:
+        groups[tuple(tool.name for tool in case.tools)].append(case)
+    for group in sorted(groups.values(), key=len, reverse=True):
         min(queues, key=len).extend(group)
     return [case for row in zip_longest(*queues) for case in row if case is not None]
 
@@ -365,9 +286,13 @@ class Probe:
 
     def _calibrated(self) -> Iterator[Profile]:
         """Yield the default with the threshold that its first answers suggest, if the server reports probabilities."""
-        rows = [row for verdict in self._outcomes[0].verdicts.values() for row in _measured(verdict)]
-        if len({row.needs_tool for row in rows}) == 2:
-            yield replace(self._default, call_threshold=calibration(rows).threshold)
+        sides: dict[bool, list[float]] = {True: [], False: []}
+        for verdict in self._outcomes[0].verdicts.values():
+            kept_round = verdict.row["rounds"][0]
+            if (odds := kept_odds(kept_round)) is not None and "threshold" in kept_round:
+                sides[verdict.case.expects == "calls"].append(odds)
+        if all(sides.values()):
+            yield replace(self._default, call_threshold=threshold_of(sides[True], sides[False]))
 
     def _together(self) -> Iterator[Profile]:
         """Yield one candidate that combines the settings that each gained something over the default."""
@@ -392,7 +317,10 @@ class Probe:
     async def _answered(self, outcome: Outcome, cases: Sequence[Case]) -> None:
         way, settings = asked_by(outcome.profile, Settings(max_tokens=MAX_TOKENS))
         if outcome.profile not in self._runs:
-            self._runs[outcome.profile] = self._run_of(outcome.profile, way, settings)
+            asked = way, settings
+            self._runs[outcome.profile] = run_of_way(
+                self._folder, "probe", outcome.profile.words, self._backend, self._cases, asked
+            )
         run = self._runs[outcome.profile]
         failed: list[BackendError] = []
         is_first = outcome is self._native and not outcome.verdicts
@@ -421,18 +349,13 @@ class Probe:
             )
 
     async def _judge(self, outcome: Outcome, run: RecordedRun, way: Way, cases: Sequence[Case]) -> None:
-        wanted = {case.id for case in cases}
+        wanted, is_open = {case.id for case in cases}, self._backend.capabilities.reasoning_open
+        read = [(outcome, way)]
+        if outcome is self._native and self._yardstick is not None:
+            read.append((self._yardstick, way_of("native")))
         for case, row in run.of_way(way.name):
-            if case.id in wanted:
-                outcome.verdicts[case.id] = await self._verdict(case, row, way, run.settings)
-                if outcome is self._native and self._yardstick is not None:
-                    self._yardstick.verdicts[case.id] = await self._verdict(case, row, way_of("native"), run.settings)
-
-    async def _verdict(self, case: Case, row: Mapping[str, Any], way: Way, settings: Settings) -> Verdict:
-        return await judge_reply(row, case, way, settings, reasoning_open=self._backend.capabilities.reasoning_open)
-
-    def _run_of(self, profile: Profile, way: Way, settings: Settings) -> RecordedRun:
-        return run_of_way(self._folder, "probe", profile.words, self._backend, self._cases, (way, settings))
+            for to, by in read if case.id in wanted else ():
+                to.verdicts[case.id] = await judge_reply(row, case, by, run.settings, reasoning_open=is_open)
 
     # -- the server's own function calling --------------------------------------------------------------------------------
 
@@ -488,14 +411,6 @@ def run_of_way(
     started = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     name = words.replace(", ", "-").replace(" ", "-")
     return create_or_resume(folder / f"{name}-{depends}", about | {"started": started}, cases)
-
-
-def _measured(verdict: Verdict) -> Iterator[Measured]:
-    """Yield what a kept reply says about the call threshold, if anything."""
-    kept_round = verdict.row["rounds"][0]
-    case, odds = verdict.case, kept_odds(kept_round)
-    if odds is not None and "threshold" in kept_round:
-        yield Measured(case=case.id, category=case.category, needs_tool=case.expects == "calls", log_odds=odds)
 
 
 # -- what was found, as a table, as sentences and as JSON -----------------------------------------------------------------

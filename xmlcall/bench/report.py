@@ -14,7 +14,7 @@ from typing import Any
 from .case import Case, group_of
 from .failures import CAUSES, counted
 from .funnel import METRICS, Verdict, judge_reply, judge_turns, rates
-from .stats import mcnemar, slope, standing_of, wilson
+from .stats import mcnemar, rate_of, slope, standing_of, wilson
 from .store import RecordedRun, read_json, write_whole
 from .ways import Way, way_of
 
@@ -26,14 +26,14 @@ _USAGES = ("usage", "need_usage")  # usage of the reply, and of the decision whe
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
-async def judged(run: RecordedRun, *, repairs: bool = True) -> dict[str, list[Verdict]]:
+async def judged(run: RecordedRun) -> dict[str, list[Verdict]]:
     """Judge all replies of a run with this version's parser: way -> verdicts, of a conversation one for each turn."""
     reasoning_open = bool(run.about.get("reasoning_open"))
 
     async def of(case: Case, row: Mapping[str, Any], way: Way) -> list[Verdict]:
         if case.expects == "talk":
             return judge_turns(row, case)
-        return [await judge_reply(row, case, way, run.settings, reasoning_open=reasoning_open, repairs=repairs)]
+        return [await judge_reply(row, case, way, run.settings, reasoning_open=reasoning_open)]
 
     return {
         name: [verdict for case, row in run.of_way(name) for verdict in await of(case, row, way_of(name))]
@@ -71,12 +71,7 @@ def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
 
 def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
     """Return count, total and interval of each metric that counts for some case."""
-    found = {}
-    for metric, (count, total) in rates(verdicts).items():
-        if total:
-            low, high = wilson(count, total)
-            found[metric] = {"count": count, "total": total, "low": round(low, 4), "high": round(high, 4)}
-    return found
+    return {metric: rate_of(count, total) for metric, (count, total) in rates(verdicts).items() if total}
 
 
 def cost_of(verdicts: Sequence[Verdict], suite: str = "") -> dict[str, float]:

@@ -24,12 +24,10 @@ from ..turn.attempts import RepairPolicy, none_can_run
 from ..turn.generate import Generated
 from ..types.calls import Message, TextContent, ToolCall, ToolResult
 from ..types.completion import Chunk, CompletionRequest, Usage
-from .bfcl import MultiTurnCase, run_case
 from .case import Case
 from .play import converse
 from .store import RecordedRun, request_key
 from .subjects import Subject
-from .suites import tasks_of
 from .ways import Asked, Way, asking_of
 
 PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a single answer
@@ -64,7 +62,6 @@ async def execute(
     """
     cases = run.cases if cases is None else cases
     check_ways(cases, ways)
-    tasks = tasks_of(cases)
     wanted = _wanted(run, [Asked(way, case, run.settings) for case in cases for way in ways], subject.name)
     progress(len(cases) * len(ways) - len(wanted), False)
     scores = Scores()
@@ -78,8 +75,8 @@ async def execute(
                 return
             try:
                 backend = PatientBackend(subject.backend(case, way))
-                if case.expects in ("task", "talk"):
-                    answer = await _conversed(asked, tasks.get(case.id), backend)
+                if case.expects == "talk":
+                    answer = await _conversed(asked, backend)
                 else:
                     answer = {"rounds": await _patiently(asked, backend, scores)}
             except BackendError as error:
@@ -100,11 +97,8 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
     if any(not way.offers for way in ways) and any(case.expects != "talk" for case in cases):
         raise UsageError("--way none plays conversations only: --suite ordinary or talk")
     others = [way.name for way in ways if not (way.is_ours or way.is_native)]
-    if others and any(case.expects in ("task", "talk") for case in cases):
-        raise UsageError(
-            "tasks of several turns and conversations are played with --way xml, native, native+read or the name of a wire "
-            f"format, not {others[0]}"
-        )
+    if others and any(case.expects == "talk" for case in cases):
+        raise UsageError(f"conversations are played with --way xml, native, native+read or a wire format, not {others[0]}")
 
 
 def _wanted(run: RecordedRun, every: Iterable[Asked], model: str) -> list[tuple[Asked, str]]:
@@ -127,16 +121,12 @@ async def _all_of(work: Iterable[Any]) -> None:
         raise failed.exceptions[0] from None
 
 
-async def _conversed(asked: Asked, task: MultiTurnCase | None, backend: "PatientBackend") -> dict[str, Any]:
-    """Play a task of several turns, or a conversation as in `xmlcall chat`; it is judged at once, while its state exists."""
-    way, settings = asked.way, asked.settings
-    started, asking = backend.clock(), asking_of(way, settings)
-    if task is not None:
-        outcome = await run_case(task, backend, asking=asking, repair=RepairPolicy(max_format_retries=settings.feedback))
-    else:
-        asking = asking if way.offers else replace(asking, mode="native")
-        repair = RepairPolicy(asks_for_unsaid=True)
-        outcome = await converse(asked.case, backend, offers=way.offers, asking=asking, repair=repair)
+async def _conversed(asked: Asked, backend: "PatientBackend") -> dict[str, Any]:
+    """Play a conversation as `xmlcall chat` has it."""
+    way, started, asking = asked.way, backend.clock(), asking_of(asked.way, asked.settings)
+    asking = asking if way.offers else replace(asking, mode="native")
+    repair = RepairPolicy(asks_for_unsaid=True)
+    outcome = await converse(asked.case, backend, offers=way.offers, asking=asking, repair=repair)
     kept = {"usage": outcome.pop("usage"), "seconds": round(backend.clock() - started, 3)}
     return {"rounds": [kept], "outcome": outcome}
 

@@ -1,14 +1,10 @@
-"""The statistics of reports: Wilson intervals and exact McNemar tests; ROC areas, slopes and best assignments by SciPy.
-
-The first two take one line of arithmetic each and are needed wherever figures are shown, so they do not use SciPy, which is an
-optional extra.
-"""
+"""The statistics of reports. Only best assignments need SciPy, which is an optional extra."""
 
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from ..errors import UsageError
 from ..installed import missing_extra
@@ -25,6 +21,12 @@ def wilson(count: int, total: int) -> tuple[float, float]:
     return max((middle - half) / (1 + weight), 0.0), min((middle + half) / (1 + weight), 1.0)
 
 
+def rate_of(count: int, total: int) -> dict[str, float]:
+    """Return a rate as reports have it: `count`, `total`, and its interval, `low` to `high`."""
+    low, high = wilson(count, total)
+    return {"count": count, "total": total, "low": round(low, 4), "high": round(high, 4)}
+
+
 def mcnemar(only_first: int, only_second: int) -> float:
     """Return the p-value of the exact McNemar test: could both be equally good?"""
     total = only_first + only_second
@@ -32,33 +34,19 @@ def mcnemar(only_first: int, only_second: int) -> float:
     return min(2 * tail / (1 << total), 1.0)
 
 
-def area(higher: Sequence[float], lower: Sequence[float]) -> float:
-    """Return the area under the ROC curve: how often one of the first is higher than one of the second; 0.5 is chance."""
-    return float(_scipy_stats().mannwhitneyu(higher, lower).statistic) / (len(higher) * len(lower))
-
-
 def slope(points: Sequence[tuple[float, float]]) -> float:
     """Return how fast y grows with x, by least squares."""
-    return float(_scipy_stats().linregress([x for x, _ in points], [y for _, y in points]).slope)
+    return statistics.linear_regression([x for x, _ in points], [y for _, y in points]).slope
 
 
 def assignment(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
     """Return the pairs of rows and columns that cost least together, each row and column at most once."""
-    rows, columns = _scipy().optimize.linear_sum_assignment(costs) if costs and costs[0] else ((), ())
-    return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
-
-
-def _scipy_stats() -> Any:
-    return _scipy().stats
-
-
-def _scipy() -> Any:
     try:
-        import scipy.optimize
-        import scipy.stats
+        from scipy.optimize import linear_sum_assignment
     except ImportError as error:
         raise UsageError(missing_extra("reports need SciPy", "bench")) from error
-    return scipy
+    rows, columns = linear_sum_assignment(costs) if costs and costs[0] else ((), ())
+    return [(int(row), int(column)) for row, column in zip(rows, columns, strict=True)]
 
 
 # -- a comparison that may be read after each reply --------------------------------------------------------------------

@@ -34,6 +34,7 @@ from ..prompting.results import result_text
 from ..tools.catalog import Catalog
 from ..turn.asking import Sampling
 from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, ReplyEnded
+from ..turn.tool_need import ToolNeed
 from ..types.calls import Tool
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
@@ -390,16 +391,21 @@ class ReplyRecorder(KeptOpen):
 
 @dataclass(slots=True)
 class PlayedTurn:
-    """What happened in a turn of a task or a conversation; its saved form begins with these fields."""
+    """What is kept of a turn of a conversation."""
 
     replies: list[str]
     calls: list[dict[str, Any]] = field(default_factory=list)
     answer: str = ""
     stop_reason: str = ""
     usage: Usage = field(default_factory=Usage)
+    need: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str | None] = field(default_factory=dict)
+    seconds: float = 0.0
 
     def note(self, event: LoopEvent) -> None:
         match event:
+            case ToolNeed():
+                self.need = {name: getattr(event, name) for name in ("log_odds", "number", "threshold", "tool")}
             case ReplyEnded(usage=usage):
                 self.usage = self.usage + usage
             case CallFinished() | CallDenied() | CallRejected():

@@ -24,11 +24,9 @@ from ..tools.outline import example_arguments
 from ..types.calls import Message, Tool
 from ..types.completion import Chunk, CompletionRequest, FinishReason
 from ..wire.openai import json_text, native_call
-from .bfcl import MultiTurnCase, Reference
 from .case import Case
 from .judge import Call
 from .play import folder_of
-from .suites import tasks_of
 from .ways import Way, catalog_of
 
 Script = list[Chunk]
@@ -36,7 +34,7 @@ Script = list[Chunk]
 _PLAIN: Final = Chunk(text="In plain words: it depends.")
 _DAMAGED: Final = DIALECTS["function_calls"]
 _OPENER: Final = _DAMAGED.written["call_open"].partition("{name}")[0]
-_ROUNDS = 50  # replies from stand-ins that repeat themselves; more than any task needs
+_ROUNDS = 50  # replies from stand-ins that repeat themselves; more than any case needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +51,6 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
     if name == "mutator" and any(case.expects == "talk" for case in cases):
         raise UsageError("the mutator damages replies that are judged one by one, not a conversation: use oracle or garbage")
     place = {case.id: number for number, case in enumerate(cases)}
-    tasks = tasks_of(cases)
 
     def backend(case: Case, way: Way) -> Backend:
         if case.expects == "talk" and name == "oracle":
@@ -63,22 +60,9 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
     def right_replies(case: Case, way: Way) -> list[Script]:
         if case.expects == "talk":
             return []
-        if case.id in tasks:
-            return _right_task(tasks[case.id], way)
         return [[_PLAIN] if case.expects == "no_call" else calling(oracle_calls(case), catalog_of(case), way)]
 
     return Subject(name=name, backend=backend)
-
-
-def _right_task(task: MultiTurnCase, way: Way) -> list[Script]:
-    """Answer each turn: first its calls, one a reply because some need an earlier result, then plain words."""
-    reference = Reference(task)
-    catalog = reference.catalog
-    replies: list[Script] = []
-    for turn in range(len(task.turns)):
-        replies += [calling([call], catalog, way) for call in reference.calls(turn)]
-        replies.append([_PLAIN])
-    return replies
 
 
 def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import UsageError
-from .bfcl import AST_CATEGORIES, MULTI_TURN_CATEGORIES, MultiTurnCase, bfcl_wheel, read_cases, read_multi_turn
+from .bfcl import AST_CATEGORIES, bfcl_wheel, read_cases
 from .case import Case, case_to_json
 from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases, talk_cases, wire_cases
 
@@ -69,13 +69,6 @@ def _format_sensitivity() -> list[Case]:
     return [case for case in _bfcl(AST_CATEGORIES) if case.id in ids]
 
 
-def tasks_of(cases: Iterable[Case]) -> dict[str, MultiTurnCase]:
-    """Return the tasks of several turns to which cases refer, by id."""
-    wanted = {case.id: case.category for case in cases if case.expects == "task"}
-    categories = dict.fromkeys(wanted.values())
-    return {task.id: task for name in categories for task in read_multi_turn(bfcl_wheel(), name) if task.id in wanted}
-
-
 def _drawn(sizes: Mapping[str, int], seed: int, without: Collection[str]) -> list[Case]:
     """Draw this many cases of each category, none of them in `without`; the categories alternate."""
     drawn: list[list[Case]] = []
@@ -97,14 +90,6 @@ def _report() -> list[Case]:
     return _drawn(_REPORT, _REPORT_SEED, asked | {case.id for case in (*earlier, *_tuning(), *_format_sensitivity())})
 
 
-def _multi_turn() -> list[Case]:
-    tasks = (task for category in MULTI_TURN_CATEGORIES for task in read_multi_turn(bfcl_wheel(), category))
-    return [
-        Case(id=task.id, category=task.category, messages=task.turns[0], tools=(), expects="task", disputed=task.disputed)
-        for task in tasks
-    ]
-
-
 SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "ordinary": (ordinary_cases, "176 requests that need no tool, each with two of nine catalogs on offer; half in Chinese"),
     "needed": (needed_cases, "144 requests that need a tool of one of the catalogs; half in Chinese"),
@@ -118,7 +103,6 @@ SUITES: dict[str, tuple[Callable[[], list[Case]], str]] = {
     "bfcl-live": (lambda: _bfcl(_LIVE), "BFCL's questions of real users; 2,251"),
     "catalog": (catalog_cases, "the right tool among 1, 10, 50, 100 and 200 real ones; 200"),
     "long": (long_cases, "the same calls at turn 1, 5, 10, 20 and 40 of a conversation, with 10 and 50 tools; 320"),
-    "bfcl-mt": (_multi_turn, "BFCL's tasks of several turns, played with tools that keep a state; 800"),
 }
 """Name -> how to get its cases, and a line about it."""
 

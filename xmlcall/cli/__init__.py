@@ -38,7 +38,7 @@ GROUPS = {
         "prompts": "list the prompts of servers, and fill one in",
         "doctor": "test why a model server does not call tools, and say what to do",
         "policy": "show the rules about which calls run, and what they decide for a call",
-        "log": "list, show, search and export conversations, and parse their replies again",
+        "log": "list, show, search, export and delete conversations",
     },
     "Measure": {
         "probe": "measure which prompt and call format suit a model best",

@@ -16,10 +16,9 @@ from ..agent.policy_file import own_file
 from ..agent.rules import Rule, Ruling, glob_of
 from ..toml_file import toml_text
 from .display import Display
-from .lines import LineReader, edited, is_interactive, put_typed_aside
+from .lines import ATTEMPTS, LineReader, edited, is_interactive, put_typed_aside
 from .plain import visible
 
-_ATTEMPTS: Final = 5
 _CHOICES: Final[tuple[Choice, ...]] = ("yes", "no", "edit", "always", "with", "stop")
 _ANSWERS: Final[dict[str, Choice]] = {
     **{word: choice for choice in _CHOICES for word in (choice, choice[0])},
@@ -95,7 +94,7 @@ class TerminalAsker:
         """Ask until there is an answer; a no may have a reason. The end of input stops; too many wrong answers are a no."""
         put_typed_aside()
         lines = LineReader(sys.stdin.fileno())
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             self._display.ask(self._say("question"))
             answer = await lines.line()
             if answer is None:
@@ -112,7 +111,7 @@ class TerminalAsker:
         text = json.dumps(proposal.call.arguments, ensure_ascii=False)
         if visible(text) != text:  # what a terminal would obey or hide is written as an escape
             text = json.dumps(proposal.call.arguments)
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             text = await edited(self._say("edit"), text)
             if not text.strip():
                 break

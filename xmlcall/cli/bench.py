@@ -3,28 +3,28 @@
 import argparse
 import contextlib
 import datetime
-import json
 import platform
+import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
-from contextlib import AsyncExitStack, aclosing
-from dataclasses import asdict, replace
+from contextlib import AsyncExitStack
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..errors import UsageError
-from . import bench_read, bench_ways
-from .exits import FAILED, OK, complain, run_async
+from ..private_folders import user_path
+from . import bench_read
+from .exits import FAILED, INTERRUPTED, OK, complain, run_async
 from .open_model import connected, model_notices, profile_of
-from .options import add_asking_options, add_profile_option, number
-from .plain import json_text
+from .options import Action, add_actions, add_asking_options, add_profile_option, number
+from .plain import json_text, visible
 from .words import speaker
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Coroutine, Sequence
 
     from ..bench.ways import Way
     from ..turn.asking import AskingFields, Threshold
@@ -35,7 +35,6 @@ EPILOG = """examples:
   xmlcall bench report run1
   xmlcall bench compare run1:xml run1:native
   xmlcall bench show run1 smoke-en-01
-  xmlcall bench calibrate --model local
 
 A run is a folder; the same command continues a run that was stopped. `xmlcall bench ACTION --help` shows more.
 """
@@ -45,14 +44,11 @@ _OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # the reco
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for action, (declare, _, summary, examples) in _ACTIONS.items():
-        epilog = "".join(["examples:", *(f"\n  xmlcall bench {action} {words}" for words in examples)])
-        declare(actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary, epilog=epilog))
+    add_actions(parser, _ACTIONS)
 
 
 def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action][1](options)
+    return _ACTIONS[options.action].run(options)
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
@@ -113,7 +109,9 @@ async def _run(options: argparse.Namespace) -> int:
     runner.check_ways(cases, ways)
     async with AsyncExitStack() as stack:
         if options.model in STAND_INS:
-            settings = _for_stand_in(options.model, settings)
+            if settings.call_threshold not in (None, "auto"):
+                raise UsageError(f"call_threshold needs a model that reports probabilities; {options.model!r} is a stand-in")
+            settings = replace(settings, call_threshold=None)
             subject, server = stand_in(options.model, cases), cast("dict[str, Any]", {"server": "none"})
         else:
             backend = await opened(stack, options)
@@ -172,13 +170,6 @@ def _by_profile(options: argparse.Namespace, ways: list[Any], settings: Any, bac
     name = f"{found.name} ({found.source})"
     complain(f"profile: {name}: {found.profile.words}")
     return (ways if options.ways else [way]), replace(asked, **given), name
-
-
-def _for_stand_in(name: str, settings: Any) -> Any:
-    """Return settings for a stand-in, which reports no probabilities."""
-    if settings.call_threshold not in (None, "auto"):
-        raise UsageError(f"call_threshold needs a model that reports probabilities; {name!r} is a stand-in")
-    return replace(settings, call_threshold=None)
 
 
 def _threshold_of(given: "AskingFields", ways: "Sequence[Way]") -> "Threshold | None":
@@ -255,123 +246,104 @@ def _commit() -> str:
     return done.stdout.strip()
 
 
-def _declare_calibrate(parser: argparse.ArgumentParser) -> None:
-    from ..bench.probe import KEEP
-    from ..bench.suites import SUITES
+# -- compare-ways ---------------------------------------------------------------------------------------------------------
 
+
+def _declare_ways(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", default="local", help="as for `xmlcall run` (default: %(default)s)")
-    parser.add_argument("--suite", choices=tuple(SUITES), default="bfcl-core", help="of questions (default: %(default)s)")
-    parser.add_argument("--limit", type=number(int, least=1), default=100, metavar="N", help="of them (default: %(default)s)")
-    parser.add_argument("--half", choices=("tuning", "report", "all"), default="all", help="which half of them (default: all)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the sample (default: %(default)s)")
-    parser.add_argument("--way", default="xml", help="xml, or the name of a wire format (default: %(default)s)")
-    add_asking_options(parser, ["lang"])
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="20 cases, about 5 minutes with a model of 0.5 billion parameters on two cores; else 144, about 40",
+    )
+    add_measuring_options(parser)
+    parser.add_argument(
+        "--file",
+        type=Path,
+        default=Path("compare-ways.json"),
+        help="where to write the figures, without any text (default: %(default)s)",
+    )
+    parser.add_argument("--json", action="store_true", help="print that file instead of a table")
+
+
+def add_measuring_options(parser: argparse.ArgumentParser) -> None:
+    """Declare what `compare-ways` and `probe` have in common."""
     parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
     parser.add_argument(
-        "--keep",
-        type=_share,
-        default=KEEP,
-        metavar="SHARE",
-        help="of the calls that the suggested threshold may not lose, from 0 to 1 (default: %(default)s)",
+        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: 1)"
     )
-    parser.add_argument(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="keep the log-odds of each question, as JSON lines (in FILE.part until all are there)",
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON: area, thresholds, suggested")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
 
 
-def _share(text: str) -> float:
-    value = float(number(float, least=0)(text))
-    if value > 1:
-        raise argparse.ArgumentTypeError(f"expected a share from 0 to 1, got {text[:40]!r}")
-    return value
+def _ways(options: argparse.Namespace) -> int:
+    if not options.file.parent.is_dir() or options.file.is_dir():
+        raise UsageError(f"expected a file in a folder that exists, got {options.file}: give another with --file")
+    return continued_later(_compare_ways(options))
 
 
-async def _calibrate(options: argparse.Namespace) -> int:
-    from ..bench.probe import Measured, check, measure, report
-    from ..bench.suites import cases_of
-    from ..bench.ways import Settings, way_of
+def continued_later(work: "Coroutine[Any, Any, int]") -> int:
+    """Run a measurement; after Ctrl-C, say how it continues."""
+    try:
+        return run_async(work)
+    except KeyboardInterrupt:
+        complain("interrupted; the measurements so far are kept: run the same command again to continue")
+        return INTERRUPTED
+
+
+def kept_in(options: argparse.Namespace, what: str, backend: Any) -> Path:
+    """Return the folder of a measurement of a model: that of `--out`, else one in the user's cache folder."""
+    known = next(iter(backend.capabilities.fingerprints), backend.model)
+    return options.out or user_path("cache", what) / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
+
+
+async def _compare_ways(options: argparse.Namespace) -> int:
+    from ..bench import compare_ways
+    from ..bench.store import write_whole
     from .waiting import RunBar
 
-    drawn = cases_of(options.suite, limit=options.limit, seed=options.seed, half=options.half)
-    cases, way = [case for case in drawn if case.expects in ("calls", "no_call")], way_of(options.way)
-    check(cases, way)
-    settings = Settings(**options.ask, call_threshold=0.0)
-    part = _part_of(options.out) if options.out else None
-    rows: list[Measured] = []
+    cases = compare_ways.compared_cases(quick=options.quick)
     async with AsyncExitStack() as stack:
         backend = await opened(stack, options)
-        bar = stack.enter_context(RunBar(len(cases), "questions"))
-        async with aclosing(measure(cases, way, backend, settings)) as measured:
-            async for row in measured:
-                if part:
-                    _write(part, {"model": backend.model, **asdict(row)}, "a" if rows else "w")
-                rows.append(row)
-                bar.advance(1)
-    found = report(rows, options.keep)
-    if part:
-        part.replace(options.out)
+        total = sum(len(each.cases(cases)) for each in compare_ways.planned(backend.capabilities))
+        bar = stack.enter_context(RunBar(total))
+        ways = await compare_ways.measure(
+            backend,
+            cases,
+            kept_in(options, "compare-ways", backend),
+            concurrency=options.concurrency,
+            progress=bar.advance,
+            note=lambda said: complain(visible(said)),
+        )
+        found = compare_ways.found_json(ways, cases, backend, await compare_ways.facts_of(backend))
+    text = json_text(found)
+    write_whole(options.file, f"{text}\n")
     if options.json:
-        print(json_text({"model": backend.model, **found}))
+        print(text)
     else:
-        _print(found)
+        bench_read.print_table(compare_ways.HEADER, compare_ways.table_of_ways(found))
+        chosen = found["recommended"]
+        print(f"recommended: {chosen['way']} (--ask {chosen['ask']}): {chosen['why']}")
+    complain(f"{options.file} has these figures and the outcome of each case, and no text of yours, of the model or of a path")
     return OK
 
 
-def _part_of(file: Path) -> Path:
-    """Return the file for rows until all are written: a failed measurement must not replace the rows of an earlier one."""
-    if not file.parent.is_dir() or (file.exists() and not file.is_file()):
-        raise UsageError(f"expected a file in a folder that exists, got {file}: give another with --out")
-    return file.with_name(file.name + ".part")
-
-
-def _write(file: Path, row: Mapping[str, Any], mode: str) -> None:
-    try:
-        with file.open(mode, encoding="utf-8") as opened_file:
-            print(json.dumps(row), file=opened_file)
-    except OSError as error:
-        raise UsageError(f"cannot write {file}: {error.strerror or error}") from error
-
-
-def _print(found: dict[str, Any]) -> None:
-    print(f"area under the ROC curve: {found['area']:.3f} (0.5 is chance)")
-    print(f"{'threshold':>9}  {'calls kept':>10}  {'rightly refused':>15}")
-    for row in found["thresholds"]:
-        kept, refused = (f"{row[count]}/{row[total]}" for count, total in (("kept", "calls"), ("refused", "others")))
-        print(f"{row['threshold']:9g}  {kept:>10}  {refused:>15}")
-    print(f"suggested: --ask call_threshold={found['suggested']['threshold']:g}")
-
-
-_ACTIONS: dict[str, bench_read.Action] = {
-    "run": (
-        _declare_run,
+_ACTIONS: Final = {
+    "run": Action(
         lambda options: run_async(_run(options)),
         "ask a model the cases of a suite, in one or more ways of calling",
+        _declare_run,
         (
             "--model local --suite smoke --out run1",
             "--model ollama:gemma3:4b --suite bfcl-core --limit 200 --seed 7 --way xml --way native --out run2",
             "--model http://127.0.0.1:8080/v1 --suite wire --feedback 2 --out run3",
-            "--model oracle --suite bfcl-mt --limit 20 --out run4",
+            "--model oracle --suite talk --limit 20 --out run4",
         ),
     ),
-    "compare-ways": (
-        bench_ways.declare,
-        bench_ways.execute,
+    "compare-ways": Action(
+        _ways,
         "measure which way of offering tools suits a model, and write the figures to a file that can be published",
+        _declare_ways,
         ("--quick", "--model ollama:gemma3:4b", "--model http://127.0.0.1:8080/v1 --concurrency 4 --file mine.json"),
     ),
     **bench_read.ACTIONS,
-    "calibrate": (
-        _declare_calibrate,
-        lambda options: run_async(_calibrate(options)),
-        "measure below which log-odds of a call a model's questions need no tool, for --ask call_threshold",
-        (
-            "--model local",
-            "--model ollama:gemma3:4b --limit 200 --keep 0.98",
-            "--model http://127.0.0.1:8080/v1 --out odds.jsonl",
-        ),
-    ),
 }

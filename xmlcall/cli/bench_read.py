@@ -3,20 +3,20 @@
 import argparse
 import asyncio
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .exits import FAILED, OK, complain
-from .options import number
+from .options import Action, number
 from .plain import json_text, plain, visible
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Console
 
-Action = tuple[Callable[[argparse.ArgumentParser], None], Callable[[argparse.Namespace], int], str, tuple[str, ...]]
-"""Its arguments, what runs it, its summary, and examples of what can be typed after it."""
+    from ..bench.funnel import Verdict
+    from ..bench.store import RecordedRun
 
 _READ_ONCE = (
     "p is for one look at a whole run. The interval and what B is may be read while runs continue: "
@@ -43,7 +43,6 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
     form.add_argument("--markdown", action="store_true", help="print Markdown")
     form.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else")
-    parser.add_argument("--no-repairs", dest="repairs", action="store_false", help="count what needs a repair as a failure")
     parser.add_argument(
         "--fail-under",
         metavar="METRIC=VALUE",
@@ -59,7 +58,7 @@ def _report(options: argparse.Namespace) -> int:
     from ..bench.store import read_run
 
     runs = [read_run(folder) for folder in options.runs]
-    verdicts = [asyncio.run(judged(run, repairs=options.repairs)) for run in runs]
+    verdicts = [asyncio.run(judged(run)) for run in runs]
     found = [reported(*each) for each in zip(runs, verdicts, strict=True)]
     if options.html:
         from ..bench.page import page
@@ -107,32 +106,37 @@ def _title(folder: Path, found: Mapping[str, Any]) -> str:
 
 
 def _print_tables(folder: Path, found: Mapping[str, Any]) -> None:
-    from rich.console import Console
     from rich.text import Text
 
     from ..bench.report import causes_table_of, named, table_of
 
-    console = Console(file=sys.stdout, highlight=False)
+    console = _console()
     console.print(Text(_title(folder, found), style="bold"))
-    console.print(table(*table_of(found), bold=(named("call_correct"), named("parsed_as_written"))))
+    print_table(*table_of(found), bold=(named("call_correct"), named("parsed_as_written")))
     header, rows = causes_table_of(found)
     if rows:
-        console.print(table(header, rows))
+        print_table(header, rows)
     for line in _details(found):
         console.print(Text(line))
     for warning in found["warnings"]:
         console.print(Text(f"note: {warning}", style="yellow"))
 
 
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> "Table":
-    """Make a table for the terminal, with its cells unchanged; `bold` names rows by their first cell."""
+def _console() -> "Console":
+    from rich.console import Console
+
+    return Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 200)
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: Collection[str] = ()) -> None:
+    """Print a table, with its cells unchanged; `bold` names rows by their first cell."""
     from rich.table import Table
     from rich.text import Text
 
-    made = Table(*header)
+    table = Table(*header)
     for row in rows:
-        made.add_row(*map(Text, row), style="bold" if row[0] in bold else "")
-    return made
+        table.add_row(*map(Text, row), style="bold" if row[0] in bold else "")
+    _console().print(table)
 
 
 def _details(found: Mapping[str, Any]) -> list[str]:
@@ -205,13 +209,12 @@ def _compare(options: argparse.Namespace) -> int:
 
 def _print_comparison(options: argparse.Namespace, found: Mapping[str, Any]) -> None:
     print(f"A = {options.first}, B = {options.second}, {found['cases']} cases that both answered\n")
-    print(f"{'':20} {'A':>6} {'B':>6} {'of':>6} {'only A':>7} {'only B':>7} {'p':>8}  {'B - A, points':>22}  B is")
+    rows = []
     for metric, pair in found["metrics"].items():
-        counts = (pair[name] for name in ("first", "second", "total"))
-        shown = " ".join(f"{count:>6}" for count in counts)
-        changed = f"{pair['only_first']:>7} {pair['only_second']:>7} {pair['p']:>8.4f}"
+        counts = (f"{pair[name]}" for name in ("first", "second", "total", "only_first", "only_second"))
         points = f"{pair['estimate']:+.1f} [{pair['low']:+.1f} {pair['high']:+.1f}]"
-        print(f"{metric:20} {shown} {changed}  {points:>22}  {pair['decision']}")
+        rows.append([metric, *counts, f"{pair['p']:.4f}", points, pair["decision"]])
+    print_table(("", "A", "B", "of", "only A", "only B", "p", "B - A, points", "B is"), rows)
     kept = found["kept"]
     if kept["total"]:
         low, high = (100 * share for share in kept["interval"])
@@ -243,55 +246,42 @@ def _declare_show(parser: argparse.ArgumentParser) -> None:
 def _show(options: argparse.Namespace) -> int:
     from ..bench.report import judged
     from ..bench.store import read_run
-    from ..bench.ways import Asked, way_of
 
     run = read_run(options.run)
-    case = run.by_id.get(options.case) or run.by_id.get(options.case.rpartition("#")[0])
-    if case is None or (case.id != options.case and case.expects != "talk"):
-        raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(list(run.by_id)[:5])}")
-    ways = [options.way] if options.way else run.about["ways"]
+    ids = [case.id for case in run.cases]
+    if options.case not in ids and options.case.rpartition("#")[0] not in ids:
+        raise UsageError(f"the run has no case {options.case!r}; it begins with {', '.join(ids[:5])}")
     verdicts = asyncio.run(judged(run))
-    for way in ways:
+    for way in [options.way] if options.way else run.about["ways"]:
         if way not in verdicts:
             raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
-        if case.expects == "talk":
-            _show_turns(verdicts[way], options.case, way)
-            continue
-        found = [verdict for verdict in verdicts[way] if verdict.case.id == case.id]
-        print(f"===== {case.id}, {way}: the prompt\n")
-        for message in Asked(way_of(way), case, run.settings).sent(found[0].row["rounds"] if found else ()):
-            print(f"--- {message.role}\n{plain(message.content)}\n")
+        found = [each for each in verdicts[way] if options.case in (each.case.id, each.case.id.rpartition("#")[0])]
+        if not found:
+            raise UsageError(f"{options.case!r} has no reply with --way {way}; turns are CONVERSATION#NUMBER, from 1 on")
         for verdict in found:
-            _show_verdict(verdict, way)
+            print("\n\n".join(_shown(run, verdict, way)) + "\n")
     return OK
 
 
-def _show_verdict(verdict: Any, way: str) -> None:
-    from ..bench.failures import arguments_of, difference, expected_of
+def _shown(run: "RecordedRun", verdict: "Verdict", way: str) -> Iterator[str]:
+    """Yield the prompt, each reply raw and as it is read, what is expected, and the verdict."""
+    from ..bench.as_turns import turn_of_row
+    from ..bench.failures import expected_of
+    from .log import reply_in_markdown
 
-    for place, kept in enumerate(verdict.row["rounds"], 1):
-        print(f"===== {verdict.case.id}, {way}: the reply of round {place}\n")
-        print(plain(kept.get("text", "")))
-        for name, arguments in kept.get("calls", ()):
-            print(f"the server's call: {visible(name)} {visible(arguments)}")
-    print(f"\n===== {verdict.case.id}, {way}: read as\n")
-    for call in verdict.reply.calls:
-        shown = getattr(call, "arguments", None)
-        outcome = json_text(shown) if shown is not None else "; ".join(issue.message for issue in call.issues)
-        print(f"{visible(call.name)}: {plain(outcome)}")
-    print(f"repairs: {', '.join(verdict.repairs) or 'none'}")
+    turn = turn_of_row(run, verdict.case, verdict.row, way)
+    yield f"===== {visible(verdict.case.id)}, {way}"
+    for message in turn.replies[0].prompt if turn.replies else ():
+        yield f"--- {message.role}\n{plain(message.content)}"
+    for reply in turn.replies:
+        yield f"--- raw reply {reply.number}\n{plain(reply.raw)}"
+        yield from reply_in_markdown(reply)
     if "outcome" in verdict.row:
-        print(plain(json_text(verdict.row["outcome"])))
-    if verdict.case.expects != "task":
-        wanted = expected_of(verdict.case)
-        print(f"\n===== expected\n\n{plain(wanted['text'])}\n{wanted['note']}".rstrip())
-        lines = difference(verdict.case, [(call.name, arguments_of(call)) for call in verdict.reply.calls])
-        if lines and not verdict.is_right:
-            print("\n===== accepted (-) beside the reply (+)\n")
-            print("\n".join(f"{mark} {plain(text)}" for mark, text in lines))
-    print()
-    print(f"reached: {', '.join(sorted(verdict.reached)) or 'nothing'}")
-    print(f"verdict: {verdict.failure or 'right'}{_causes(verdict)}\n")
+        yield f"--- answer ({visible(turn.outcome)})\n{plain(turn.answer)}"
+    expected = expected_of(verdict.case)
+    yield "\n".join(["--- expected", *filter(None, [plain(expected["text"]), expected["note"]])])
+    reached = ", ".join(sorted(verdict.reached)) or "nothing"
+    yield f"reached: {reached}\nverdict: {visible(verdict.failure or 'right')}{_causes(verdict)}"
 
 
 def _declare_rescore(parser: argparse.ArgumentParser) -> None:
@@ -342,31 +332,6 @@ def _rescored_on_ray(options: argparse.Namespace) -> Iterator[tuple[Path, Any]]:
             yield found
 
 
-def _show_turns(verdicts: Iterable[Any], asked: str, way: str) -> None:
-    """Print the turns of a conversation, or one of them."""
-    turns = [verdict for verdict in verdicts if asked in (verdict.case.id, verdict.case.id.rpartition("#")[0])]
-    if not turns and "#" in asked:
-        raise UsageError(f"expected CONVERSATION or CONVERSATION#NUMBER with a number of its turns from 1 on, got {asked!r}")
-    for verdict in turns:
-        _show_turn(verdict, way)
-
-
-def _show_turn(verdict: Any, way: str) -> None:
-    from ..bench.failures import expected_of
-
-    (played,) = verdict.row["outcome"]["turns"]
-    print(f"===== {visible(verdict.case.id)}, {way}: {visible(verdict.case.turns[0].get('kind', ''))}\n")
-    print(f"--- the person\n{plain(verdict.case.messages[-1]['content'])}\n")
-    for place, reply in enumerate(played["replies"], 1):
-        print(f"--- raw reply {place}\n{plain(reply)}\n")
-    for call in played["calls"]:
-        print(f"--- call\n{plain(_call(call))}\n")
-    print(f"--- answer ({visible(played['stop_reason'])})\n{plain(played['answer'])}\n")
-    expected = expected_of(verdict.case)
-    print("\n".join(["--- expected", *filter(None, [plain(expected["text"])]), expected["note"]]))
-    print(f"\nverdict: {visible(verdict.failure or 'right')}{_causes(verdict)}\n")
-
-
 def _causes(verdict: Any) -> str:
     from ..bench.failures import causes_of
 
@@ -377,36 +342,29 @@ def _causes(verdict: Any) -> str:
     return f" (causes: {', '.join(causes)})" if causes else ""
 
 
-def _call(call: Mapping[str, Any]) -> str:
-    """Write a call and its outcome: the result, why it was denied, or what is wrong with it."""
-    issues = "; ".join(issue["message"] for issue in call.get("issues", ()))
-    outcome = call.get("result") or call.get("denied") or issues
-    return f"{call['name']} {json_text(call.get('arguments', {}))}\n-> {'error: ' if call.get('is_error') else ''}{outcome}"
-
-
-ACTIONS: dict[str, Action] = {
-    "report": (
-        _declare_report,
+ACTIONS: Final = {
+    "report": Action(
         _report,
         "show the rates of runs, with their failures and costs",
+        _declare_report,
         ("run1", "run1 run2 --html report.html", "run1 --json --fail-under call_correct=0.8"),
     ),
-    "compare": (
-        _declare_compare,
+    "compare": Action(
         _compare,
         "compare two runs or ways on the cases that both answered",
+        _declare_compare,
         ("run1 run2", "run2:xml run2:native", "run1 run2 --max-drop 2"),
     ),
-    "show": (
-        _declare_show,
+    "show": Action(
         _show,
         "show a case: the prompt, the raw reply, how it was read, what was expected",
+        _declare_show,
         ("run1 smoke-en-01", "run2 simple_python_370 --way xml", "run3 en-demo-01#2"),
     ),
-    "rescore": (
-        _declare_rescore,
+    "rescore": Action(
         _rescore,
         "parse and judge the kept replies again; show what changed",
+        _declare_rescore,
         ("run1", "run1 --json", "run1 run2 run3 --on ray"),
     ),
 }

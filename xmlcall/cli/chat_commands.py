@@ -3,11 +3,8 @@
 A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
 """
 
-import os
-import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +21,8 @@ from .chat_prompts import prompt_command, prompt_completions
 from .exits import complain
 from .lines import YES, edited, is_interactive
 from .offered import found, parameter_lines, tool_lines
-from .plain import json_text, plain, shortened, visible
-from .wrapping import page, wrapped
+from .plain import fenced, json_text, plain, shortened, visible
+from .wrapping import wrapped
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -55,9 +52,9 @@ async def _tools(chat: "Chat", name: str) -> None:
     loop = chat.session.loop
     catalog = await loop.catalog()
     if not name:
-        await page("\n".join(tool_lines(catalog, loop.router)))
+        print("\n".join(tool_lines(catalog, loop.router)), flush=True)
     elif tool := found(name, catalog, loop.router):
-        await page("\n".join(parameter_lines(tool, loop.router, chat.say)))
+        print("\n".join(parameter_lines(tool, loop.router, chat.say)), flush=True)
     else:
         complain(chat.say("unknown_tool", name=repr(name[:80])))
 
@@ -96,7 +93,7 @@ async def _open(chat: "Chat", number: str) -> None:
     rows = []
     for label, text in call_lines(entry, chat.say, await chat.session.loop.catalog()):
         rows.append(set_cell_size(label, _LABEL_WIDTH) + text.replace("\n", "\n" + " " * _LABEL_WIDTH))
-    await page("\n".join(rows))
+    print("\n".join(rows), flush=True)
 
 
 async def _retry(chat: "Chat", _: str) -> None:
@@ -129,12 +126,12 @@ async def _save(chat: "Chat", name: str) -> None:
         raise UsageError(chat.say("save_usage"))
     path = _path_of(name)
     text = _written(chat.conversation, chat.session.loop.backend.model, path.suffix.lower())
-    if not _write_whole(path, text, replace=False):
+    if not _write_file(path, text, replace=False):
         question = chat.say("overwrite", name=visible(name))
         answer = await edited(f"{question} ", "") if is_interactive() else ""
         if answer.strip().lower() not in YES:
             raise UsageError(chat.say("not_saved", name=repr(name[:200])))
-        _write_whole(path, text, replace=True)
+        _write_file(path, text, replace=True)
     chat.session.display.notice(chat.say("saved", count=len(chat.conversation.messages), name=name))
 
 
@@ -222,20 +219,11 @@ def _path_of(name: str) -> Path:
         raise UsageError(f"expected a file NAME.md or NAME.json, got {name[:200]!r}: {error}") from error
 
 
-def _write_whole(path: Path, text: str, *, replace: bool) -> bool:
-    """Write a file completely or not at all; return False if it exists and must not be replaced."""
+def _write_file(path: Path, text: str, *, replace: bool) -> bool:
+    """Write a file; return False if it is there already and is not to be replaced."""
     try:
-        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
-            part = Path(file.name)
-            try:
-                file.write(text)
-                file.flush()
-                if replace:
-                    part.replace(path)
-                else:
-                    os.link(part, path)
-            finally:
-                part.unlink(missing_ok=True)
+        with path.open("w" if replace else "x", encoding="utf-8") as file:
+            file.write(text)
     except FileExistsError:
         return False
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
@@ -251,9 +239,7 @@ def _object(message: Message) -> dict[str, Any]:
 
 
 def _section(message: Message) -> str:
-    """Write a message; the text in a fence cannot end it, and so cannot pass for another section."""
     title = "result" if replies_of(message) else message.role
     calls = [f"{call.name} {json_text(call.arguments, indent=None)}" for call in message.tool_calls]
-    text = plain("\n".join(filter(None, [message.content, *calls])))
-    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
-    return f"## {title}\n\n{fence}\n{text}\n{fence}"
+    text = "\n".join(filter(None, [message.content, *calls]))
+    return f"## {title}\n\n{fenced(plain(text))}"

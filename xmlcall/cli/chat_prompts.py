@@ -25,7 +25,6 @@ from ..types.served import Prompt, PromptText
 from .exits import complain
 from .lines import is_interactive
 from .offered import arguments_of, prompt_line, prompt_server, prompt_words
-from .wrapping import page
 
 if TYPE_CHECKING:
     from .chat import Chat
@@ -49,7 +48,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
         complain(notice)
     if not line:
         lines = [prompt_line(server, prompt) for server, prompt in listing.items]
-        await page("\n".join(lines) or chat.say("no_prompts"))
+        print("\n".join(lines) or chat.say("no_prompts"), flush=True)
         return
     name, *given = _split(line)
     served = await prompt_server(router, name)

@@ -10,20 +10,16 @@ import platform
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from ..records.audit import MASK, secret_places
-from .doctor_findings import Barrier, Findings, Outcome, Trial, spoken_of
+from .doctor_findings import Findings, Outcome, Trial, spoken_of
 from .plain import visible
 
-# -- what to do: a table of rows, each with lines to copy --------------------------------------------------------------
-# A row applies if its condition holds; the rows that apply are shown in their order. The first ones say how to get calls now,
-# the later ones what to set at the server, and the last ones what may go wrong afterwards.
-#
+# -- what to do --------------------------------------------------------------------------------------------------------
 # Names of parsers are those of vLLM 0.33, SGLang 0.5.23 and tabbyAPI (docs/10.-Tool-Calling.md); options of the other servers
 # are in their documentation.
 
@@ -31,93 +27,72 @@ from .plain import visible
 ROOMY: Final = 8192  # tokens: below, a few tools and their results fill the context
 ENOUGH: Final = 16384  # tokens: what is suggested
 _NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Advice:
-    """A reason, and lines to copy."""
-
-    why: str
-    lines: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Parsers:
-    """The names of the parser for one format of calls; "" where the server has none for it."""
-
-    vllm: str = ""
-    sglang: str = ""
-    tabbyapi: str = ""
-
-
-PARSERS: Final = {
-    "apertus": Parsers("apertus", "apertus2509"),
-    "command": Parsers("cohere_command3"),
-    "deepseek": Parsers("deepseek_v3", "deepseekv3"),
-    "dsml": Parsers("deepseek_v32", "deepseekv32"),
-    "functools": Parsers("phi4_mini_json"),
-    "functiongemma": Parsers("functiongemma"),
-    "gemma4": Parsers("gemma4", "gemma4", "gemma4"),
-    "gigachat": Parsers("gigachat3", "gigachat3"),
-    "glm": Parsers("glm45", "glm45", "glm4_5"),
-    "granite": Parsers("granite"),
-    "harmony": Parsers("openai", "gpt-oss", "harmony"),
-    "hermes": Parsers("hermes", "hermes"),
-    "hunyuan": Parsers("hunyuan_a13b", "hunyuan"),
-    "inkling": Parsers("inkling", "inkling"),
-    "internlm": Parsers("internlm", "interns1"),
-    "k2_horizon": Parsers("k2_horizon", "k2_horizon"),
-    "kimi_k2": Parsers("kimi_k2", "kimi_k2"),
-    "kimi_k3": Parsers("kimi_k3", "kimi_k3"),
-    "lfm2": Parsers("lfm2", "lfm2"),
-    "llama3": Parsers("llama3_json", "llama3"),
-    "llama4": Parsers("llama4_pythonic", "pythonic"),
-    "longcat": Parsers("longcat"),
-    "minimax": Parsers("minimax_m2", "minimax-m2", "minimax_m2"),
-    "minimax_m3": Parsers("minimax_m3", "minimax-m3"),
-    "mistral": Parsers("mistral", "mistral", "mistral"),
-    "mistral_list": Parsers("mistral", "mistral", "mistral_old"),
-    "olmo3": Parsers("olmo3"),
-    "plamo": Parsers("plamo3"),
-    "pythonic": Parsers("pythonic", "pythonic"),
-    "qwen": Parsers("qwen3_coder", "qwen3_coder", "qwen3_coder"),
-    "seed": Parsers("seed_oss"),
-    "step3": Parsers("step3", "step3"),
+_WRONG: Final = ("wrong", "invalid", "ignores", "empty", "thinking")
+_CLIENT: Final = "OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client"  # where `serve` listens by default
+_LARGER: Final = {
+    "here": ("--context {enough}",),
+    "llama.cpp": ("-c {enough}",),
+    "ollama": ("OLLAMA_CONTEXT_LENGTH={enough} ollama serve",),
+    "vllm": ("--max-model-len {enough}",),
+    "sglang": ("--context-length {enough}",),
+    "lmstudio": ("lms load {model} --context-length {enough}",),
+    "koboldcpp": ("--contextsize {enough}",),
+    "tabbyapi": ("model:", "  max_seq_len: {enough}", "  cache_size: {enough}"),
 }
-"""The format that a model was most likely trained on (`dialects`) -> who reads it."""
+_STARTED: Final = {
+    "vllm": ("vLLM", "vllm serve", " --enable-auto-tool-choice"),
+    "sglang": ("SGLang", "sglang serve --model-path", ""),
+}
+Advice = tuple[str, ...]
+"""A reason, and lines to copy."""
 
 
-def advice(found: Findings) -> list[Advice]:
-    """Return what to do, the most important first."""
-    words = _words(found)
-    rows = _ROWS if not found.barrier else _PAST[found.barrier]
-    near = [
-        Advice(f"Something listens on this machine where {product} usually does:", (f"xmlcall doctor {address}",))
+_PARSER_OF: Final = ("vllm", "sglang", "tabbyapi")
+PARSERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "apertus": ("apertus", "apertus2509"),
+    "command": ("cohere_command3",),
+    "deepseek": ("deepseek_v3", "deepseekv3"),
+    "dsml": ("deepseek_v32", "deepseekv32"),
+    "functools": ("phi4_mini_json",),
+    "functiongemma": ("functiongemma",),
+    "gemma4": ("gemma4", "gemma4", "gemma4"),
+    "gigachat": ("gigachat3", "gigachat3"),
+    "glm": ("glm45", "glm45", "glm4_5"),
+    "granite": ("granite",),
+    "harmony": ("openai", "gpt-oss", "harmony"),
+    "hermes": ("hermes", "hermes"),
+    "hunyuan": ("hunyuan_a13b", "hunyuan"),
+    "inkling": ("inkling", "inkling"),
+    "internlm": ("internlm", "interns1"),
+    "k2_horizon": ("k2_horizon", "k2_horizon"),
+    "kimi_k2": ("kimi_k2", "kimi_k2"),
+    "kimi_k3": ("kimi_k3", "kimi_k3"),
+    "lfm2": ("lfm2", "lfm2"),
+    "llama3": ("llama3_json", "llama3"),
+    "llama4": ("llama4_pythonic", "pythonic"),
+    "longcat": ("longcat",),
+    "minimax": ("minimax_m2", "minimax-m2", "minimax_m2"),
+    "minimax_m3": ("minimax_m3", "minimax-m3"),
+    "mistral": ("mistral", "mistral", "mistral"),
+    "mistral_list": ("mistral", "mistral", "mistral_old"),
+    "olmo3": ("olmo3",),
+    "plamo": ("plamo3",),
+    "pythonic": ("pythonic", "pythonic"),
+    "qwen": ("qwen3_coder", "qwen3_coder", "qwen3_coder"),
+    "seed": ("seed_oss",),
+    "step3": ("step3", "step3"),
+}
+"""The format that a model was most likely trained on (`dialects`) -> its parsers in vLLM, SGLang and tabbyAPI, if any."""
+
+
+def advice(found: Findings) -> list[dict[str, Any]]:
+    """Return what to do, the most important first: `why`, and `lines` to copy."""
+    rows: list[Advice] = [
+        (f"Something listens on this machine where {product} usually does:", f"xmlcall doctor {address}")
         for address, product in found.listening
     ]
-    return near + [
-        Advice(row.why.format(**words), tuple(line.format(**words) for line in row.lines)) for row in rows if row.applies(found)
-    ]
-
-
-def _words(found: Findings) -> dict[str, Any]:
-    """Return the facts that the rows may name."""
-    key = f" --api-key-from {found.key_variable}" if found.key_variable else ""
-    named = _quoted(found.named)
-    return {
-        "again": f"xmlcall doctor {named}{key}",
-        "serve": serve_line(found),
-        "client": "OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client",  # where `serve` listens by default
-        "named": named,
-        "model": _typed_name(found),
-        "variable": found.key_variable or "VARIABLE",
-        "family": found.known.family,
-        "parser": _parser(found),
-        "length": found.context_length,
-        "enough": ENOUGH,
-        "port": urlsplit(found.address).port or 8080,
-        "api": found.address if found.address.endswith("/v1") else f"{found.address}/v1",
-    }
+    rows += _past(found) if found.barrier else [*_first(found), *_settings(found), *_limits(found)]
+    return [{"why": why, "lines": lines} for why, *lines in rows]
 
 
 def kind_of(found: Findings) -> str:
@@ -160,221 +135,119 @@ def _typed_name(found: Findings) -> str:
 
 def _parser(found: Findings) -> str:
     """Return the name of the server's parser for the model's format; "" if it has none, or uses it already."""
-    name: str = getattr(PARSERS.get(found.known.family, Parsers()), kind_of(found), "")
+    name = dict(zip(_PARSER_OF, PARSERS.get(found.known.family, ()), strict=False)).get(kind_of(found), "")
     return "" if kind_of(found) == "sglang" and name == found.facts.tool_parser else name
-
-
-# -- conditions --------------------------------------------------------------------------------------------------------
-
-Condition = Callable[[Findings], bool]
-_WRONG: Final = ("wrong", "invalid", "ignores", "empty", "thinking")
-
-
-def _of(kind: str, *outcomes: str, parser: bool = False) -> Condition:
-    """Make the condition that a server of this kind does this with tools, and has a parser for the model if one is required."""
-    return lambda found: kind_of(found) == kind and found.native_outcome in outcomes and bool(not parser or _parser(found))
-
-
-def _fails_with(*outcomes: str) -> Condition:
-    return lambda found: found.works == "no" and found.prompt_outcome in outcomes
-
-
-def _is_ours(found: Findings) -> bool:
-    return kind_of(found) == "xmlcall"
 
 
 def _is_by_ollama(found: Findings) -> bool:
     return found.named.startswith("ollama:")
 
 
-def _needs_jinja(found: Findings) -> bool:
-    return kind_of(found) == "llama.cpp" and spoken_of(found.native, "jinja", "unsupported param: tools")
+def _again(found: Findings) -> str:
+    return f"xmlcall doctor {_quoted(found.named)}" + (f" --api-key-from {found.key_variable}" if found.key_variable else "")
 
 
-def _lacks_template(found: Findings) -> bool:
-    return _of("llama.cpp", "drops")(found) and not found.is_local and found.known.chat_template is not False
+def _patience(found: Findings) -> Advice:
+    why = "The server did not answer everything in time: it may be loading the model, or be slow. Allow more time:"
+    return why, f"{_again(found)} --timeout 600"
 
 
-def _small(kind: str) -> Condition:
-    """Make the condition that the context is small, and that this row of `_LARGER` is for the server; "" where none is."""
-
-    def applies(found: Findings) -> bool:
-        is_opened_here = found.is_local or _is_by_ollama(found)
-        row = "here" if is_opened_here else kind_of(found) if kind_of(found) in _LARGER else ""
-        return found.context_length is not None and found.context_length < ROOMY and row == kind
-
-    return applies
-
-
-def _is_slow(found: Findings) -> bool:
-    return any((found.plain.is_late, found.native_outcome == "silent", found.prompt_outcome == "silent"))
-
-
-# -- what to do --------------------------------------------------------------------------------------------------------
-
-
-class _Row:
-    """What to do if a condition holds; `why` and `lines` have placeholders for the facts that `_words` returns."""
-
-    def __init__(self, applies: Condition, why: str, *lines: str) -> None:
-        self.applies, self.why, self.lines = applies, why, lines
-
-
-def _always(found: Findings) -> bool:
-    return True
+def _past(found: Findings) -> Iterator[Advice]:
+    """Yield what helps past a barrier."""
+    match found.barrier:
+        case "no connection" if _is_by_ollama(found):
+            yield "Start Ollama; if it runs elsewhere, say where:", "ollama serve", f"OLLAMA_HOST=HOST:PORT {_again(found)}"
+        case "no connection":
+            port = urlsplit(found.address).port or 8080
+            yield "Start the server, or check its address and port:", f"llama-server -m MODEL.gguf --jinja --port {port}"
+            yield "Or test a small model that xmlcall fetches and runs itself:", "xmlcall doctor local"
+        case "no answer":
+            yield _patience(found)
+        case "key":
+            is_refused, variable = bool(found.key_variable), found.key_variable or "VARIABLE"
+            why = "The server asks for a key. Put it into an environment variable:"
+            lines = f"export {variable}=...", f"xmlcall doctor {_quoted(found.named)} --api-key-from {variable}"
+            yield "The server refuses the key in this variable:" if is_refused else why, *lines
+        case "loading":
+            yield "The server is still loading its model, or too busy. Try again in a moment:", _again(found)
+        case "no model" if _is_by_ollama(found):
+            yield "Fetch the model:", f"ollama pull {_typed_name(found)}"
+        case "no model":
+            api = found.address if found.address.endswith("/v1") else f"{found.address}/v1"
+            yield "Check the address: OpenAI's API is usually under /v1.", f"xmlcall doctor {api}"
 
 
-def _unless(condition: Condition) -> Condition:
-    return lambda found: not condition(found)
+def _first(found: Findings) -> Iterator[Advice]:
+    """Yield how to get calls now."""
+    native, serve, is_ours = found.native_outcome, serve_line(found), kind_of(found) == "xmlcall"
+    failed = found.prompt_outcome if found.works == "no" else ""
+    if is_ours and native != "works":
+        yield "This is `xmlcall serve` itself. Test the model server behind it:", "xmlcall doctor MODEL"
+    if not is_ours and native == "works":
+        why = "Calls work as they are. If your client still gets none, check what it sends and what the model answers:"
+        yield why, f"{serve} --ui", _CLIENT
+    if found.known.chat_template is False:
+        why = "The model has no chat template, so it is a base model, which does not answer. Take an instruct model:"
+        yield why, "xmlcall models list"
+    if not is_ours and found.works == "prompt":
+        why = "xmlcall offers the tools in the prompt and reads the calls, as in the second test. Point your client at it:"
+        yield why, serve, _CLIENT
+    if failed in _WRONG and not found.key_variable:  # `probe` takes no key
+        why = "The model does not call correctly in our usual format either. Measure which one suits it (10 to 20 minutes):"
+        yield why, f"xmlcall probe {_quoted(found.named)}"
+    if not found.facts.kind and native == "drops":
+        why = (
+            "The server's chat template does not show tools to the model. If the server accepts another one, this one shows them:"
+        )
+        yield why, "xmlcall template > tools.jinja"
+    if failed in _WRONG:
+        why = "Or take another instruct model, preferably a larger one (docs/models.md); these were measured:"
+        yield why, "xmlcall models list"
+    if failed in ("fails", "refuses"):
+        yield "The server also fails on a request without `tools`. Its log says why; once that is fixed:", _again(found)
 
 
-_PATIENCE: Final = (
-    "The server did not answer everything in time: it may be loading the model, or be slow. Allow more time:",
-    "{again} --timeout 600",
-)
-_KEY_LINES: Final = ("export {variable}=...", "xmlcall doctor {named} --api-key-from {variable}")
-_TRAINED: Final = "The model was most likely trained on the format {family}:"
-_ENVIRONMENT: Final = "installed into its environment (docs/reference/engines.md):"
-_LARGER: Final = {
-    "here": ("--context {enough}",),
-    "llama.cpp": ("-c {enough}",),
-    "ollama": ("OLLAMA_CONTEXT_LENGTH={enough} ollama serve",),
-    "vllm": ("--max-model-len {enough}",),
-    "sglang": ("--context-length {enough}",),
-    "lmstudio": ("lms load {model} --context-length {enough}",),
-    "koboldcpp": ("--contextsize {enough}",),
-    "tabbyapi": ("model:", "  max_seq_len: {enough}", "  cache_size: {enough}"),
-}
-_FULL: Final = "The context has only {length} tokens. A few tools and their results fill it."
-
-_PAST: Final[dict[Barrier, tuple[_Row, ...]]] = {
-    "no connection": (
-        _Row(_is_by_ollama, "Start Ollama; if it runs elsewhere, say where:", "ollama serve", "OLLAMA_HOST=HOST:PORT {again}"),
-        _Row(
-            _unless(_is_by_ollama),
-            "Start the server, or check its address and port:",
-            "llama-server -m MODEL.gguf --jinja --port {port}",
-        ),
-        _Row(_unless(_is_by_ollama), "Or test a small model that xmlcall fetches and runs itself:", "xmlcall doctor local"),
-    ),
-    "no answer": (_Row(_always, *_PATIENCE),),
-    "key": (
-        _Row(lambda found: bool(found.key_variable), "The server refuses the key in this variable:", *_KEY_LINES),
-        _Row(
-            lambda found: not found.key_variable,
-            "The server asks for a key. Put it into an environment variable:",
-            *_KEY_LINES,
-        ),
-    ),
-    "loading": (_Row(_always, "The server is still loading its model, or too busy. Try again in a moment:", "{again}"),),
-    "no model": (
-        _Row(_is_by_ollama, "Fetch the model:", "ollama pull {model}"),
-        _Row(_unless(_is_by_ollama), "Check the address: OpenAI's API is usually under /v1.", "xmlcall doctor {api}"),
-    ),
-    "other": (),
-}
-"""Advice for each barrier."""
+def _settings(found: Findings) -> Iterator[Advice]:
+    """Yield what to set at the server."""
+    kind, native, model, parser = kind_of(found), found.native_outcome, _typed_name(found), _parser(found)
+    is_unread = native in ("leaks", "drops", "ignores")
+    if kind == "llama.cpp" and spoken_of(found.native, "jinja", "unsupported param: tools"):
+        yield "llama-server shows tools to the model only with `--jinja`:", "llama-server -m MODEL.gguf --jinja"
+    if kind == "llama.cpp" and native == "drops" and not found.is_local and found.known.chat_template is not False:
+        why = "Or give llama-server a chat template that knows `tools`, if there is one for this model"
+        yield f"{why} (llama.cpp: models/templates):", "llama-server -m MODEL.gguf --jinja --chat-template-file TEMPLATE.jinja"
+    if kind in _STARTED and (is_unread or native == "refuses"):
+        title, start, switch = _STARTED[kind]
+        start = f"{start} {model}"
+        if parser:
+            why = f"Or let {title} read the calls. The model was most likely trained on the format {found.known.family}:"
+            yield why, f"{start}{switch} --tool-call-parser {parser}"
+        why = f"Or let {title} use xmlcall's prompt and parser, installed into its environment (docs/reference/engines.md):"
+        line = f"{start} --chat-template tools.jinja{switch} --tool-call-parser xmlcall"
+        yield why, "xmlcall template > tools.jinja", line
+    if kind == "tabbyapi" and is_unread and parser:
+        yield "Or let tabbyAPI read the calls, in its config.yml:", "model:", f"  tool_format: {parser}"
+    if kind == "koboldcpp" and (is_unread or native in ("wrong", "invalid")):
+        why = "Or let KoboldCpp use the model's own chat template for tools:"
+        yield why, "koboldcpp --model MODEL.gguf --jinja --jinja_tools"
 
 
-_ROWS: Final = (
-    _Row(
-        lambda found: _is_ours(found) and found.native_outcome != "works",
-        "This is `xmlcall serve` itself. Test the model server behind it:",
-        "xmlcall doctor MODEL",
-    ),
-    _Row(
-        lambda found: not _is_ours(found) and found.native_outcome == "works",
-        "Calls work as they are. If your client still gets none, check what it sends and what the model answers:",
-        "{serve} --ui",
-        "{client}",
-    ),
-    _Row(
-        lambda found: found.known.chat_template is False,
-        "The model has no chat template, so it is a base model, which does not answer. Take an instruct model:",
-        "xmlcall models list",
-    ),
-    _Row(
-        lambda found: not _is_ours(found) and found.works == "prompt",
-        "xmlcall offers the tools in the prompt and reads the calls, as in the second test. Point your client at it:",
-        "{serve}",
-        "{client}",
-    ),
-    _Row(
-        lambda found: _fails_with(*_WRONG)(found) and not found.key_variable,  # `probe` takes no key
-        "The model does not call correctly in our usual format either. Measure which one suits it (10 to 20 minutes):",
-        "xmlcall probe {named}",
-    ),
-    _Row(
-        lambda found: not found.facts.kind and found.native_outcome == "drops",
-        "The server's chat template does not show tools to the model. If the server accepts another one, this one shows them:",
-        "xmlcall template > tools.jinja",
-    ),
-    _Row(
-        _fails_with(*_WRONG),
-        "Or take another instruct model, preferably a larger one (docs/models.md); these were measured:",
-        "xmlcall models list",
-    ),
-    _Row(
-        _fails_with("fails", "refuses"),
-        "The server also fails on a request without `tools`. Its log says why; once that is fixed:",
-        "{again}",
-    ),
-    _Row(_needs_jinja, "llama-server shows tools to the model only with `--jinja`:", "llama-server -m MODEL.gguf --jinja"),
-    _Row(
-        _lacks_template,
-        "Or give llama-server a chat template that knows `tools`, if there is one for this model (llama.cpp: models/templates):",
-        "llama-server -m MODEL.gguf --jinja --chat-template-file TEMPLATE.jinja",
-    ),
-    _Row(
-        _of("vllm", "refuses", "leaks", "drops", "ignores", parser=True),
-        f"Or let vLLM read the calls. {_TRAINED}",
-        "vllm serve {model} --enable-auto-tool-choice --tool-call-parser {parser}",
-    ),
-    _Row(
-        _of("vllm", "refuses", "leaks", "drops", "ignores"),
-        f"Or let vLLM use xmlcall's prompt and parser, {_ENVIRONMENT}",
-        "xmlcall template > tools.jinja",
-        "vllm serve {model} --chat-template tools.jinja --enable-auto-tool-choice --tool-call-parser xmlcall",
-    ),
-    _Row(
-        _of("sglang", "refuses", "leaks", "drops", "ignores", parser=True),
-        f"Or let SGLang read the calls. {_TRAINED}",
-        "sglang serve --model-path {model} --tool-call-parser {parser}",
-    ),
-    _Row(
-        _of("sglang", "refuses", "leaks", "drops", "ignores"),
-        f"Or let SGLang use xmlcall's prompt and parser, {_ENVIRONMENT}",
-        "xmlcall template > tools.jinja",
-        "sglang serve --model-path {model} --chat-template tools.jinja --tool-call-parser xmlcall",
-    ),
-    _Row(
-        _of("tabbyapi", "leaks", "drops", "ignores", parser=True),
-        "Or let tabbyAPI read the calls, in its config.yml:",
-        "model:",
-        "  tool_format: {parser}",
-    ),
-    _Row(
-        _of("koboldcpp", "leaks", "drops", "ignores", "wrong", "invalid"),
-        "Or let KoboldCpp use the model's own chat template for tools:",
-        "koboldcpp --model MODEL.gguf --jinja --jinja_tools",
-    ),
-    *(
-        _Row(_small(kind), f"{_FULL} If the model was trained for more, start it with:", *lines)
-        for kind, lines in _LARGER.items()
-    ),
-    _Row(_small(""), f"{_FULL} Start the server with a larger one."),
-    _Row(
-        lambda found: _is_ollama_by_url(found) and found.context_length is None,
-        "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:",
-        "OLLAMA_CONTEXT_LENGTH={enough} ollama serve",
-    ),
-    _Row(
-        lambda found: found.plain.streaming == "at once",
-        "The whole reply arrived at once: something in front of the server buffers it. For nginx:",
-        "proxy_buffering off;",
-    ),
-    _Row(_is_slow, *_PATIENCE),
-)
+def _limits(found: Findings) -> Iterator[Advice]:
+    """Yield what may go wrong afterwards."""
+    length = found.context_length
+    if length is not None and length < ROOMY:
+        why = f"The context has only {length} tokens. A few tools and their results fill it."
+        lines = _LARGER.get("here" if found.is_local or _is_by_ollama(found) else kind_of(found), ())
+        how = "If the model was trained for more, start it with:" if lines else "Start the server with a larger one."
+        yield f"{why} {how}", *(line.format(model=_typed_name(found), enough=ENOUGH) for line in lines)
+    if _is_ollama_by_url(found) and length is None:
+        why = "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:"
+        yield why, f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve"
+    if found.plain.streaming == "at once":
+        why = "The whole reply arrived at once: something in front of the server buffers it. For nginx:"
+        yield why, "proxy_buffering off;"
+    if found.plain.is_late or "silent" in (found.native_outcome, found.prompt_outcome):
+        yield _patience(found)
 
 
 # -- the report --------------------------------------------------------------------------------------------------------
@@ -454,7 +327,7 @@ def report_of(found: Findings, known: Collection[str] = (), home: str = "") -> d
         "problem": visible(found.problem[:ERROR_CHARACTERS]),
     }
     cleared: dict[str, Any] = _cleared(report, known, home)
-    items = [{"why": item.why, "lines": [visible(line) for line in item.lines]} for item in advice(found)]
+    items = [{**item, "lines": list(map(visible, item["lines"]))} for item in advice(found)]
     return {**cleared, "advice": [_cleared(item, known, home, is_ours=True) for item in items]}
 
 

@@ -5,16 +5,15 @@ tests end within their limit, whatever a server does; what was not answered in t
 """
 
 import asyncio
-import json
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from ..agent.drive import drive, result_of
-from ..backends.base import Around, Backend, KeptOpen, Relaying, Tries, chunks_of, tries_of
-from ..backends.server_facts import Looking, ServerFacts, fingerprinted, recognized
+from ..backends.base import Around, Backend, KeptOpen, Tries, chunks_of, tries_of
+from ..backends.server_facts import Looking, ServerFacts, recognized
 from ..errors import BackendError, BackendStatusError
 from ..profiles.profile import FoundProfile
 from ..tools.catalog import Catalog
@@ -34,8 +33,6 @@ PLAIN_TOKENS: Final = 16
 LONG_TOKENS: Final = 1024  # for a reply that was cut in its reasoning
 LIKELIEST: Final = 5
 LEAST_READ: Final = 50  # tokens of a prompt below which its speed is not measured
-ANSWER_BYTES: Final = 100_000
-T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -48,10 +45,9 @@ class _Clock:
     def left(self) -> float:
         return max(self.end - time.monotonic(), 0.0)
 
-    async def share(self, work: Coroutine[Any, Any, T], of: int) -> T:
-        """Do work within its share of the remaining time, which is for `of` pieces of work."""
-        async with asyncio.timeout(self.left / of):
-            return await work
+    def share(self, of: int) -> asyncio.Timeout:
+        """Limit work to its share of the remaining time, which is for `of` pieces of work."""
+        return asyncio.timeout(self.left / of)
 
 
 async def tested(
@@ -71,8 +67,6 @@ async def tested(
     )
     status.start("asking a question without tools")
     found = replace(found, plain=await _plain(clock, watched))
-    if facts.kind == "mlx-lm" and isinstance(backend, Relaying):
-        found = replace(found, facts=await _with_version(clock, backend, backend.model, facts))
     status.start("asking it with the server's own function calling")
     found = replace(found, native=await _trial(clock, 2, watched, lambda tokens: _natively(watched, tokens)))
     status.start("asking it with the tools in our prompt")
@@ -80,7 +74,9 @@ async def tested(
         found,
         prompt=await _trial(clock, 1, watched, lambda tokens: _prompted(watched, replace(asking, max_tokens=tokens))),
     )
-    return replace(found, prompt_speed=watched.prompt_speed, reply_speed=watched.reply_speed)
+    read = max((pace.read for pace in watched.paces), default=(0, 0.0))  # of the longest prompt
+    written = max((pace.written for pace in watched.paces), default=(0, 0.0))  # of the longest reply
+    return replace(found, prompt_speed=speed(read, LEAST_READ), reply_speed=speed(written, LEAST_WRITTEN))
 
 
 def _asking(profile: FoundProfile | None) -> Asking:
@@ -95,15 +91,18 @@ def _asking(profile: FoundProfile | None) -> Asking:
 
 async def _plain(clock: _Clock, watched: "_Watched") -> Plain:
     """Ask without tools; without probabilities if the server refuses to report them."""
+    has_logprobs: dict[str, Any] = {}
     try:
         try:
-            await clock.share(_read(watched, LIKELIEST), 3)
+            async with clock.share(3):
+                await _read(watched, LIKELIEST)
         except BackendStatusError as error:
             if not 400 <= error.status_code < 500:
                 raise
-            await clock.share(_read(watched, 0), 3)
-            return replace(watched.last.plain(), logprobs=False)
-        return watched.last.plain()
+            async with clock.share(3):
+                await _read(watched, 0)
+            has_logprobs = {"logprobs": False}
+        return replace(watched.last.plain(), **has_logprobs)
     except TimeoutError:
         return replace(watched.last.plain(), is_late=True)
     except BackendError as error:
@@ -117,47 +116,30 @@ async def _read(watched: "_Watched", likeliest: int) -> None:
             pass
 
 
-async def _with_version(clock: _Clock, backend: Relaying, model: str, facts: ServerFacts) -> ServerFacts:
-    """Ask mlx-lm for one token, because it reports its version nowhere else."""
-    body = {"model": model, "messages": [{"role": "user", "content": "Hi"}], "max_tokens": 1}
-    try:
-        answer = json.loads(await clock.share(_relayed(backend, json.dumps(body).encode()), 3))
-    except (BackendError, TimeoutError, ValueError, RecursionError):
-        return facts
-    return fingerprinted(facts, answer.get("system_fingerprint")) if isinstance(answer, dict) else facts
-
-
-async def _relayed(backend: Relaying, content: bytes) -> bytes:
-    received = bytearray()
-    async with backend.relay("POST", "/chat/completions", content) as relayed:
-        async for piece in relayed.chunks:
-            received += piece
-            if len(received) > ANSWER_BYTES:
-                break
-    return bytes(received)
-
-
-async def _trial(clock: _Clock, of: int, watched: "_Watched", ask: Callable[[int], Coroutine[Any, Any, Trial]]) -> Trial | None:
+async def _trial(clock: _Clock, of: int, watched: "_Watched", ask: Callable[[int], Awaitable[Trial]]) -> Trial | None:
     """Ask with a tool; once more, with more tokens, if the reply was cut in its reasoning."""
-    if not clock.left:
-        return None
-    trial = await _tried(watched, clock.share(ask(TRIAL_TOKENS), of))
-    if trial.outcome == "thinking" and clock.left:
-        longer = await _tried(watched, clock.share(ask(LONG_TOKENS), of))
-        return trial if longer.is_late else longer
+    trial = None
+    for tokens in (TRIAL_TOKENS, LONG_TOKENS):
+        if not clock.left:
+            return trial
+        longer = await _tried(clock, of, watched, ask(tokens))
+        if trial and longer.is_late:
+            return trial
+        trial = longer
+        if trial.outcome != "thinking":
+            return trial
     return trial
 
 
-async def _tried(watched: "_Watched", asked: Coroutine[Any, Any, Trial]) -> Trial:
-    before = watched.count
+async def _tried(clock: _Clock, of: int, watched: "_Watched", asked: Awaitable[Trial]) -> Trial:
+    before = len(watched.paces)
     try:
-        return await asked
+        async with clock.share(of):
+            return await asked
     except TimeoutError:
-        return Trial(is_late=True, text=watched.last.text if watched.count > before else "")
-    except BackendStatusError as error:
-        return Trial(error=_words_of(error), status=error.status_code)
+        return Trial(is_late=True, text=watched.last.text if len(watched.paces) > before else "")
     except BackendError as error:
-        return Trial(error=_words_of(error))
+        return Trial(error=_words_of(error), status=error.status_code if isinstance(error, BackendStatusError) else None)
 
 
 def _words_of(error: BackendError) -> str:
@@ -201,31 +183,16 @@ class _Watched(Around, KeptOpen):
 
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
-        self._paces: list[Pace] = []
+        self.paces: list[Pace] = []
 
     def tries(self, request: CompletionRequest) -> Tries:
         """Return the attempts to make a request."""
         tries, pace = tries_of(self._backend, request), Pace(time.monotonic)
         tries.listeners = (*tries.listeners, pace.hear)
-        self._paces.append(pace)
+        self.paces.append(pace)
         return tries
-
-    @property
-    def count(self) -> int:
-        """How many replies were requested."""
-        return len(self._paces)
 
     @property
     def last(self) -> Pace:
         """The pace of the last reply; an empty one if no reply was requested."""
-        return self._paces[-1] if self._paces else Pace(time.monotonic)
-
-    @property
-    def prompt_speed(self) -> float | None:
-        """How many tokens the server reads in a second, measured on the longest prompt."""
-        return speed(max((pace.read for pace in self._paces), default=(0, 0.0)), LEAST_READ)
-
-    @property
-    def reply_speed(self) -> float | None:
-        """How many tokens the server writes in a second, measured on the longest reply."""
-        return speed(max((pace.written for pace in self._paces), default=(0, 0.0)), LEAST_WRITTEN)
+        return self.paces[-1] if self.paces else Pace(time.monotonic)

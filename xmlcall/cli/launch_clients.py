@@ -56,7 +56,7 @@ class Settings:
     usual: Sequence[str] = ()  # arguments if the person gives none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Client:
     title: str
     get: str  # how to get it
@@ -334,124 +334,75 @@ def _zed(proxy: Proxy) -> Settings:
 
 _NPM: Final = "npm install -g"
 
+_LLM_FILES: Final = ("extra-openai-models.yaml", "default_model.txt", "keys.json")
+
 CLIENTS: Final[Mapping[str, Client]] = {
     "aider": Client(
-        title="aider",
-        programs=["aider"],
-        get="uv tool install aider-chat",
-        settings=_aider,
+        "aider",
+        "uv tool install aider-chat",
+        _aider,
+        ["aider"],
         places={"models.json": "~/.aider.model.metadata.json"},
         note="it uses no tools: the model writes edits as text",
     ),
     "claude": Client(
-        title="Claude Code",
-        programs=["claude"],
-        get=f"{_NPM} @anthropic-ai/claude-code",
-        settings=_claude,
-        note="`-- --bare` suits a small model best",
+        "Claude Code", f"{_NPM} @anthropic-ai/claude-code", _claude, ["claude"], note="`-- --bare` suits a small model best"
     ),
-    "cline": Client(title="Cline", programs=["cline"], get=f"{_NPM} cline", settings=_cline),
-    "codex": Client(
-        title="Codex",
-        programs=["codex"],
-        get=f"{_NPM} @openai/codex",
-        settings=_codex,
-        places={"config.toml": "~/.codex/config.toml"},
-    ),
+    "cline": Client("Cline", f"{_NPM} cline", _cline, ["cline"]),
+    "codex": Client("Codex", f"{_NPM} @openai/codex", _codex, ["codex"], places={"config.toml": "~/.codex/config.toml"}),
     "continue": Client(
-        title="Continue",
-        programs=["cn"],
-        get=f"{_NPM} @continuedev/cli",
-        settings=_continue,
-        places={"config.yaml": "~/.continue/config.yaml"},
+        "Continue", f"{_NPM} @continuedev/cli", _continue, ["cn"], places={"config.yaml": "~/.continue/config.yaml"}
     ),
-    "copilot": Client(title="GitHub Copilot CLI", programs=["copilot"], get=f"{_NPM} @github/copilot", settings=_copilot),
-    "crush": Client(
-        title="Crush",
-        programs=["crush"],
-        get=f"{_NPM} @charmland/crush",
-        settings=_crush,
-        places={"crush.json": "~/.config/crush/crush.json"},
-    ),
-    "goose": Client(title="goose", programs=["goose"], get="https://github.com/block/goose/releases", settings=_goose),
+    "copilot": Client("GitHub Copilot CLI", f"{_NPM} @github/copilot", _copilot, ["copilot"]),
+    "crush": Client("Crush", f"{_NPM} @charmland/crush", _crush, ["crush"], places={"crush.json": "~/.config/crush/crush.json"}),
+    "goose": Client("goose", "https://github.com/block/goose/releases", _goose, ["goose"]),
     "hermes": Client(
-        title="Hermes Agent",
-        programs=["hermes"],
-        get="https://hermes-agent.nousresearch.com/docs/getting-started/installation",
-        settings=_hermes,
+        "Hermes Agent",
+        "https://hermes-agent.nousresearch.com/docs/getting-started/installation",
+        _hermes,
+        ["hermes"],
         places={"config.yaml": "~/.hermes/config.yaml"},
         least_context=64_000,
         note="it starts with a context of 64,000 tokens or more",
     ),
     "kimi": Client(
-        title="Kimi Code CLI",
-        programs=["kimi"],
-        get=f"{_NPM} @moonshot-ai/kimi-code",
-        settings=_kimi,
+        "Kimi Code CLI",
+        f"{_NPM} @moonshot-ai/kimi-code",
+        _kimi,
+        ["kimi"],
         places={"config.toml": "~/.kimi-code/config.toml"},
         note="it does not start with Node.js 20",
     ),
-    "kimi-cli": Client(
-        title="kimi-cli, the one before Kimi Code CLI",
-        programs=["kimi-cli"],
-        get="uv tool install kimi-cli",
-        settings=_kimi_cli,
-    ),
+    "kimi-cli": Client("kimi-cli, the one before Kimi Code CLI", "uv tool install kimi-cli", _kimi_cli, ["kimi-cli"]),
     "librechat": Client(
-        title="LibreChat",
-        get="https://www.librechat.ai/docs/local",
-        settings=_librechat,
+        "LibreChat",
+        "https://www.librechat.ai/docs/local",
+        _librechat,
         places={"librechat.yaml": "librechat.yaml"},
         note="its file belongs in its folder; in a container the address is http://host.docker.internal",
     ),
     "llm": Client(
-        title="llm",
-        programs=["llm"],
-        get="uv tool install llm",
-        settings=_llm,
-        places={
-            name: f"~/.config/io.datasette.llm/{name}" for name in ("extra-openai-models.yaml", "default_model.txt", "keys.json")
-        },
+        "llm", "uv tool install llm", _llm, ["llm"], places={name: f"~/.config/io.datasette.llm/{name}" for name in _LLM_FILES}
     ),
     "n8n": Client(
-        title="n8n",
-        programs=["n8n"],
-        get=f"{_NPM} n8n",
-        settings=_n8n,
-        note="a new credential `OpenAi` has the address; name the model in the node",
+        "n8n", f"{_NPM} n8n", _n8n, ["n8n"], note="a new credential `OpenAi` has the address; name the model in the node"
     ),
-    "ollmcp": Client(
-        title="MCP Client for Ollama", programs=["ollmcp"], get="uv tool install mcp-client-for-ollama", settings=_ollmcp
-    ),
-    "open-webui": Client(title="Open WebUI", programs=["open-webui"], get="uv tool install open-webui", settings=_open_webui),
+    "ollmcp": Client("MCP Client for Ollama", "uv tool install mcp-client-for-ollama", _ollmcp, ["ollmcp"]),
+    "open-webui": Client("Open WebUI", "uv tool install open-webui", _open_webui, ["open-webui"]),
     "openclaw": Client(
-        title="OpenClaw",
-        programs=["openclaw"],
-        get=f"{_NPM} openclaw",
-        settings=_openclaw,
-        places={"openclaw.json": "~/.openclaw/openclaw.json"},
+        "OpenClaw", f"{_NPM} openclaw", _openclaw, ["openclaw"], places={"openclaw.json": "~/.openclaw/openclaw.json"}
     ),
-    "opencode": Client(title="opencode", programs=["opencode"], get=f"{_NPM} opencode-ai", settings=_opencode),
-    "oterm": Client(title="oterm", programs=["oterm"], get="uv tool install oterm", settings=_oterm),
-    "pi": Client(
-        title="pi",
-        programs=["pi"],
-        get=f"{_NPM} @earendil-works/pi-coding-agent",
-        settings=_pi,
-        places={"models.json": "~/.pi/agent/models.json"},
-    ),
+    "opencode": Client("opencode", f"{_NPM} opencode-ai", _opencode, ["opencode"]),
+    "oterm": Client("oterm", "uv tool install oterm", _oterm, ["oterm"]),
+    "pi": Client("pi", f"{_NPM} @earendil-works/pi-coding-agent", _pi, ["pi"], places={"models.json": "~/.pi/agent/models.json"}),
     "qwen": Client(
-        title="Qwen Code",
-        programs=["qwen"],
-        get=f"{_NPM} @qwen-code/qwen-code",
-        settings=_qwen,
-        places={"settings.json": "~/.qwen/settings.json"},
+        "Qwen Code", f"{_NPM} @qwen-code/qwen-code", _qwen, ["qwen"], places={"settings.json": "~/.qwen/settings.json"}
     ),
     "zed": Client(
-        title="Zed",
-        programs=["zed", "zeditor"],
-        get="https://zed.dev/download",
-        settings=_zed,
+        "Zed",
+        "https://zed.dev/download",
+        _zed,
+        ["zed", "zeditor"],
         places={"config/settings.json": "~/.config/zed/settings.json"},
     ),
 }

@@ -14,8 +14,8 @@ import contextlib
 import os
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from ..errors import UsageError
 from ..private_folders import make_private, user_path
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 YES: Final = frozenset({"y", "yes", "是"})  # answers of the user, whatever the language
 NO: Final = frozenset({"n", "no", "否"})
+ATTEMPTS: Final = 5  # at giving one of the expected answers
+T = TypeVar("T")
 _MAX_LINE: Final = 1 << 20
 _PIECE: Final = 1 << 16
 _PAUSE: Final = 0.25  # seconds without a key before a server is asked (MCP 2025-11-25, completion: clients SHOULD wait)
@@ -89,6 +91,20 @@ def _read(descriptor: int, read: asyncio.Future[bytes]) -> None:
         data = file.read(_PIECE)
     with contextlib.suppress(RuntimeError):  # the loop has ended
         read.get_loop().call_soon_threadsafe(read.set_result, data)
+
+
+async def answered(ask: Callable[[], object], answers: Mapping[str, T]) -> T | None:
+    """Ask until the answer is an expected one, in any case; None at the end of input, or after too many others."""
+    lines = LineReader(sys.stdin.fileno())
+    for _ in range(ATTEMPTS):
+        ask()
+        line = await lines.line()
+        if line is None:
+            print(file=sys.stderr)
+            return None
+        if (word := line.strip().lower()) in answers:
+            return answers[word]
+    return None
 
 
 _typed_ahead: list[str] = []

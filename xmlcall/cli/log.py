@@ -1,42 +1,29 @@
-"""`xmlcall log`: lists, searches and exports the kept conversations, and parses their replies again.
+"""`xmlcall log`: lists, searches and exports the kept conversations.
 
 The Markdown is written from the records of the turns (`turn_records.record`), as the page and the JSON are. Texts by models,
 tools and servers are put in fences that are longer than any run of backticks in them, so that they end where they end.
-
-`replay` reads the kept replies with the current parser: it needs no model, and nothing runs. Each reply is read as it arrived,
-and its calls are bound to the tools that were on offer then. Decisions that the loop made after the parser are kept: a call that
-was an echo or had to wait remains one, and the text after the place where the loop ended a reply does not count.
 """
 
 import argparse
-import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
-from ..binding.bind import bind
 from ..errors import UsageError
-from ..parsing.parser import Parser
-from ..parsing.repetition import once
-from ..parsing.reply import reply_of
-from ..prompting.format import FAMILIES
 from ..records.folder import audit_path, store_path
-from ..records.store import ConversationSummary, KeptEvent, Store, message_to_json, raw_from_json
-from ..tools.catalog import Catalog
-from ..turn.generate import Binder
+from ..records.store import ConversationSummary, Store, message_to_json
 from ..turn_records.kept import turns_of
 from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
-from ..types.calls import InvalidCall, Tool, ToolCall
 from .exits import FAILED, OK
-from .plain import json_text, plain, shortened, visible
+from .options import Action, add_actions, takes
+from .plain import fenced, json_text, plain, shortened, visible
 
-DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`, and parse their replies again."
+DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`."
 EPILOG = """examples:
   xmlcall log list
   xmlcall log search london weather
   xmlcall log export 3f2a > conversation.md
-  xmlcall log replay 3f2a
   xmlcall log delete 3f2a
   xmlcall chat --resume 3f2a
 
@@ -63,25 +50,12 @@ _SOURCES: Final = {
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list", json=False)
-    for action, (_, summary, takes) in _ACTIONS.items():
-        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
-        if takes == "ID":
-            added.add_argument("id", metavar="ID", help="the beginning of an id from `xmlcall log list`")
-        elif takes == "IDS":
-            added.add_argument("id", metavar="ID", nargs="*", help="the beginning of an id from `xmlcall log list`")
-            added.add_argument("--all", action="store_true", help="all conversations")
-        elif takes:
-            added.add_argument(
-                "words", metavar=takes, nargs="+", help="words that must all be in one message, upper or lower case"
-            )
-        added.add_argument("--json", action="store_true", help="print JSON")
+    add_actions(parser, _ACTIONS, usual="list")
 
 
 def execute(options: argparse.Namespace) -> int:
     with Store(store_path()) as store:
-        return _ACTIONS[options.action or "list"][0](options, store)
+        return _ACTIONS[options.action or "list"].run(options, store)
 
 
 def _list(options: argparse.Namespace, store: Store) -> int:
@@ -135,22 +109,6 @@ def _search(options: argparse.Namespace, store: Store) -> int:
     return OK if shown else FAILED
 
 
-def _replay(options: argparse.Namespace, store: Store) -> int:
-    found = store.find(options.id)
-    replies = list(_replayed(store, store.events(found.id)))
-    changed = [each for each in replies if each["differences"]]
-    if options.json:
-        print(json_text({"id": found.id, "replies": replies, "changed": len(changed)}))
-    else:
-        for each in changed:
-            for difference in each["differences"]:
-                print(f"reply {each['reply']}, call {difference['call']}:")
-                for side in ("was", "is"):
-                    print(f"  {side:3}  {json_text(difference[side], indent=None) if difference[side] else 'no call'}")
-        print(f"{len(replies)} replies read again, {len(changed)} differ")
-    return FAILED if changed else OK
-
-
 def _delete(options: argparse.Namespace, store: Store) -> int:
     if bool(options.id) == options.all:
         raise UsageError("expected the ids of conversations, or --all (see `xmlcall log list`)")
@@ -174,19 +132,29 @@ def _path(options: argparse.Namespace, store: Store) -> int:
     return OK
 
 
-# Action -> what runs it, its summary, what it takes.
-_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace, Store], int], str, str]] = {
-    "list": (_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words", ""),
-    "show": (
+def _takes_several(parser: argparse.ArgumentParser) -> None:
+    takes("id", nargs="*", help=_AN_ID)(parser)
+    parser.add_argument("--all", action="store_true", help="all conversations")
+
+
+_AN_ID: Final = "the beginning of an id from `xmlcall log list`"
+_ACTIONS: Final = {
+    "list": Action(_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words"),
+    "show": Action(
         _show,
         "show a conversation: what was asked, what was called, how it was read, where values came from, and the outcome",
-        "ID",
+        takes("id", help=_AN_ID),
     ),
-    "search": (_search, "find messages by words", "WORD"),
-    "export": (_show, "print a conversation as Markdown, or with --json with all that is kept of it", "ID"),
-    "replay": (_replay, "read the kept replies of a conversation again, and say what differs; exit 1 if something does", "ID"),
-    "delete": (_delete, "delete conversations", "IDS"),
-    "path": (_path, "print where conversations and audit are", ""),
+    "search": Action(
+        _search,
+        "find messages by words",
+        takes("words", metavar="WORD", nargs="+", help="words that must all be in one message, upper or lower case"),
+    ),
+    "export": Action(
+        _show, "print a conversation as Markdown, or with --json with all that is kept of it", takes("id", help=_AN_ID)
+    ),
+    "delete": Action(_delete, "delete conversations", _takes_several),
+    "path": Action(_path, "print where conversations and audit are"),
 }
 
 
@@ -201,14 +169,14 @@ def _turn(turn: TurnRecord, lines: int | None) -> Iterator[str]:
     yield f"## The person, {turn.began}"
     yield plain(turn.question).strip()
     for reply in turn.replies:
-        yield from _reply(reply, lines)
+        yield from reply_in_markdown(reply, lines)
     if turn.outcome == "left":
         yield "The turn has no answer: it was stopped, or the program ended in the middle of it."
     elif turn.outcome not in ("", "end"):
         yield f"The turn ended without an answer: {_inline(turn.outcome)}."
 
 
-def _reply(reply: ReplyRecord, lines: int | None) -> Iterator[str]:
+def reply_in_markdown(reply: ReplyRecord, lines: int | None = None) -> Iterator[str]:
     why = f": {_inline(reply.refusal)}" if reply.refusal else ""
     yield "### The model" if reply.is_kept else f"### The model (not kept: it was asked again{why})"
     if text := plain(_shown(reply)).strip():
@@ -277,60 +245,4 @@ def _inline(text: str) -> str:
 
 
 def _fenced(text: str, lines: int | None, language: str = "") -> str:
-    text = plain(text).strip("\n") if lines is None else shortened(text, lines=lines, width=_WIDTH)
-    longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{text}\n{fence}"
-
-
-def _replayed(store: Store, events: Sequence[KeptEvent]) -> Iterator[dict[str, Any]]:
-    """Parse the replies again; yield each one's number, from 1, and what differs: `was` and `is` of each call."""
-    asked: Mapping[str, Any] = {}
-    catalog, number = Catalog(()), 0
-    for event in events:
-        if event.kind == "asked":
-            if event.body["tools"] != asked.get("tools"):
-                catalog = Catalog([Tool.from_mcp(tool) for tool in store.tools(event.body["tools"])])
-            asked = event.body
-        elif event.kind == "reply":
-            number += 1
-            yield {"reply": number, "differences": _differences(event.body, asked, catalog)}
-
-
-def _differences(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> list[dict[str, Any]]:
-    was = [_row_of_kept(call) for call in kept["calls"]]
-    read = [_row_of(call) for call in _read(kept, asked, catalog)]
-    content = (kept["message"] or {}).get("content", "")
-    if len(read) > len(was) and len(content) < len(kept["raw"]):
-        read = read[: len(was)]  # the loop ended the reply after these
-    differences = []
-    for place in range(max(len(was), len(read))):
-        before, now = was[place] if place < len(was) else None, read[place] if place < len(read) else None
-        if before != now and not (before and "echo" in before.get("issues", ())):
-            differences.append({"call": place + 1, "was": before, "is": now})
-    return differences
-
-
-def _read(kept: Mapping[str, Any], asked: Mapping[str, Any], catalog: Catalog) -> Sequence[ToolCall | InvalidCall]:
-    """Read a reply; calls that the model server itself had found are not in the text, and are only bound."""
-    if kept["calls"] and not any(call["raw"]["text"] and call["raw"]["text"] in kept["raw"] for call in kept["calls"]):
-        return [bind(raw_from_json(call["raw"]), catalog) for call in kept["calls"]]
-    unsaid = FAMILIES[asked["family"]].unsaid if asked["mode"] == "xml" and asked["family"] in FAMILIES else ""
-    binder = Binder(catalog=catalog, unsaid=unsaid)
-    parser = Parser(catalog, reasoning_open=asked["reasoning_open"])
-    events = binder.bound([*parser.feed(kept["raw"]), *parser.close(kept["finish_reason"])])
-    reply, _ = once(reply_of(events, catalog, finish_reason=kept["finish_reason"]), asked["text"])
-    return reply.calls
-
-
-def _row_of(call: ToolCall | InvalidCall) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": call.name}
-    if isinstance(call, InvalidCall):
-        return row | {"issues": [issue.code for issue in call.issues]}
-    return row | {"arguments": call.arguments, "repairs": [repair.code for repair in call.repairs]}
-
-
-def _row_of_kept(call: Mapping[str, Any]) -> dict[str, Any]:
-    if "issues" in call:
-        return {"name": call["name"], "issues": [issue["code"] for issue in call["issues"]]}
-    return {name: call[name] for name in ("name", "arguments", "repairs")}
+    return fenced(plain(text).strip("\n") if lines is None else shortened(text, lines=lines, width=_WIDTH), language)

@@ -1,11 +1,12 @@
 """`xmlcall models`: the local models that xmlcall knows by name."""
 
 import argparse
-from collections.abc import Callable
+from typing import Final
 
 from ..models import known as models
 from ..models.known import KnownModel
 from .exits import FAILED, OK, complain
+from .options import Action, add_actions, takes
 from .plain import json_text
 
 DESCRIPTION = "List, fetch and remove the local models that xmlcall knows by name."
@@ -19,24 +20,11 @@ Models are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other G
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list", json=False)
-    for action, (_, summary, default) in _ACTIONS.items():
-        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
-        if action != "list":
-            note = f"; {default} is the default one" if default else ""
-            added.add_argument(
-                "name",
-                metavar="NAME",
-                nargs="?" if default else None,
-                default=default,
-                help=f"a name from `xmlcall models list`{note}",
-            )
-        added.add_argument("--json", action="store_true", help="print JSON")
+    add_actions(parser, _ACTIONS, usual="list")
 
 
 def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action or "list"][0](options)
+    return _ACTIONS[options.action or "list"].run(options)
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -102,10 +90,11 @@ def _remove(options: argparse.Namespace) -> int:
     return OK
 
 
-# Action -> the function that runs it, its summary, and its default model.
-_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], str, str | None]] = {
-    "list": (_list, "list the known models, and which of them are downloaded", None),
-    "pull": (_pull, "download a model, if it is not there yet", "local"),
-    "path": (_path, "print the path of a model's file", "local"),
-    "rm": (_remove, "remove a model's file", None),
+_A_MODEL: Final = "a name from `xmlcall models list`"
+_OR_USUAL: Final = takes("name", nargs="?", default="local", help=f"{_A_MODEL}; local is the default one")
+_ACTIONS: Final = {
+    "list": Action(_list, "list the known models, and which of them are downloaded"),
+    "pull": Action(_pull, "download a model, if it is not there yet", _OR_USUAL),
+    "path": Action(_path, "print the path of a model's file", _OR_USUAL),
+    "rm": Action(_remove, "remove a model's file", takes("name", help=_A_MODEL)),
 }

@@ -8,23 +8,13 @@ import math
 import shlex
 import shutil
 import textwrap
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Never
 
 from ..errors import UsageError
 from .exits import complain
-
-# Removed options, by command, and what replaces them.
-_REMOVED = {
-    ("xmlcall serve", "--workers"): "`uvicorn --factory xmlcall.proxy:configured_app --workers N` serves a file of settings",
-    ("xmlcall serve", "--share"): "have a balancer keep a client on one process (docs/scale.md)",
-    ("xmlcall bench", "--on"): "a run asks one address: put a balancer before several servers, and raise --concurrency",
-    ("xmlcall bench", "--server"): "a run asks one address: put a balancer before several servers, and raise --concurrency",
-    ("xmlcall bench", "--workers"): "Ray takes all cores, or those of the cluster that RAY_ADDRESS names",
-}
-
 
 _KEYS = "the keys of --ask"
 
@@ -44,6 +34,36 @@ class Command:
     execute: Callable[[argparse.Namespace], int]
     common: str = ""
     passes_on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action of a command, such as `list` of `xmlcall models list`."""
+
+    run: Callable[..., int]
+    summary: str
+    declare: Callable[[argparse.ArgumentParser], object] = lambda parser: None
+    examples: tuple[str, ...] = ()  # what can be typed after it
+
+
+def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, Action], *, usual: str | None = None) -> None:
+    """Declare the actions of a command; with a `usual` one, it is what the command does without a name, and each prints JSON."""
+    names = parser.add_subparsers(dest="action", metavar="ACTION", required=usual is None)
+    parser.set_defaults(action=usual, json=False)
+    for name, action in actions.items():
+        words = [f"\n  {parser.prog} {name} {each}" for each in action.examples]
+        about = f"{action.summary[0].upper()}{action.summary[1:]}."
+        added = names.add_parser(
+            name, description=about, help=action.summary, epilog="".join(["examples:", *words] if words else "")
+        )
+        action.declare(added)
+        if usual:
+            added.add_argument("--json", action="store_true", help="print JSON")
+
+
+def takes(dest: str, **more: Any) -> Callable[[argparse.ArgumentParser], object]:
+    """Return what declares one argument of an action."""
+    return lambda parser: parser.add_argument(dest, **{"metavar": dest.upper(), **more})
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -100,11 +120,6 @@ class CommandParser(argparse.ArgumentParser):
         self._common = set()
 
     def error(self, message: str) -> Never:
-        """Raise what argparse would print; for a removed option, what replaces it."""
-        words = {word.partition("=")[0] for word in message.split()} if message.startswith("unrecognized") else set()
-        for (prog, option), instead in _REMOVED.items():
-            if prog == self.prog and option in words:
-                raise UsageError(f"{option} was removed: {instead}")
         raise UsageError(f"{message} (see `{self.prog} --help`)")
 
 

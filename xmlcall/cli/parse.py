@@ -1,4 +1,4 @@
-"""`xmlcall parse`: a model's text -> the reply, for people or as JSON, or the parser's events.
+"""`xmlcall parse`: a model's text -> the reply, for people or as JSON, or piece by piece.
 
 `--explain` puts each event beside the text that it is about. The spans of the events tile the reply, so the pieces put together
 are the reply. A repair is a remark on a place; it appears where it was noticed, without text of its own. So do the arguments of a
@@ -6,10 +6,7 @@ call, as they are bound to the tools, and why it cannot run.
 """
 
 import argparse
-import codecs
 import json
-import os
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
@@ -43,7 +40,6 @@ EPILOG = """examples:
   xmlcall parse reply.txt
   xmlcall tools --json > tools.json
   curl ... | jq -r '.choices[0].message.content' | xmlcall parse --tools tools.json --json | jq '.calls[].arguments'
-  ollama run gemma3 "..." | xmlcall parse --events
   xmlcall parse reply.txt --explain
 """
 
@@ -67,7 +63,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="the offered tools, as MCP's tools/list or OpenAI's tools; they give the types of arguments",
     )
-    parser.add_argument("--events", action="store_true", help="print the parser's events instead, one per line, as text arrives")
     parser.add_argument(
         "--explain", action="store_true", help="label each piece instead, one per line: text, reasoning, markup, value, repair"
     )
@@ -86,9 +81,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(options: argparse.Namespace) -> int:
     tools = read_tools(options.tools) if options.tools else Catalog()
-    if options.events:
-        _print_events(options, tools)
-        return OK
     text = _text(options.file)
     if options.explain:
         _explain(options, text, tools)
@@ -142,29 +134,6 @@ def _explain(options: argparse.Namespace, text: str, tools: Catalog) -> None:
     events = coalesce([*parser.feed(text), *parser.close(options.finish_reason)])
     pieces = list(_explained(text, events, tools))
     print(json_text(pieces) if options.json else "\n".join(_piece_lines(pieces)))
-
-
-def _print_events(options: argparse.Namespace, tools: Catalog) -> None:
-    parser = Parser(tools, dialect=options.dialect, reasoning_open=options.reasoning_open)
-    for text in _pieces(options.file):
-        _print(parser.feed(text))
-    _print(parser.close(options.finish_reason))
-
-
-def _pieces(path: str) -> Iterator[str]:
-    """Give the text as it comes, so that events can be watched while a model writes."""
-    if path != "-":
-        yield _text(path)
-        return
-    decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while data := os.read(sys.stdin.fileno(), 1 << 16):
-        yield decoder.decode(data)
-    yield decoder.decode(b"", final=True)
-
-
-def _print(events: list[Event]) -> None:
-    for event in events:
-        print(json_text(event, indent=None), flush=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

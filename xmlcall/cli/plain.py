@@ -81,6 +81,12 @@ def shortened(text: str, *, lines: int, width: int) -> str:
     return "\n".join(kept + [f"... ({more} more line{'s' if more > 1 else ''})"] * (more > 0))
 
 
+def fenced(text: str, language: str = "") -> str:
+    """Put a text into a fence of Markdown that ends where the text ends, whatever is in it."""
+    fence = "`" * max(3, 1 + max(map(len, re.findall("`+", text)), default=0))
+    return f"{fence}{language}\n{text}\n{fence}"
+
+
 def to_json(value: Any) -> Any:
     """Turn a reply, an event or a part of one into a JSON value, without MISSING fields; inf and nan become their names."""
     if is_dataclass(value):

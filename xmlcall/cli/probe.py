@@ -1,18 +1,13 @@
 """`xmlcall probe`: measure which prompt and call format suit a model best, and save them as its profile."""
 
 import argparse
-import re
-import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..private_folders import user_path
-from .bench import opened
-from .bench_read import table
-from .exits import FAILED, INTERRUPTED, OK, complain, run_async
-from .options import number
+from .bench import add_measuring_options, continued_later, kept_in, opened
+from .bench_read import print_table
+from .exits import FAILED, OK, complain
 from .plain import json_text, visible
 
 if TYPE_CHECKING:
@@ -24,15 +19,11 @@ EPILOG = """examples:
   xmlcall probe
   xmlcall probe ollama:gemma3:4b
   xmlcall probe http://127.0.0.1:8080/v1 --concurrency 4
-  xmlcall probe path/to.gguf --dry-run
+  xmlcall probe path/to.gguf
 
 It takes 10 to 20 minutes with a model of 0.5 billion parameters on two cores. If you stop it, the same command continues where
 it was. `run`, `chat`, `serve` and `bench` find the profile by the model's fingerprint (`xmlcall profiles list`).
 """
-
-# Seconds for models of 0.5 and 1.5 billion parameters, on two cores: a probe of Qwen2.5-Coder-0.5B with four slots (262 replies
-# in 644 s, 2026-11-23), and twice that, because the second model is half as fast.
-_SECONDS_A_REPLY = (2.5, 5.0)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -43,25 +34,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="local",
         help="a URL, ollama:NAME, FILE.gguf, or a name from `xmlcall models list` (default: local)",
     )
-    parser.add_argument(
-        "--context", type=number(int, least=1), metavar="N", help="context size in tokens, shared by prompt and reply"
-    )
-    parser.add_argument(
-        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder for the measurements (default: in the user's cache folder)"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="show what would be measured, and how long it may take")
+    add_measuring_options(parser)
     parser.add_argument("--json", action="store_true", help="print JSON: chosen, won, test, ways, native, profile, replies")
 
 
 def execute(options: argparse.Namespace) -> int:
-    try:
-        return run_async(_run(options))
-    except KeyboardInterrupt:
-        complain("interrupted; the measurements so far are kept: run the same command again to continue")
-        return INTERRUPTED
+    return continued_later(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> int:
@@ -71,19 +49,15 @@ async def _run(options: argparse.Namespace) -> int:
     from .waiting import RunBar
 
     cases = probe_cases()
-    if options.dry_run:
-        return _plan(options, cases)
     async with AsyncExitStack() as stack:
         backend = await opened(stack, options)
         default = incumbent(shipped(backend.capabilities.fingerprints))
         most = most_replies(len(candidates(backend.capabilities.native_tools, default)), len(cases))
         bar = stack.enter_context(RunBar(most, "replies at most"))
-        known = next(iter(backend.capabilities.fingerprints), backend.model)
-        folder = options.out or user_path("cache", "probe") / re.sub(r"[^\w.\-]+", "-", known)[:100].strip(".")
         probe = Probe(
             backend,
             cases,
-            folder,
+            kept_in(options, "probe", backend),
             default=default,
             concurrency=options.concurrency,
             progress=bar.advance,
@@ -94,7 +68,7 @@ async def _run(options: argparse.Namespace) -> int:
 
 
 def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: "Sequence[Case]") -> int:
-    from ..bench.probe import found_json, sentences
+    from ..bench.probe import found_json, sentences, table_of_probe
     from ..profiles.profile import file_of, write_profile
 
     profile = finding.profile(backend.model, backend.capabilities.fingerprints, cases)
@@ -102,7 +76,7 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
     if options.json:
         print(json_text({**found_json(finding, profile), "file": str(file)}))
     else:
-        _print_table(finding)
+        print_table(*table_of_probe(finding))
         for sentence in sentences(finding):
             print(visible(sentence))
     if not finding.calls_rightly:
@@ -110,37 +84,4 @@ def _keep(options: argparse.Namespace, backend: Any, finding: "Finding", cases: 
         return FAILED
     write_profile(profile, file)
     complain(f"the profile is in {file}; it will be used from now on (`xmlcall profiles rm {file.stem}` removes it)")
-    return OK
-
-
-def _print_table(finding: "Finding") -> None:
-    from rich.console import Console
-
-    from ..bench.probe import table_of_probe
-
-    console = Console(file=sys.stdout, highlight=False, width=None if sys.stdout.isatty() else 180)
-    console.print(table(*table_of_probe(finding)))
-
-
-def _plan(options: argparse.Namespace, cases: "Sequence[Case]") -> int:
-    """Show the plan; no model is opened for it."""
-    from ..bench.probe import RUNG, candidates, in_words, most_replies
-
-    asked = candidates(None)
-    ways = [each.words for each in asked]
-    most = most_replies(len(ways), len(cases))
-    minutes = [most * seconds / 60 for seconds in _SECONDS_A_REPLY]
-    if options.json:
-        print(json_text({"ways": ways, "cases": len(cases), "most_replies": most, "minutes": [round(each) for each in minutes]}))
-        return OK
-    shown = visible(options.model.rpartition("@")[2])  # the part before may be a password
-    print(f"{len(ways)} ways of asking {shown}, and up to two more that follow from the measurements:")
-    for way in asked:
-        print(f"  {in_words(way, asked[0])}")
-    print(
-        f"All answer the first {RUNG} of {len(cases)} cases, the worse half is dropped, and so on; the last one is compared with"
-    )
-    print("the default on the rest.")
-    sizes = f"{minutes[0]:.0f} minutes with a model of 0.5 billion parameters on two cores, {minutes[1]:.0f} with one of 1.5"
-    print(f"At most {most} replies: {sizes}.")
     return OK

@@ -1,8 +1,8 @@
 """`xmlcall profiles`: the profiles of models, which set prompt and call format."""
 
 import argparse
-from collections.abc import Callable
 from dataclasses import asdict
+from typing import Final
 
 from ..errors import UsageError
 from ..models.recommended import in_words, recommended
@@ -10,6 +10,7 @@ from ..profiles.profile import FoundProfile, Profile, asking_by, folder, listed,
 from ..turn.asking import Asking
 from ..types.completion import Capabilities
 from .exits import OK, complain
+from .options import Action, add_actions, takes
 from .plain import json_text, visible
 
 DESCRIPTION = "List, show and remove profiles: the prompt and call format of each model. `xmlcall probe` measures one."
@@ -24,19 +25,11 @@ none.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    parser.set_defaults(action="list", json=False)
-    for action, (_, summary, takes_name) in _ACTIONS.items():
-        added = actions.add_parser(action, description=f"{summary[0].upper()}{summary[1:]}.", help=summary)
-        if takes_name is not None:
-            added.add_argument(
-                "name", metavar="NAME", nargs=None if takes_name else "?", help="a name from `xmlcall profiles list`"
-            )
-        added.add_argument("--json", action="store_true", help="print JSON")
+    add_actions(parser, _ACTIONS, usual="list")
 
 
 def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action or "list"][0](options)
+    return _ACTIONS[options.action or "list"].run(options)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -125,10 +118,10 @@ def _remove(options: argparse.Namespace) -> int:
     return OK
 
 
-# Action -> what runs it, its summary, whether it needs a name (None: it takes none).
-_ACTIONS: dict[str, tuple[Callable[[argparse.Namespace], int], str, bool | None]] = {
-    "list": (_list, "list the profiles, yours and those that ship with xmlcall", None),
-    "show": (_show, "show the settings of a profile, and what was measured", True),
-    "path": (_path, "print where a profile's file is, or the folder of yours", False),
-    "rm": (_remove, "remove a profile of yours", True),
+_A_PROFILE: Final = "a name from `xmlcall profiles list`"
+_ACTIONS: Final = {
+    "list": Action(_list, "list the profiles, yours and those that ship with xmlcall"),
+    "show": Action(_show, "show the settings of a profile, and what was measured", takes("name", help=_A_PROFILE)),
+    "path": Action(_path, "print where a profile's file is, or the folder of yours", takes("name", nargs="?", help=_A_PROFILE)),
+    "rm": Action(_remove, "remove a profile of yours", takes("name", help=_A_PROFILE)),
 }

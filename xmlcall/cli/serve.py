@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ..agent.policy_file import load_rules, read_rules
 from ..agent.rules import Rules, allowing
@@ -59,10 +59,6 @@ COMMON = "--model --profile --ask --mcp --allow --host --port --api-key --config
 _HOST: Final = "127.0.0.1"
 _PORT: Final = 8485
 _KEY: Final = "XMLCALL_API_KEY"
-_SHARE: Final = "XMLCALL_SHARE"  # a removed variable
-_VARIABLES: Final = ("XMLCALL_MODEL", "XMLCALL_KEY", "XMLCALL_ASK")
-_TABLES: Final = ("XMLCALL_SERVE__", "XMLCALL_ASK__")
-_Value = TypeVar("_Value")
 NAMES_SHOWN: Final = 10  # most names of models in a message
 COLLECT_OBJECTS: Final = 50_000  # new objects before the garbage collector runs; CPython's default is 700
 
@@ -172,57 +168,45 @@ class _Serving:
 
 
 def _serving_of(options: argparse.Namespace) -> _Serving:
-    settings = _settings(options)
-    said, common = (settings.serve, settings.ask) if settings else (None, {})
-    host = _first(options.host, said and said.host, _HOST)
+    from ..proxy.settings import read_settings
+
+    options.config = options.config or (Path(path).expanduser() if (path := os.environ.get("XMLCALL_CONFIG")) else None)
+    settings = read_settings(options.config)
+    said = {
+        **settings.serve.model_dump(exclude_none=True),
+        **{name: given for name, given in vars(options).items() if given is not None},
+    }
+    host = said.get("host", _HOST)
     key = options.api_key if options.api_key is not None else os.environ.get(_KEY, "")
     serving = _Serving(
         host=host,
-        port=_first(options.port, said and said.port, _PORT),
-        grace=_first(options.grace, said and said.grace, STOP_SECONDS),
-        wait=_first(options.wait, said and said.wait, 0.0),
+        port=said.get("port", _PORT),
+        grace=said.get("grace", STOP_SECONDS),
+        wait=said.get("wait", 0.0),
         guard=_guard(options, settings, host, key),
-        ask={**common, **options.ask},
-        models=tuple(row.asked(common, options.ask) for row in settings.model) if settings else (),
+        ask={**settings.ask, **options.ask},
+        models=tuple(row.asked(settings.ask, options.ask) for row in settings.model),
         config=options.config,
-        log_format=_first(options.log_format, said and said.log_format, "text"),
-        open_metrics=_first(options.open_metrics, said and said.open_metrics, False),
-        traces=_first(options.traces, said and said.traces, False),
+        log_format=said.get("log_format", "text"),
+        open_metrics=said.get("open_metrics", False),
+        traces=said.get("traces", False),
         secrets=(key,) if key else (),
     )
     _check(options, serving)
     return serving
 
 
-def _first(given: _Value | None, said: _Value | None, usual: _Value) -> _Value:
-    return given if given is not None else said if said is not None else usual
-
-
-def _settings(options: argparse.Namespace) -> "ProxySettings | None":
-    """Read the settings, if any. Without settings, the modules that read them are not imported."""
-    options.config = options.config or (Path(path).expanduser() if (path := os.environ.get("XMLCALL_CONFIG")) else None)
-    is_said = any(name in os.environ for name in _VARIABLES) or any(name.startswith(_TABLES) for name in os.environ)
-    if options.config is None and not is_said:
-        return None
-    from ..proxy.settings import read_settings
-
-    return read_settings(options.config)
-
-
-def _guard(options: argparse.Namespace, settings: "ProxySettings | None", host: str, key: str) -> "Guard":
+def _guard(options: argparse.Namespace, settings: "ProxySettings", host: str, key: str) -> "Guard":
     from ..proxy.http.access import Guard, key_of
+    from ..proxy.settings import keys_of
 
-    keys = [key_of(key)] if key else []
-    origins, names = [*options.allow_origin], [*options.allow_host]
-    if settings is not None:
-        from ..proxy.settings import keys_of
-
-        keys += keys_of(settings)
-        origins += settings.serve.allow_origin
-        names += settings.serve.allow_host
+    keys = (*([key_of(key)] if key else []), *keys_of(settings))
     if not is_loopback(host) and not keys and not options.no_api_key:
         raise UsageError(f"--host {host} lets other machines call: set {_KEY}, or pass --no-api-key to let anyone call")
-    return Guard(keys=tuple(keys), origins=tuple(origins), hosts=tuple(names) if is_loopback(host) else ("*",))
+    origins = (*options.allow_origin, *settings.serve.allow_origin)
+    return Guard(
+        keys=keys, origins=origins, hosts=(*options.allow_host, *settings.serve.allow_host) if is_loopback(host) else ("*",)
+    )
 
 
 def _check(options: argparse.Namespace, serving: _Serving) -> None:
@@ -233,8 +217,6 @@ def _check(options: argparse.Namespace, serving: _Serving) -> None:
         )
     if serving.models and options.model != "local":
         raise UsageError(f"--model: {serving.config or 'the environment'} names the models already: leave one of them out")
-    if os.environ.get(_SHARE):
-        raise UsageError(f"{_SHARE} was removed: unset it, and have a balancer keep a client on one process (docs/scale.md)")
 
 
 async def _serve(options: argparse.Namespace, serving: _Serving, listener: socket.socket) -> int:

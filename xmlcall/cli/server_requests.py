@@ -41,7 +41,7 @@ from ..hosts.mcp.server_requests import (
 )
 from ..types.calls import MISSING
 from .display import Display
-from .lines import NO, YES, LineReader, is_interactive, put_typed_aside
+from .lines import ATTEMPTS, NO, YES, LineReader, answered, is_interactive, put_typed_aside
 from .open_model import asking_of
 from .plain import visible
 from .servers import ask_to_sign_in
@@ -52,7 +52,6 @@ _REFUSED = {  # method -> key of what is said
     "sampling/createMessage": "no_sampling",
     "roots/list": "no_roots",
 }
-_ATTEMPTS: Final = 5  # at giving one of the expected answers
 _OPTIONS_SHOWN: Final = 50  # how many options of a field are shown at most
 _Step = Literal["send", "edit", "decline", "cancel"]
 _WORDS: Final[Mapping[_Step, Iterable[str]]] = {
@@ -70,26 +69,25 @@ def features_of(options: argparse.Namespace, display: Display, backend: Callable
     terminal = asyncio.Lock()
     is_asked = is_interactive() and options.sampling == "ask"
     sampling = _Sampling(display, terminal if is_asked else None, backend, asking_of(options).max_tokens)
-    return ClientFeatures(
+    return declared(
+        options,
+        display,
         elicit=_Elicitation(display, terminal) if is_interactive() else None,
         sample=sampling if is_asked or options.sampling == "allow" else None,
-        roots=tuple(map(_folder, options.root)),
-        log=partial(_show_log, display) if options.verbose else None,
-        refused=_refusing(display),
         sign_in=partial(_ask_to_sign_in, display, terminal) if is_interactive() else None,
     )
 
 
-def page_features(
+def declared(
     options: argparse.Namespace,
     display: Display,
     *,
-    elicit: Elicit,
+    elicit: Elicit | None,
     sample: Sample | None,
-    sign_in: Callable[[str, str], Awaitable[bool]],
-    notice: Callable[[str], None],
+    sign_in: Callable[[str, str], Awaitable[bool]] | None,
+    notice: Callable[[str], None] = lambda text: None,
 ) -> ClientFeatures:
-    """Return what is declared to servers if the page asks the user, not the terminal."""
+    """Return what is declared to servers, whoever asks the user: the terminal or the page."""
     return ClientFeatures(
         elicit=elicit,
         sample=sample,
@@ -123,7 +121,7 @@ def _show_log(display: Display, message: LogMessage) -> None:
     display.line("log", f"{visible(message.server)}{part}, {message.level}: {text}{left_out}", style="dim")
 
 
-def _refusing(display: Display, notice: Callable[[str], None] = lambda text: None) -> Callable[[str, str], None]:
+def _refusing(display: Display, notice: Callable[[str], None]) -> Callable[[str, str], None]:
     """Return a function that reports once what a server has asked for in vain."""
 
     @cache
@@ -167,7 +165,7 @@ class _Elicitation:
         if spelled != host or "xn--" in host:
             self._display.notice(self._say("odd_host", host=spelled))
         key = "visit_first" if request.is_awaited else "visit"
-        await self._step(self._say(key, host=visible(host)), ("send", "decline", "cancel"))
+        await self._step(self._say(key, host=visible(host)), "send")
         return ElicitAnswer(action="accept")
 
     async def _fill_in(self, request: FormRequest) -> ElicitAnswer:
@@ -176,7 +174,7 @@ class _Elicitation:
         if form:
             self._display.line("", f"  {self._say('how_to_fill_in')}", style="dim")
         content: dict[str, Any] = {}
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             lines = LineReader(sys.stdin.fileno())
             for field in form:
                 if (value := await self._field(field, lines)) is not MISSING:
@@ -189,8 +187,7 @@ class _Elicitation:
                 continue
             for name, value in content.items():
                 self._display.line("", f"  {visible(name)}: {visible(json.dumps(value, ensure_ascii=False))}")
-            allowed: tuple[_Step, ...] = ("send", "edit", "decline", "cancel")
-            if await self._step(self._say("send_form", server=visible(request.server)), allowed) == "send":
+            if await self._step(self._say("send_form", server=visible(request.server)), "send", "edit") == "send":
                 return ElicitAnswer(action="accept", content=content)
         raise _Left("cancel")
 
@@ -202,7 +199,7 @@ class _Elicitation:
             label = visible(name) if name == value else f"{visible(name)} ({visible(value)})"
             self._display.line("", f"    {number}) {label}")
         hint = "" if field.default is MISSING else f" [{visible(json.dumps(field.default, ensure_ascii=False))}]"
-        for _ in range(_ATTEMPTS):
+        for _ in range(ATTEMPTS):
             self._display.ask(f"  {visible(field.name)}{hint}: ")
             text = await self._line(lines)
             try:
@@ -211,17 +208,13 @@ class _Elicitation:
                 self._display.notice(str(problem))
         raise _Left("cancel")
 
-    async def _step(self, question: str, allowed: tuple[_Step, ...]) -> _Step:
-        """Ask what to do with the answers; `decline` and `cancel` leave, and so do too many wrong replies."""
-        lines = LineReader(sys.stdin.fileno())
-        for _ in range(_ATTEMPTS):
-            self._display.ask(question)
-            step = _STEPS.get((await self._line(lines)).strip().lower())
-            if step == "decline" or step == "cancel":
-                raise _Left(step)
-            if step in allowed:
-                return step
-        raise _Left("cancel")
+    async def _step(self, question: str, *allowed: _Step) -> _Step:
+        """Ask what is to be done; the person may always decline or cancel, and too many wrong answers cancel."""
+        words = {word: step for word, step in {**_STEPS, **_LEAVING}.items() if step in (*allowed, "decline", "cancel")}
+        step = await answered(partial(self._display.ask, question), words) or "cancel"
+        if step == "decline" or step == "cancel":
+            raise _Left(step)
+        return step
 
     async def _line(self, lines: LineReader) -> str:
         line = await lines.line()
@@ -263,12 +256,5 @@ class _Sampling:
             self._display.settle()
             put_typed_aside()
             self._display.quote(title, text)
-            lines = LineReader(sys.stdin.fileno())
-            for _ in range(_ATTEMPTS):
-                self._display.ask(self._say(question))
-                word = await lines.line()
-                if word is None or word.strip().lower() in NO:
-                    return False
-                if word.strip().lower() in YES:
-                    return True
-        return False
+            words = {**dict.fromkeys(YES, True), **dict.fromkeys(NO, False)}
+            return await answered(partial(self._display.ask, self._say(question)), words) is True

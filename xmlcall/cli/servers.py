@@ -32,7 +32,7 @@ from ..hosts.server import HttpServer, ServerConfig, StdioServer
 from ..systems import split_words
 from .exits import complain
 from .inputs import read_bytes
-from .lines import NO, YES, LineReader, is_interactive
+from .lines import NO, YES, answered, is_interactive
 from .plain import visible
 
 _CONNECT_SECONDS = 30.0
@@ -241,16 +241,14 @@ async def sign_in(server: HttpServer) -> bool:
 async def ask_to_sign_in(name: str, url: str) -> bool:
     """Show an address and open it if the person agrees; they may open it themselves as well, in any browser on this machine."""
     print(f"\n{visible(name)} wants you to sign in, at this address:\n\n  {visible(url)}\n", file=sys.stderr)
-    lines = LineReader(sys.stdin.fileno())
-    for _ in range(5):
-        print("Open it in your browser? [y]es / [n]o, stop / Enter: I open it myself: ", end="", file=sys.stderr, flush=True)
-        answer = await lines.line()
-        word = None if answer is None else answer.strip().lower()
-        if word in YES and not await asyncio.to_thread(webbrowser.open, url):
-            print("No browser was found; open the address yourself.", file=sys.stderr)
-        if word in YES or word == "":
-            print("Waiting until you have signed in there ...", file=sys.stderr)
-            return True
-        if word is None or word in NO:
-            return False
-    return False
+    question = "Open it in your browser? [y]es / [n]o, stop / Enter: I open it myself: "
+    answer = await answered(
+        lambda: print(question, end="", file=sys.stderr, flush=True),
+        {**dict.fromkeys(YES, "open"), **dict.fromkeys(NO, "stop"), "": "wait"},
+    )
+    if answer not in ("open", "wait"):
+        return False
+    if answer == "open" and not await asyncio.to_thread(webbrowser.open, url):
+        print("No browser was found; open the address yourself.", file=sys.stderr)
+    print("Waiting until you have signed in there ...", file=sys.stderr)
+    return True

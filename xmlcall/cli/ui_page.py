@@ -32,7 +32,7 @@ from .exits import OK, complain
 from .listening import listening, serve_app, url_of
 from .open_model import asking_of, connected
 from .serve_observed import recording
-from .server_requests import page_features
+from .server_requests import declared
 from .servers import hosts_of, servers_of, sign_in_where_wanted
 from .session import Session, loop_of, opening_messages
 from .waiting import OpeningStatus
@@ -93,7 +93,7 @@ def _features(
 ) -> ClientFeatures:
     limit, is_asked = asking_of(options).max_tokens, options.sampling == "ask"
     requests = ServerRequests(questions, backend, max_tokens=limit, is_asked=is_asked)
-    return page_features(
+    return declared(
         options,
         display,
         elicit=requests.elicit,

@@ -1,19 +1,13 @@
-"""Wraps streamed text between words for a terminal, and shows a long text in pages.
+"""Wraps streamed text between words for a terminal.
 
 Only the word that is being written is held back. A Chinese, Japanese or Korean character is a word of its own, with the closing
 marks after it. Further lines of a list item are indented, and code in a fence is never broken; nothing else changes.
-
-No pager program is run: the text comes from servers, and a pager might act on it in ways that we do not control.
 """
 
 import re
-import shutil
-import sys
 from typing import Final
 
 from rich.cells import cell_len
-
-from .lines import LineReader, is_interactive
 
 _WIDE: Final = "\u1100-\u115f\u2e80-\u303e\u3041-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 _CLOSING: Final = "、。，．！？：；）」』】》〉”’…"
@@ -82,20 +76,3 @@ def wrapped(text: str, width: int, indent: int = 0) -> str:
         wrapping = Wrapping(width - indent)
         rows += (wrapping.feed(line) + wrapping.close()).split("\n")
     return ("\n" + " " * indent).join(rows)
-
-
-async def page(text: str) -> None:
-    """Print a text; on a terminal, Enter shows the next page and any other line ends it."""
-    columns, rows = shutil.get_terminal_size()
-    if not (is_interactive() and sys.stdout.isatty()):
-        print(text, flush=True)
-        return
-    lines = [row for line in text.split("\n") for row in wrapped(line, columns).split("\n")]
-    size = max(rows - 1, 5)
-    answers = LineReader(sys.stdin.fileno())
-    for start in range(0, len(lines), size):
-        print("\n".join(lines[start : start + size]), flush=True)
-        if start + size < len(lines):
-            print(f"-- {start + size} / {len(lines)} (Enter) --", end=" ", file=sys.stderr, flush=True)
-            if await answers.line() != "":
-                return

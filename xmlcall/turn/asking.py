@@ -260,8 +260,8 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
     "parallel": _switch("whether a reply may contain several calls"),
     "reminder": _switch("whether a reminder of the tools follows the question"),
     "call_threshold": AskKey(
-        "answer with a call if the log-odds that the model begins one are above this, else in plain words: a number from "
-        "`xmlcall bench calibrate`; auto: the model's own; off: the model decides",
+        "answer with a call if the log-odds that the model begins one are above this, else in plain words; auto: the model's "
+        "own threshold; off: the model decides",
         "a number, auto or off",
         "-2.5",
         _threshold,
