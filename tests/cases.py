@@ -1,5 +1,6 @@
 """Cases as data: reading the corpus, and ways of cutting a text."""
 
+import functools
 import itertools
 import os
 import tomllib
@@ -17,6 +18,12 @@ _READ: dict[str, list[dict[str, Any]]] = tomllib.loads((CORPUS / "tools.toml").r
 TOOLS = {name: Catalog(tools) for name, tools in _READ.items()}
 
 
+@functools.cache  # several test modules load all of them
+def _cases(path: Path) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["case"]
+    return cases
+
+
 def load(pattern: str, quick: int = 1) -> list[Any]:
     """Return the cases of the matching files as pytest parameters would name them: (id, case).
 
@@ -24,11 +31,7 @@ def load(pattern: str, quick: int = 1) -> list[Any]:
     """
     files = sorted(CORPUS.glob(pattern))
     assert files, f"no corpus file matches {pattern}"
-    cases = [
-        (f"{path.stem}: {case['name']}", case)
-        for path in files
-        for case in tomllib.loads(path.read_text(encoding="utf-8"))["case"][:: 1 if is_deep() else quick]
-    ]
+    cases = [(f"{path.stem}: {case['name']}", case) for path in files for case in _cases(path)[:: 1 if is_deep() else quick]]
     names = [name for name, _ in cases]
     assert len(set(names)) == len(names), "two cases of one name"
     return cases
