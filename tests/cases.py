@@ -38,7 +38,7 @@ def load(pattern: str, quick: int = 1) -> list[Any]:
 
 
 MOST = int(os.environ.get("XMLCALL_CUTS", "60"))  # 3-way cuts a case; `make fuzz` takes 1,000
-SHORT = 60  # characters of a text that is cut at each place in any profile
+SHORT = 40  # characters of a text that is cut at each place in any profile
 _EDGE = regex.compile(r"\w+|\s+|[^\w\s]")  # what tokens of any format are made of
 
 
@@ -58,8 +58,8 @@ def cuts(text: str, most: int = MOST) -> Iterator[list[str]]:
     else:
         edges = [match.end() for match in _EDGE.finditer(text)]
         yield from (_pieces(text, [edge + beside for edge in edges]) for beside in (-1, 0, 1, 2))
-        yield from (_pieces(text, range(first, len(text), size)) for size in (2, 3, 7, 20) for first in {1, size})
-        yield from _three_way(text, 6)
+        yield from (_pieces(text, range(first, len(text), size)) for size in (2, 7) for first in {1, size})
+        yield from _three_way(text, 3)
 
 
 def _two_way(text: str) -> Iterator[list[str]]:

@@ -20,9 +20,9 @@ PROPERTIES = {
     "e": {},
 }
 TOOLS = Catalog([{"name": "f", "inputSchema": {"type": "object", "properties": PROPERTIES}}])
-JSON, PYTHON = _READ["json"], _READ["python"]
+JSON: list[str] = _READ["json"]
 BODIES = {Body.JSON: JSON, Body.KEYED: [*JSON, '{"f": {"a": "x"}}'], Body.OBJECT: JSON, Body.GEMMA: _READ["gemma"]}
-BODIES |= dict.fromkeys((Body.PYTHON, Body.LINES), PYTHON)
+BODIES |= dict.fromkeys((Body.PYTHON, Body.LINES), _READ["python"])
 COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", "</p", "<f", "</f"))]
 
 
