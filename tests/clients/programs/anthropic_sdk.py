@@ -1,14 +1,20 @@
 """Anthropic's SDK: python tests/clients/programs/anthropic_sdk.py http://127.0.0.1:8485"""
 
 import anthropic
+from pydantic import BaseModel
 from shared import print_answers
-from shared.messages import OBJECT, QUESTION, TOO_LONG
-from shared.product import Product
 
+QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 SCHEMA = {"type": "object", "properties": INTEGERS, "required": ["a", "b"]}
 TOOL = {"name": "multiply", "description": "Multiply two integers.", "input_schema": SCHEMA}
 ASKED = {"model": "local", "max_tokens": 1000, "tools": [TOOL], "extra_body": {"temperature": 0}}
+
+
+class Product(BaseModel):
+    product: int
 
 
 def exchange(reply):

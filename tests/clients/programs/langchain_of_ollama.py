@@ -6,28 +6,39 @@ import operator
 import ollama
 from langchain_core.tools import tool
 from langchain_ollama import ChatOllama
-from shared import multiply, print_answers
-from shared.messages import OBJECT, QUESTION, TOO_LONG
-from shared.product import Product
+from pydantic import BaseModel
+from shared import print_answers
 
-MULTIPLY = tool(multiply)
+QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
+
+
+class Product(BaseModel):
+    product: int
+
+
+@tool
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
 
 
 def model_at(url):
-    return ChatOllama(base_url=url, model="local", temperature=0).bind_tools([MULTIPLY])
+    return ChatOllama(base_url=url, model="local", temperature=0).bind_tools([multiply])
 
 
 def whole(url):
     messages, model = [QUESTION], model_at(url)
     while (message := model.invoke(messages)).tool_calls:
-        messages += [message, *map(MULTIPLY.invoke, message.tool_calls)]
+        messages += [message, *map(multiply.invoke, message.tool_calls)]
     return message.text
 
 
 def streamed(url):
     messages, model = [QUESTION], model_at(url)
     while (message := functools.reduce(operator.add, model.stream(messages))).tool_calls:
-        messages += [message, *map(MULTIPLY.invoke, message.tool_calls)]
+        messages += [message, *map(multiply.invoke, message.tool_calls)]
     return message.text
 
 

@@ -1,9 +1,22 @@
 """Ollama's SDK: python tests/clients/programs/ollama_sdk.py http://127.0.0.1:8485"""
 
 import ollama
-from shared import multiply, print_answers
-from shared.messages import OBJECT, QUESTION, TOO_LONG
-from shared.product import Product
+from pydantic import BaseModel
+from shared import print_answers
+
+QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
+
+
+class Product(BaseModel):
+    product: int
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
 
 ASKED = {"model": "local", "tools": [multiply], "options": {"temperature": 0}}
 

@@ -3,14 +3,20 @@
 import json
 
 import openai
+from pydantic import BaseModel
 from shared import print_answers
-from shared.messages import OBJECT, QUESTION, TOO_LONG
-from shared.product import Product
 
+QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 PARAMETERS = {"type": "object", "properties": INTEGERS, "required": ["a", "b"], "additionalProperties": False}
 TOOL = {"type": "function", "name": "multiply", "description": "Multiply two integers.", "parameters": PARAMETERS, "strict": True}
 ASKED = {"model": "local", "temperature": 0, "tools": [TOOL], "store": False}
+
+
+class Product(BaseModel):
+    product: int
 
 
 def results(reply):

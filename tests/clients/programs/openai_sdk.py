@@ -5,13 +5,19 @@ import json
 import sys
 
 import openai
-from shared.messages import OBJECT, QUESTION, TOO_LONG
-from shared.product import Product
+from pydantic import BaseModel
 
+QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
+OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
+TOO_LONG = {"role": "user", "content": "This is too long."}
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 PARAMETERS = {"type": "object", "properties": INTEGERS, "required": ["a", "b"], "additionalProperties": False}
 FUNCTION = {"name": "multiply", "description": "Multiply two integers.", "parameters": PARAMETERS, "strict": True}
 ASKED = {"model": "local", "temperature": 0, "tools": [{"type": "function", "function": FUNCTION}]}
+
+
+class Product(BaseModel):
+    product: int
 
 
 def result(call):

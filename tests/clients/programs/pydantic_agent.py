@@ -1,14 +1,24 @@
 """Pydantic AI: python tests/clients/programs/pydantic_agent.py http://127.0.0.1:8485/v1"""
 
+from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.exceptions import ModelHTTPError
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.output import NativeOutput, PromptedOutput
 from pydantic_ai.providers.openai_compatible import OpenAICompatibleProvider
-from shared import QUESTION, multiply, print_answers
-from shared.product import Product
+from shared import print_answers
 
-OBJECT = f"{QUESTION} Answer as an object."
+QUESTION = "What is 1234 times 5678?"
+OBJECT = "What is 1234 times 5678? Answer as an object."
+
+
+class Product(BaseModel):
+    product: int
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
 
 
 def agent_at(url):
