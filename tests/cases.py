@@ -1,5 +1,6 @@
 """Cases as data: reading the corpus, and ways of cutting a text."""
 
+import functools
 import itertools
 import os
 import tomllib
@@ -17,6 +18,12 @@ _READ: dict[str, list[dict[str, Any]]] = tomllib.loads((CORPUS / "tools.toml").r
 TOOLS = {name: Catalog(tools) for name, tools in _READ.items()}
 
 
+@functools.cache  # several test modules load all of them
+def _cases(path: Path) -> list[dict[str, Any]]:
+    cases: list[dict[str, Any]] = tomllib.loads(path.read_text(encoding="utf-8"))["case"]
+    return cases
+
+
 def load(pattern: str, quick: int = 1) -> list[Any]:
     """Return the cases of the matching files as pytest parameters would name them: (id, case).
 
@@ -24,18 +31,14 @@ def load(pattern: str, quick: int = 1) -> list[Any]:
     """
     files = sorted(CORPUS.glob(pattern))
     assert files, f"no corpus file matches {pattern}"
-    cases = [
-        (f"{path.stem}: {case['name']}", case)
-        for path in files
-        for case in tomllib.loads(path.read_text(encoding="utf-8"))["case"][:: 1 if is_deep() else quick]
-    ]
+    cases = [(f"{path.stem}: {case['name']}", case) for path in files for case in _cases(path)[:: 1 if is_deep() else quick]]
     names = [name for name, _ in cases]
     assert len(set(names)) == len(names), "two cases of one name"
     return cases
 
 
 MOST = int(os.environ.get("XMLCALL_CUTS", "60"))  # 3-way cuts a case; `make fuzz` takes 1,000
-SHORT = 60  # characters of a text that is cut at each place in any profile
+SHORT = 40  # characters of a text that is cut at each place in any profile
 _EDGE = regex.compile(r"\w+|\s+|[^\w\s]")  # what tokens of any format are made of
 
 
@@ -55,8 +58,8 @@ def cuts(text: str, most: int = MOST) -> Iterator[list[str]]:
     else:
         edges = [match.end() for match in _EDGE.finditer(text)]
         yield from (_pieces(text, [edge + beside for edge in edges]) for beside in (-1, 0, 1, 2))
-        yield from (_pieces(text, range(first, len(text), size)) for size in (2, 3, 7, 20) for first in {1, size})
-        yield from _three_way(text, 6)
+        yield from (_pieces(text, range(first, len(text), size)) for size in (2, 7) for first in {1, size})
+        yield from _three_way(text, 3)
 
 
 def _two_way(text: str) -> Iterator[list[str]]:

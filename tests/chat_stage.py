@@ -85,6 +85,10 @@ class Stage:
         assert isinstance(found, dict)
         return found
 
+    async def asked(self, question: str, conversation: str | None = None) -> dict[str, Any]:
+        """Ask, and wait until the turn is over; give it."""
+        return await self.over((await self.ask(question, conversation))[1])
+
     async def until(self, is_so: Callable[[], bool]) -> None:
         async with asyncio.timeout(SECONDS):
             while not is_so():  # noqa: ASYNC110 (many things are waited for)
@@ -110,21 +114,7 @@ async def staged(
     audit: Path | None = None,
     **options: Any,
 ) -> AsyncIterator[Stage]:
-    """Open a chat; the tools live on a server named `local`.
-
-    Args:
-        replies: of the model.
-        tools: functions.
-        hosts: more servers.
-        path: of the store; None for one in memory.
-        rules: of the session.
-        patience: seconds for which a question waits without a page.
-        is_open: whether a page is open.
-        backend: in place of the scripted one.
-        start: messages that conversations begin with.
-        audit: file of it.
-        options: of the loop.
-    """
+    """Open a chat; the tools live on a server named `local`."""
     model = backend or ScriptedBackend(list(replies))
     news, recorder = News(), Recorder()
     questions = OpenQuestions(news, patience)

@@ -161,9 +161,16 @@ class Terminal:
                 raise AssertionError("\n".join([f"expected {texts!r} on this screen:", *self.screen()]))
         return self.screen()
 
-    def send(self, text: str) -> None:
-        """Type."""
+    def typed(self, text: str, *texts: str) -> list[str]:
+        """Type, and read until texts stand on the screen; gives all of it."""
+        self.send(text)
+        return self.until(*texts)
+
+    def send(self, text: str, *expected: str) -> None:
+        """Type, and read until the texts that are expected, one after the other."""
         os.write(self._master, text.encode())
+        for each in expected:
+            self.expect(each)
 
     def end(self) -> int:
         """Read to the end; gives the exit code."""

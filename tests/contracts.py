@@ -36,11 +36,7 @@ _noted: list[str] = []
 
 
 def shape(value: Any) -> Any:
-    """Return what counts of a value: of a dataclass its class and what is not at its default, without times.
-
-    Args:
-        value: a request or an event.
-    """
+    """Return what counts of a value: of a dataclass its class and what is not at its default, without times."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {each.name: each for each in dataclasses.fields(value) if "seconds" not in each.name and each.repr}
         told = {name: getattr(value, name, None) for name in fields}
@@ -123,12 +119,7 @@ def _by_order(lines: Sequence[str]) -> list[str]:
 
 
 def record(tree: Path, out: Path) -> None:
-    """Run the tests of a checkout, and write down what they hear.
-
-    Args:
-        tree: the checkout.
-        out: a folder, made anew.
-    """
+    """Run the tests of a checkout, and write down what they hear."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     plugin = f"{ROOT / 'tests'}{os.pathsep}{tree}"  # this file, also for a checkout that has none
@@ -139,12 +130,7 @@ def record(tree: Path, out: Path) -> None:
 
 
 def checkout(revision: str, tree: Path) -> None:
-    """Unpack a revision of this repository.
-
-    Args:
-        revision: as git names it.
-        tree: a folder, made anew.
-    """
+    """Unpack a revision of this repository."""
     shutil.rmtree(tree, ignore_errors=True)
     packed = subprocess.run(["git", "archive", revision], cwd=ROOT, check=True, capture_output=True).stdout
     with tarfile.open(fileobj=BytesIO(packed)) as archive:
@@ -166,13 +152,7 @@ def _read(file: Path) -> tuple[str, list[str]]:
 
 
 def differences(before: Path, after: Path, show: int) -> int:
-    """Print the tests in which something else was sent or told, with the first lines that differ; return how many there are.
-
-    Args:
-        before: a folder of `record`.
-        after: another.
-        show: how many are printed with their lines.
-    """
+    """Print the tests in which something else was sent or told, with the first lines that differ; return how many there are."""
     old, new = (dict(map(_read, folder.iterdir())) for folder in (before, after))
     if not old.keys() & new.keys():
         raise SystemExit("nothing was compared: see above why the tests of one of the revisions did not run")

@@ -193,13 +193,7 @@ def _functions(value: Any) -> Iterator[types.FunctionType]:
 
 
 class Trial:
-    """A pytest plugin that tries faults in place of running the tests.
-
-    Args:
-        faults: to be tried.
-        out: where results are added.
-        workers: how many at once.
-    """
+    """A pytest plugin that tries faults in place of running the tests."""
 
     def __init__(self, faults: Sequence[Fault], out: Path, workers: int) -> None:
         self._faults, self._out, self._workers = faults, out, workers

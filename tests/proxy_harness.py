@@ -1,7 +1,9 @@
 """Questions to the proxy's engine without a network: chat completion bodies in, events or a whole answer out."""
 
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -11,7 +13,19 @@ from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import ResponseEvent, WholeResponse, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
 
-__all__ = ["ADD", "ECHO", "add", "ask", "ask_engine", "block", "body", "client_of", "double", "events_of", "function", "texts"]
+__all__ = [
+    *("ADD", "ECHO", "add", "ask", "ask_engine", "bad_bodies", "block", "body", "client_of", "double", "events_of", "function"),
+    "texts",
+]
+
+BAD_BODIES: dict[str, dict[str, list[Any]]] = json.loads(
+    Path(__file__).parent.joinpath("proxy", "bad_bodies.json").read_text(encoding="utf-8")
+)
+
+
+def bad_bodies(kind: str) -> list[tuple[Any, str]]:
+    """Return what is wrong in a body of a kind, and the field that is named for it."""
+    return [(body, field) for field, bodies in BAD_BODIES[kind].items() for body in bodies]
 
 
 def function(name: str, description: str = "", required: Iterable[str] | None = None, **properties: Any) -> dict[str, Any]:

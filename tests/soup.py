@@ -1,146 +1,28 @@
 """Pieces of markup of every dialect, tools to match, and what must hold for any text made of them (docs/design.md, section 4)."""
 
 import itertools
+import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from xmlcall import Catalog, Parser, Repaired, Reply, ToolCall, coalesce, parse
 from xmlcall.dialects import Body, Dialect
 from xmlcall.types.events import Event, ToolCallEnd, ToolCallStart
 
-PIECES = [
-    "<function_calls>",
-    "</function_calls>",
-    '<invoke name="f">',
-    '<invoke name="g">',
-    '<invoke name="f"/>',
-    "<invoke name='f' id=1>",
-    "</invoke>",
-    '<parameter name="a">',
-    '<parameter name="b">',
-    '<parameter name="zzz">',
-    '<parameter name="c" type="json">',
-    "</parameter>",
-    "<![CDATA[",
-    "]]>",
-    "<think>",
-    "</think>",
-    "`",
-    "```",
-    "```xml\n",
-    "\n",
-    "\n\n",
-    "\r\n",
-    "\r",
-    " ",
-    " " * 70,
-    " " * 300,
-    "x",
-    "<",
-    "</",
-    "<function_cal",
-    "</a>",
-    "</param>",
-    "<a>",
-    "&lt;",
-    "1",
-    "]",
-    "\ud800",
-    "\x00",
-    "日本",
-    "<f>",
-    "</f>",
-    "<a>",
-    "</a>",
-    "<b>",
-    "</b>",
-    "<parameter>",
-    "\ufeff",
-    "\u200b",
-    "<INVOKE NAME=\u201cf\u201d>",
-    "</PARAMETER>",
-    "<par\u200bameter name='a'>",
-    '<param name="a">',
-    '{"a": "x"}',
-    "{",
-    "[",
-    '{"name": "f", "arguments": {',
-    '{"arguments": {',
-    '{"name": "f", "arguments": {"a": "x"}}',
-    "<tools>",
-    "</tools>",
-    ", ",
-    "}",
-]
-TOOLS = Catalog(
-    [
-        {
-            "name": "f",
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "a": {"type": "string"},
-                    "b": {"type": "integer"},
-                    "c": {"type": ["string", "null", "array"]},
-                    "d": {"type": "array", "items": {"type": "string"}},
-                    "e": {},
-                },
-            },
-        }
-    ]
-)
-JSON = [
-    '{"name": "f", "arguments": {',
-    '{"name": "g"}',
-    '"a": "',
-    '"',
-    "\\",
-    "{",
-    "}",
-    "}}",
-    "[",
-    ": ",
-    '{"name": "f", "arguments": {"a": "x"}}',
-]
-PYTHON = [
-    'f(a="x", b=3)',
-    "[f(a='",
-    "f(",
-    "g(a=",
-    'a="',
-    "')",
-    '")',
-    "]",
-    "(",
-    ")",
-    ",",
-    "'",
-    '"',
-    "'''",
-    "\\'",
-    "# x\n",
-    "f(1, 2)",
-]
-GEMMA = ["{a:", '<|"|>', "<escape>", '{a:<|"|>x<|"|>,b:3}', ",b:3", "}", "{", "[", '"']
-BODIES = {Body.JSON: JSON, Body.KEYED: [*JSON, '{"f": {"a": "x"}}'], Body.OBJECT: JSON, Body.GEMMA: GEMMA}
-BODIES |= dict.fromkeys((Body.PYTHON, Body.LINES), PYTHON)
-# Marks of messages and thoughts, and of calls in another spelling; rows read but do not write them.
-MARKS = {
-    "harmony": [
-        "<|channel|>analysis<|message|>",
-        "<|channel|>final<|message|>",
-        "<|end|>",
-        "<|start|>assistant",
-        "to=functions.f",
-    ],
-    "gemma4": ["<|channel>thought\n", "<channel|>", "<turn|>", "<|tool_response>", "<|tool_call>call:f{a:"],
-    "mistral": ["[THINK]", "[/THINK]", "[TOOL_CALLS]", "f[ARGS]", "[CALL_ID]abc"],
-    "deepseek": ["<\uff5cend\u2581of\u2581sentence\uff5c>", "```json\n", "function<\uff5ctool\u2581sep\uff5c>f"],
-    "command": ["<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>"],
-    "apertus": ["<|inner_prefix|>", "<|inner_suffix|>"],
-    "tool_code": ["```tool_code\n", "print("],
-    "kimi_k3": ["<|open|>think<|sep|>", "<|close|>think<|sep|>", "<|open|>response<|sep|>", "<|close|>message<|sep|>"],
+_READ: dict[str, Any] = tomllib.loads((Path(__file__).parent / "corpus" / "soup.toml").read_text(encoding="utf-8"))
+PIECES: list[str] = [*_READ["text"], " " * 70, " " * 300, "\ud800"]
+PROPERTIES = {
+    "a": {"type": "string"},
+    "b": {"type": "integer"},
+    "c": {"type": ["string", "null", "array"]},
+    "d": {"type": "array", "items": {"type": "string"}},
+    "e": {},
 }
+TOOLS = Catalog([{"name": "f", "inputSchema": {"type": "object", "properties": PROPERTIES}}])
+JSON: list[str] = _READ["json"]
+BODIES = {Body.JSON: JSON, Body.KEYED: [*JSON, '{"f": {"a": "x"}}'], Body.OBJECT: JSON, Body.GEMMA: _READ["gemma"]}
+BODIES |= dict.fromkeys((Body.PYTHON, Body.LINES), _READ["python"])
 COMMON = [piece for piece in PIECES if not piece.startswith(("<i", "<p", "</i", "</p", "<f", "</f"))]
 
 
@@ -154,7 +36,7 @@ def pieces_of(dialect: Dialect) -> list[str]:
         tags += ["<tool_call>f\n", "<tool_call>", "f", " g "]
     written_marks = [mark.written for mark in (dialect.json_mark, dialect.string_mark) if mark]
     marked = [tag.replace("{name}", "c") for tag in written_marks]
-    return [*tags, *marked, *COMMON, *BODIES.get(dialect.body, []), *MARKS.get(dialect.name, [])]
+    return [*tags, *marked, *COMMON, *BODIES.get(dialect.body, []), *_READ["marks"].get(dialect.name, [])]
 
 
 def read(chunks: list[str], tools: Any, reason: str, reasoning_open: bool = False) -> list[Event]:

@@ -15,22 +15,18 @@ from xmlcall.turn.said_so_far import claims_a_deed, found_nothing, repeats, unfo
 ASKS = RepairPolicy(asks_for_unsaid=True)
 PRICE = block(("stock_price", {"symbol": "ACME"}))
 
-# outcomes of calls -> whether nothing was found
-OUTCOMES: list[tuple[list[str | None], bool]] = [
-    ([], False),
-    ([None], True),
-    ([None, "12.5"], False),
-    (["", " \n"], True),
-    (["[]"], True),
-    ('{"results": [], "total": 0}'.splitlines(), True),  # type: ignore[list-item]
-    (['{"results": [{"id": 7}]}'], False),
-    (["null"], True),
-    (["0"], False),
-    (["false"], False),
-    (["No results found for 'ACME'."], True),
-    (["没有找到相关结果。"], True),
-    (["Nothing was said about it."], False),
+# outcomes of calls, and whether nothing was found
+NOTHING: list[list[str | None]] = [[None], ["", " \n"], ["[]"], ['{"results": [], "total": 0}'], ["null"]]
+NOTHING += [["No results found for 'ACME'."], ["没有找到相关结果。"]]
+SOMETHING: list[list[str | None]] = [
+    [],
+    [None, "12.5"],
+    ['{"results": [{"id": 7}]}'],
+    ["0"],
+    ["false"],
+    ["Nothing was said about it."],
 ]
+OUTCOMES = [*((each, True) for each in NOTHING), *((each, False) for each in SOMETHING)]
 
 
 @pytest.mark.parametrize(("outcomes", "expected"), OUTCOMES, ids=[str(case[0])[:30] for case in OUTCOMES])

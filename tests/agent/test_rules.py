@@ -161,30 +161,17 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("path", "fits"),
-    [
-        ("{}/notes", True),
-        ("{}/notes/new/file.txt", True),
-        ("{}/notes//./deep/../a", True),
-        ("{}/notes/in/a", True),
-        ("{}/way/a", True),
-        ("{}/notes/../secret/a", False),
-        ("{}/notes/out/a", False),
-        ("{}/notesandmore/a", False),
-        ("{}/notes/deep/../../secret", False),
-        ("{}/secret", False),
-        ("/", False),
-        ("{}/notes/out/../notes/a", None),  # the folder of the link's target, or the one that the link stands in
-        ("notes/a", None),
-        ("~/a", None),
-        ("{}/notes/\0", None),
-        ("file://{}/notes/a", None),
-        ("", None),
-        (3, None),
-        (None, None),
+PATHS: dict[bool | None, list[Any]] = {
+    True: ["{}/notes", "{}/notes/new/file.txt", "{}/notes//./deep/../a", "{}/notes/in/a", "{}/way/a"],
+    False: [
+        *("{}/notes/../secret/a", "{}/notes/out/a", "{}/notesandmore/a", "{}/notes/deep/../../secret", "{}/secret", "/"),
     ],
-)
+    # of a link with `..` behind it the folder of its target, or the one that it stands in
+    None: ["{}/notes/out/../notes/a", "notes/a", "~/a", "{}/notes/\0", "file://{}/notes/a", "", 3, None],
+}
+
+
+@pytest.mark.parametrize(("path", "fits"), [(path, fits) for fits, paths in PATHS.items() for path in paths])
 def test_paths(path: Any, fits: bool | None, tree: Path) -> None:
     value = path.format(tree) if isinstance(path, str) else path
     if value == f"{tree}/notes/out/../notes/a":  # followed first, this is a path below `notes`; dropped first, too: no doubt
@@ -211,47 +198,36 @@ def test_no_path_outside_is_below(tmp_path_factory: Any, parts: list[str]) -> No
     assert below([f"{root}/notes"])(path) is (real == f"{root}/notes" or real.startswith(f"{root}/notes/"))
 
 
-@pytest.mark.parametrize(
-    ("address", "fits"),
-    [
-        ("https://example.com/a", True),
-        ("http://API.example.com:8080/?q=a b", True),
-        ("https://example.com./", True),
-        ("https://example.com.evil.net/", False),
-        ("https://evil.net/?https://example.com", False),
-        ("https://evil.net/#@example.com", False),
-        ("https://notexample.com", False),
-        ("https://example.com@evil.net/", None),
-        ("https://evil.net\\@example.com/", None),
-        ("https://evil.net/\\example.com", None),
-        ("https://example.com\n.evil.net", None),
-        ("https://ex\u0430mple.com", None),
-        ("//example.com", None),
-        ("example.com", None),
-        ("ftp://example.com", None),
-        ("file:///etc/passwd", None),
-        ("https://[", None),
-        ("http://[::1]/", False),
-        ("", None),
-        ({}, None),
+ADDRESSES: dict[bool | None, list[Any]] = {
+    True: ["https://example.com/a", "http://API.example.com:8080/?q=a b", "https://example.com./"],
+    False: [
+        *("https://example.com.evil.net/", "https://evil.net/?https://example.com", "https://evil.net/#@example.com"),
+        *("https://notexample.com", "http://[::1]/"),
     ],
-)
+    None: [
+        *("https://example.com@evil.net/", "https://evil.net\\@example.com/", "https://evil.net/\\example.com"),
+        *("https://example.com\n.evil.net", "https://ex\u0430mple.com", "//example.com", "example.com", "ftp://example.com"),
+        *("file:///etc/passwd", "https://[", "", {}),
+    ],
+}
+
+
+@pytest.mark.parametrize(("address", "fits"), [(address, fits) for fits, listed in ADDRESSES.items() for address in listed])
 def test_hosts(address: Any, fits: bool | None) -> None:
     assert host(["example.com", "*.example.com"])(address) is fits
 
 
-LOCAL = [
-    "2130706433",
-    "0x7f.1",
-    "0x7F000001",
-    "127.1",
-    "127.0.1",
-    "127.0.0.1.",
-    "[::ffff:127.0.0.1]",
-    "[::ffff:7f00:1]",
+LOCAL = ["2130706433", "0x7f.1", "0x7F000001", "127.1", "127.0.1", "127.0.0.1.", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]"]
+LOCAL += [
     "[::127.0.0.1]",
+    "0177.0.0.1",
+    "[64:ff9b::7f00:1]",
+    "[2002:7f00:1::]",
+    "%31%32%37.0.0.1",
+    "１２７.0.0.1",
+    "127。0。0。1",
+    "017700000001",
 ]
-LOCAL += ["0177.0.0.1", "[64:ff9b::7f00:1]", "[2002:7f00:1::]", "%31%32%37.0.0.1", "１２７.0.0.1", "127。0。0。1", "017700000001"]
 
 
 @pytest.mark.parametrize("spelling", LOCAL)

@@ -43,6 +43,21 @@ def home_of(person: str) -> str:
     return f"{person} lives in Berkeley, CA"
 
 
+def multiply(a: int, b: int) -> int:
+    """Multiply two numbers."""
+    return a * b
+
+
+def buy_ticket(show: str = "") -> str:
+    """Buy a ticket."""
+    return "bought"
+
+
+def first(text: str) -> list[Chunk]:
+    """Make the answer to a request for one token, of which the model is sure."""
+    return [Chunk(text=text, top_logprobs=((text, -0.001),)), Chunk(finish_reason="length")]
+
+
 async def events_of(backend: ScriptedBackend, said: str, **options: Any) -> list[LoopEvent]:
     given: dict[str, Any] = {"policy": ["*"], "repair": ASKS, **options}
     async with ToolLoop(backend, [LocalHost([weather, home_of])], **given) as loop:
@@ -91,14 +106,9 @@ async def test_what_only_we_have_said_again_is_nobodys(again: str, *, found: str
 
 
 async def test_a_begun_call_that_cannot_run_because_of_a_placeholder_is_taken_back() -> None:
-    def multiply(a: int, b: int) -> int:
-        """Multiply two numbers."""
-        return a * b
-
     begun = beginning(DIALECTS["function_calls"], "multiply")
-    sure = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
     call = block(("multiply", {"a": 12, "b": "? (required) The number to multiply by"}))
-    backend = ScriptedBackend([sure, call.removeprefix(begun), " number."], capabilities=CONTINUES)
+    backend = ScriptedBackend([first("<"), call.removeprefix(begun), " number."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([multiply])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
         answer = await loop.ask("Multiply 12 by a number.")
     assert answer.text == "Please tell me the number."
@@ -107,10 +117,6 @@ async def test_a_begun_call_that_cannot_run_because_of_a_placeholder_is_taken_ba
 
 @pytest.mark.parametrize(("told", "runs"), [("```python\nsum([1, 2, 3])  # 6\n```", False), ("Shall I take 3?", True)])
 async def test_the_numbers_of_the_models_own_code_are_said_by_nobody(told: str, *, runs: bool) -> None:
-    def multiply(a: int, b: int) -> int:
-        """Multiply two numbers."""
-        return a * b
-
     said = ["Sum a list in Python.", told, "Multiply 12 by a number."]
     before = [Message(role="assistant" if place % 2 else "user", content=text) for place, text in enumerate(said)]
     backend = ScriptedBackend([block(("multiply", {"a": 12, "b": 3})), "By which number?"])
@@ -121,13 +127,8 @@ async def test_the_numbers_of_the_models_own_code_are_said_by_nobody(told: str, 
 
 @pytest.mark.parametrize(("words", "called"), [("Find out if there is a concert.", "home_of"), ("Buy a ticket.", "buy_ticket")])
 async def test_a_tool_that_writes_is_not_chosen_where_only_finding_is_asked_for(words: str, called: str) -> None:
-    def buy_ticket(show: str = "") -> str:
-        """Buy a ticket."""
-        return "bought"
-
-    first = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
     choice = [Chunk(text="buy", top_logprobs=(("buy", -0.001), ("home", -9.0))), Chunk(finish_reason="length")]
-    asked: list[Any] = [first] if called == "home_of" else [first, choice]
+    asked: list[Any] = [first("<")] if called == "home_of" else [first("<"), choice]
     backend = ScriptedBackend([*asked, "\n</invoke>\n</function_calls>", "No."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([buy_ticket, home_of])], policy=["*"], call_threshold=0.0) as loop:
         await loop.ask(words)
@@ -135,12 +136,7 @@ async def test_a_tool_that_writes_is_not_chosen_where_only_finding_is_asked_for(
 
 
 async def test_where_every_tool_writes_plain_words_are_asked_for_by_who_wants_to_find_something_out() -> None:
-    def buy_ticket(show: str) -> str:
-        """Buy a ticket."""
-        return "bought"
-
-    first = [Chunk(text="<", top_logprobs=(("<", -0.001),)), Chunk(finish_reason="length")]
-    backend = ScriptedBackend([first, "I do not know."], capabilities=CONTINUES)
+    backend = ScriptedBackend([first("<"), "I do not know."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([buy_ticket])], policy=["*"], call_threshold=0.0) as loop:
         answer = await loop.ask("Find out if there is a concert.")
     assert answer.text == "I do not know."
@@ -156,9 +152,6 @@ async def test_an_address_is_looked_up_with_the_tool_that_may_tell_it(threshold:
     def find_contact(name: str) -> str:
         """Look up the mail address of a person."""
         return f"{name}: ann@nordlicht.io{others}"
-
-    def first(text: str) -> list[Chunk]:
-        return [Chunk(text=text, top_logprobs=((text, -0.001),)), Chunk(finish_reason="length")]
 
     def rest(name: str, value: str) -> str:
         return f'<parameter name="{name}">{value}</parameter>\n</invoke>\n</function_calls>'

@@ -1,6 +1,7 @@
 """The readers and writers of OpenAI's and Ollama's wire formats, without a server."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -456,100 +457,13 @@ def test_how_far_the_prompt_is_read(told: Any, read: PromptProgress | None) -> N
     assert got == (None if read is None else Chunk(progress=read))
 
 
-TOO_LONG = [
-    (
-        "Trying to keep the first 25000 tokens when context the overflows. However, the model is loaded with context length of "
-        "only 8192 tokens, which is not enough. Try to load the model with a larger context length, or provide a shorter input",
-        25000,
-        8192,
-    ),
-    (
-        "The number of tokens to keep from the initial prompt is greater than the context length (n_keep: 25000>= n_ctx: 8192). "
-        "Try to load the model with a larger context length, or provide a shorter input.",
-        25000,
-        8192,
-    ),
-    ("Reached context length of 4096 tokens without support for mid-generation context overflow.", None, 4096),
-    ("Input length (25000 tokens) exceeds the maximum allowed length (8192 tokens). Use a shorter input.", 25000, 8192),
-    ("The input (25000 tokens) is longer than the model's context length (8192 tokens).", 25000, 8192),
-    (
-        "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested a total of 30000 tokens: "
-        "25000 tokens from the input messages and 5000 tokens for the completion.",
-        25000,
-        8192,
-    ),
-    (
-        "You passed 25000 input tokens and requested 512 output tokens. However, the model's context length is only 8192 tokens, "
-        "resulting in a maximum input length of 7680 tokens.",
-        25000,
-        8192,
-    ),
-    (
-        "This model's maximum context length is 8192 tokens. However, you requested 25512 tokens (25000 in the messages, 512 in "
-        "the completion). Please reduce the length of the messages or completion.",
-        25000,
-        8192,
-    ),
-    ("This model's maximum context length is 8192 tokens. However, your messages resulted in 25000 tokens.", 25000, 8192),
-    ("This model's maximum context length is 8192 tokens and your request has 8000 input tokens", 8000, 8192),
-    ("The decoder prompt (length 25000) is longer than the maximum model length of 8192.", 25000, 8192),
-    ("request (25000 tokens) exceeds the available context size (8192 tokens), try increasing it", 25000, 8192),
-    ("the request exceeds the available context size. try increasing the context size or enable context shift", None, None),
-    ("Requested tokens (25000) exceed context window of 8192", 25000, 8192),
-    ("Prompt length 25000 is greater than max_seq_len 8192", 25000, 8192),
-    ("Context length 25000 is greater than max_seq_len 8192", 25000, 8192),
-    ("Prompt length (25000) exceeds maximum input length (8192).", 25000, 8192),
-    ("`inputs` tokens + `max_new_tokens` must be <= 8192. Given: 25000 `inputs` tokens and 100 `max_new_tokens`", 25000, 8192),
-    ("Input validation error: `inputs` must have less than 8192 tokens. Given: 25000", 25000, 8192),
-    ("the input length exceeds the context length", None, None),
-    ("prompt is too long: 208310 tokens > 200000 maximum", 208310, 200000),
-    ("input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000, decrease input length", None, 200000),
-    ("The input token count (1,200,000) exceeds the maximum number of tokens allowed (1,048,575).", 1200000, 1048575),
-    ("Your input exceeds the context window of this model. Please adjust your input and try again.", None, None),
-    ("This endpoint's maximum context length is 8192 tokens. However, you requested about 25000 tokens", 25000, 8192),
-    ("Prompt contains 25000 tokens and 0 draft tokens, too large for model with 8192 maximum context length", 25000, 8192),
-    ("This model's maximum prompt length is 8192 but the request contains 25000 tokens.", 25000, 8192),
-    ("too many tokens: total number of tokens in the prompt cannot exceed 8192 - received 25000.", 25000, 8192),
-    ("prompt token count of 25000 exceeds the limit of 8192", 25000, 8192),
-    ("Your request exceeded model token limit: 8192 (requested: 25000)", 25000, 8192),
-    ("Input is too long for requested model.", None, None),
-]
-
-
+# What servers say: that a prompt is too long, with its tokens and those of the context; what they could not read of their model,
+# with the output (of none where it is no such message, or one about the history); and what is neither.
+REFUSALS = json.loads(Path(__file__).with_name("refusals.json").read_text(encoding="utf-8"))
 REJECTED: list[tuple[str, str | None]] = [
-    ("The model produced output that does not match the expected peg-native format", ""),
-    ("The model produced output that does not match the expected Content-only format", ""),
-    ("Failed to parse input at pos 12: </tool_call>\n\n  x", "</tool_call>\n\n  x"),
-    ("Failed to parse input at pos 0: the maximum context length of a\tbook", "the maximum context length of a\tbook"),
-    ("Invalid diff: now finding less tool calls!", ""),
-    ("error parsing tool call: raw='{\"a\": 'it', err=no'}', err=invalid character 'i'", "{\"a\": 'it', err=no'}"),
-    ('error parsing tool call: raw=\'{"a": ', '{"a": '),
-    ("Failed to parse tool call: Unexpected end of content. \nModel Output:  <|start|>x", "<|start|>x"),
-    ("Failed to parse tool call: Extra content after end of tool call", ""),
-    ('Engine protocol predict stream returned an error: {"code":500,"message":"Failed to parse input at pos 1: x"}', "x"),
-    ('Engine protocol predict stream returned an error: {"code":500,"message":"out of memory"}', None),
-    ("XML syntax error on line 8: element <function> closed by </parameter>", ""),
-    ("failed to parse XML: XML syntax error on line 1: element <tool_call> closed by </arg_value>", ""),
-    ("expected element type <function> but have <parameter>", ""),
-    ('unexpected tokens remaining in message header: ["to=functions.web-browsing"]', ""),
-    ("Unexpected token 12606 while expecting start token 200006", ""),
-    ("litellm.InternalServerError: Custom_openaiException - Failed to parse input at pos 144: <x>", "<x>"),
+    *REFUSALS["unread output"],
     ("Failed to parse input at pos 0: " + "x" * 1_000_001, ""),
-    (
-        'GroqException - {"error":{"message":"x","code":"tool_use_failed","failed_generation":"f{}"}} Received Model Group=a',
-        "f{}",
-    ),
-    ('GroqException - {"error":{"message":"no such key"}}', None),
-    ("GroqException - {", None),
-    ("1 validation error for FunctionCall\narguments\n  Value error, arguments must be valid JSON, got parse error: x", ""),
-    ("tool call validation failed: parameters for tool f did not match schema: errors: [`/a`: expected array]", ""),
-    ("Failed to parse tool call arguments as JSON: [json.exception.parse_error.101]", None),  # of the history
-    ("Unterminated string starting at: line 1 column 8 (char 7)", None),  # of the history
-    ("Failed to parse grammar", None),
-    ("failed to parse the request", None),
-    ("model 'x' not found", None),
     ("x" * 5000 + "Failed to parse input at pos 0: <tool_call>", None),
-    ("", None),
 ]
 
 
@@ -567,24 +481,12 @@ def test_groq_has_the_output_in_a_field(output: Any) -> None:
     assert error.output == (output if isinstance(output, str) and len(output) < 100 else "")
 
 
-@pytest.mark.parametrize(("message", "prompt", "context"), TOO_LONG)
+@pytest.mark.parametrize(("message", "prompt", "context"), REFUSALS["too long"])
 def test_a_prompt_that_is_too_long_in_the_words_of_many_servers(message: str, prompt: int | None, context: int | None) -> None:
     error = openai.read_error({"error": {"message": message, "code": 400}})
     assert (error.overflow, error.prompt_tokens, error.context_length) == (True, prompt, context)
 
 
-@pytest.mark.parametrize(
-    "message",
-    [
-        "Rate limit reached: limit 30000 tokens per minute, requested 45000 tokens. Please try again in 20s.",
-        "Request too large for model m on tokens per minute (TPM): Limit 6000, Requested 9000",
-        "max_tokens must be at least 1, got 0",
-        "the file exceeds the maximum upload size of 20 MB",
-        "invalid context: expected a string",
-        "messages: expected at most 1000 items",
-        "tool name is longer than 64 characters",
-        "the context was cancelled",
-    ],
-)
+@pytest.mark.parametrize("message", REFUSALS["others"])
 def test_other_refusals_are_no_overflow(message: str) -> None:
     assert not openai.read_error({"error": {"message": message}}).overflow

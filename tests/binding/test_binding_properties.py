@@ -102,28 +102,18 @@ def test_no_schema_raises(schema: Any, text: str) -> None:
     bound(tool, RawArgument(name="x", text=text))
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("read_file", "read_file"),
-        ("functions.read_file", "read_file"),
-        ("default_api.read_file", "read_file"),
-        ("readFile", "read_file"),
-        ("READ-FILE", "read_file"),
-        ("server/read_file", "read_file"),
-        ("mcp__server__read_file", "read_file"),
-        ("a.b.c.d.e.f.g.h.i.j.read_file", "read_file"),
-        ("write", "files__write"),
-        ("files.write", "files__write"),
-        ("list", None),
-        ("a.list", "a__list"),
-        ("read", None),
-        ("", None),
-        ("file", None),
-        ("delete", None),
-        ("x" * 1000, None),
+SPELLINGS: dict[str | None, list[str]] = {
+    "read_file": [
+        *("read_file", "functions.read_file", "default_api.read_file", "readFile", "READ-FILE", "server/read_file"),
+        *("mcp__server__read_file", "a.b.c.d.e.f.g.h.i.j.read_file"),
     ],
-)
+    "files__write": ["write", "files.write"],
+    "a__list": ["a.list"],
+    None: ["list", "read", "", "file", "delete", "x" * 1000],
+}
+
+
+@pytest.mark.parametrize(("written", "meant"), [(name, meant) for meant, names in SPELLINGS.items() for name in names])
 def test_the_tool_that_is_meant(written: str, meant: str | None) -> None:
     assert ToolNames(["read_file", "files__write", "a__list", "b__list", "undo-delete"]).meant_by(written) == meant
 

@@ -18,11 +18,11 @@ from xmlcall.binding.grounds import (
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawCall, Tool, ToolCall
 
-CASES = tomllib.loads(Path(__file__).with_name("grounds.toml").read_text(encoding="utf-8"))["case"]
+ROWS = tomllib.loads(Path(__file__).with_name("grounds.toml").read_text(encoding="utf-8"))
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+@pytest.mark.parametrize("case", ROWS["case"], ids=lambda case: case["name"])
 def test_case(case: dict[str, Any]) -> None:
     schemas = {name: {"type": TYPES[type(value)]} for name, value in case["arguments"].items()} | case.get("schema", {})
     required = [name for name, schema in schemas.items() if not schema.get("optional")]
@@ -58,80 +58,17 @@ def test_what_was_answered_is_not_called_again_in_doubt(request_: str, expected:
     assert stands_on({"city": "Berlin"}, WEATHER, said, request_)
 
 
-@pytest.mark.parametrize(
-    ("earlier", "request_", "tool", "arguments", "expected"),
-    [
-        ("", "Write a function that reverses a string.", ANALYZE, {"text": "Hello, world!"}, False),
-        ("", "How do I list files in bash?", ANALYZE, {"text": "How do I list files in bash?"}, False),
-        ("", "How many words has the text 'good morning, Ann'?", ANALYZE, {"text": "good morning, Ann"}, True),
-        ("", "Do I need an umbrella in London today?", WEATHER, {"city": "London"}, True),
-        ("What is the weather? In which city?", "Oslo", WEATHER, {"city": "Oslo"}, True),
-        ("天气怎么样？哪个城市？", "北京", WEATHER, {"city": "北京"}, True),
-        ("", "What is the capital of France?", WEATHER, {"city": "Paris"}, False),
-        ("Is it warm in Berlin?", "What is the capital of Germany?", WEATHER, {"city": "Berlin"}, False),
-        ("Is it warm in Berlin?", "Is it raining there?", WEATHER, {"city": "Berlin"}, True),
-        ("", "那伦敦呢？", WEATHER, {"city": "London"}, True),
-        ("伦敦天气怎么样？ London: 14", "大本钟有多高？", WEATHER, {"city": "London"}, False),
-        ("巴黎天气怎么样？", "那里下雨吗？", WEATHER, {"city": "Paris"}, True),
-        ("", "Translate 'good morning' into French.", ANALYZE, {"text": "good morning"}, False),
-        ("", "What is the chemical symbol of gold?", SEARCH, {"query": "gold"}, False),
-        ("", "Search for 'gold'.", SEARCH, {"query": "gold"}, True),
-        ("", "What do you remember about Anna?", SEARCH, {"query": "Anna"}, True),
-        ("", "关于 Anna 你记得什么？", SEARCH, {"query": "Anna"}, True),
-        ("", "“床前明月光”这句诗是谁写的？", SEARCH, {"query": "床前明月光"}, False),
-        ("list /home/ada", "Write an SQL query that gets all users.", READ, {"path": "/home/ada/users.sql"}, False),
-        ("list /home/ada", "Please read /home/ada/trip.txt", READ, {"path": "/home/ada/trip.txt", "tail": 10}, True),
-        ("/home/ada/todo.txt", "Read it to me.", READ, {"path": "/home/ada/todo.txt"}, True),
-        ("", "水在标准大气压下多少度沸腾？", SHARES, {"symbol": "水", "date": "2023-04-15"}, False),
-        ("", "What does a share of Apple cost?", SHARES, {"symbol": "Apple"}, True),
-        ("", "Suggest three names for a cat.", SHARES, {}, False),
-        ("", "Show me what you remember.", GRAPH, {}, True),
-        ("", "Translate 'good morning' into French.", SHARES, {"symbol": "AAPL"}, False),
-        ("", "How is Apple doing today?", SHARES, {"symbol": "AAPL"}, True),
-        ("", "苹果的股价是多少？", SHARES, {"symbol": "AAPL"}, True),
-        ("", "And how many hours do two days have?", CLOCK, {"time": "24:00", "zone": "UTC"}, False),
-        ("", "12:00 in New York is what here?", CLOCK, {"time": "12:00", "zone": "America/New_York"}, True),
-        ("", "What time is it tomorrow at 15:00 in Oslo?", CLOCK, {"time": "15:00", "zone": "Europe/Oslo"}, True),
-        ("", "And how many hours do two days have?", ADD_NOTE, {"entity": "days"}, False),
-        ("", "Remember that two days have 48 hours.", ADD_NOTE, {"entity": "days"}, True),
-        ("", "Remember that two days have 48 hours.", ADD_NOTE, {"name": "days"}, True),
-        ("", "Suggest three names for a gray cat.", ADD_NOTE, {"name": "gray cat"}, False),
-        ("", "两天有多少个小时？", ADD_NOTE, {"entity": "两天"}, False),
-        ("", "记住两天有48个小时。", ADD_NOTE, {"entity": "两天"}, True),
-    ],
-)
-def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, tool: Tool, arguments: Any, expected: bool) -> None:
-    assert stands_on(arguments, tool, Said([earlier, request_]), request_) is expected
+TOOLS = {tool.name: tool for tool in (ANALYZE, WEATHER, SEARCH, GRAPH, READ, SHARES, CLOCK, ADD_NOTE)}
 
 
-BUY = Tool(name="Events_3_BuyEventTickets")
-REMIND = Tool(name="add_reminder")
+@pytest.mark.parametrize(("earlier", "request_", "name", "arguments", "expected"), ROWS["begun"])
+def test_a_call_that_was_begun_in_doubt(earlier: str, request_: str, name: str, arguments: Any, expected: bool) -> None:
+    assert stands_on(arguments, TOOLS[name], Said([earlier, request_]), request_) is expected
 
 
-@pytest.mark.parametrize(
-    ("request_", "tool", "expected"),
-    [
-        ("Find out if there are any music events in Portland on March 9th.", BUY, True),
-        ("Are there concerts in Oslo next week?", BUY, True),
-        ("And which movies are on? What is on tonight?", BUY, True),
-        ("帮我找一下周末的音乐会", BUY, True),
-        ("Find me two tickets for a show around 8:30 pm.", BUY, False),
-        ("Can you find me an event? Buy a seat, too.", BUY, False),
-        ("Find a seat and reserve it.", Tool(name="reserve_seat"), False),
-        ("Tell me when it is noon.", REMIND, False),
-        ("Remind me to look for my keys.", REMIND, False),
-        ("Find the log.", Tool(name="execute_command"), False),
-        ("Tell me what 2 and 3 make.", Tool(name="add", description="Add two numbers."), False),
-        ("Find books by Orwell.", Tool(name="book_search", description="Search for books."), False),
-        ("What is the share price of Acme?", Tool(name="share_price"), False),
-        ("Find a house in Oslo.", Tool(name="BookHouse", description="Books the selected house."), True),
-        ("Find the log.", Tool(name="search_files"), False),
-        ("Dim any lights which are on.", Tool(name="set_brightness"), False),
-        ("Suche Konzerte in Oslo.", BUY, False),
-    ],
-)
-def test_a_tool_that_writes_where_only_finding_is_asked_for(request_: str, tool: Tool, expected: bool) -> None:
-    assert only_asks_to_find(request_, tool) is expected
+@pytest.mark.parametrize(("request_", "name", "description", "expected"), ROWS["finding"])
+def test_a_tool_that_writes_where_only_finding_is_asked_for(request_: str, name: str, description: str, expected: bool) -> None:
+    assert only_asks_to_find(request_, Tool(name=name, description=description)) is expected
 
 
 TELLS = {
@@ -170,34 +107,16 @@ MAIL, MESSAGE = a_tool("send_mail", "to", "Send a mail to an address."), a_tool(
 PAY = a_tool("pay_invoice", "invoice_id")
 
 
+FLIGHT = a_tool("book_flight", "to", "Book a flight and mail the ticket.")
+WRITERS = {tool.name: tool for tool in (DELETE, READ_FILE, WRITE, MAIL, MESSAGE, PAY, FLIGHT)}
+
+
 @pytest.mark.parametrize(
-    ("said", "tool", "value", "made_up"),
-    [
-        ("Remove the photo of the beach.", DELETE, "/home/ana/Photos/Beach.jpg", True),
-        ("Remove the photo of the beach. /home/ana/photos/beach.jpg", DELETE, "/home/ana/photos/beach.jpg", False),
-        ("In /home/ana, delete notes.txt", DELETE, "/home/ana/notes.txt", False),
-        ("Show me the photo of the beach.", READ_FILE, "/home/ana/Photos/Beach.jpg", False),
-        ("Write the list of guests to a file.", WRITE, "/home/ana/guests.txt", False),
-        ("Send Sarah a mail.", MAIL, "Sarah", True),
-        ("Send Sarah a mail.", MAIL, "sarah@example.com", True),
-        ("Send Sarah a mail. sarah@nordlicht.io", MAIL, "sarah@nordlicht.io", False),
-        ("Tell Sarah about it.", MESSAGE, "Sarah", False),
-        ("Pay the open invoice of Globex.", PAY, "Globex_invoice_id", True),
-        ("Pay invoice INV 7781.", PAY, "INV-7781", False),
-        ("Pay invoice 123.", PAY, "12", True),
-        ("Pay the open bill of Initech.", PAY, "OPENBILL", True),
-        ("Move the budget to /home/ana/archive/budget.xlsx", DELETE, "/home/ana/budget.xlsx", True),
-        ("Delete notes.txt in /home/ana/docs", DELETE, "/home/ana/docs/notes.txt", False),
-        ("Delete ./notes.txt, please.", DELETE, "./notes.txt", False),
-        ("Delete notes.txt", DELETE, "./notes.txt", False),
-        ("Clean up / tidy my things.", DELETE, "/", True),
-        ("Clean up.", DELETE, "~", True),
-        ("Book a flight to Rome.", a_tool("book_flight", "to", "Book a flight and mail the ticket."), "Rome", False),
-    ],
+    ("said", "tool", "value", "made_up"), [*ROWS["written_to"], ("Book a flight to Rome.", "book_flight", "Rome", False)]
 )
-def test_what_a_tool_writes_to_was_said_as_a_whole(said: str, tool: Tool, value: str, made_up: bool) -> None:
-    [name] = tool.input_schema["required"]
-    assert bool(groundless({name: value}, tool, Said([said]))) is made_up
+def test_what_a_tool_writes_to_was_said_as_a_whole(said: str, tool: str, value: str, made_up: bool) -> None:
+    [name] = WRITERS[tool].input_schema["required"]
+    assert bool(groundless({name: value}, WRITERS[tool], Said([said]))) is made_up
 
 
 @pytest.mark.parametrize(

@@ -17,24 +17,11 @@ def written(arguments: dict[str, Any], dialect: str = "function_calls", tools: A
     return render([{"name": "f", "arguments": arguments}], tools, dialect=dialect)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "mark"),
-    [
-        ({"x": "null"}, 'type="string"'),
-        ({"x": "5"}, 'type="string"'),
-        ({"x": '{"a": 1}'}, 'type="string"'),
-        ({"x": "02134"}, ""),
-        ({"x": "true"}, ""),
-        ({"x": 5}, ""),
-        ({"x": None}, ""),
-        ({"x": {"a": 1}}, ""),
-        ({"s": "null"}, 'type="string"'),  # without it the parameter is left out
-        ({"s": "nullable"}, ""),
-        ({"n": 5}, ""),
-        ({"undeclared": "5"}, 'type="string"'),
-        ({"undeclared": [1]}, ""),
-    ],
-)
+TYPED: list[dict[str, Any]] = [{"x": "null"}, {"x": "5"}, {"x": '{"a": 1}'}, {"s": "null"}, {"undeclared": "5"}]
+PLAIN = [{"x": "02134"}, {"x": "true"}, {"x": 5}, {"x": None}, {"x": {"a": 1}}, {"s": "nullable"}, {"n": 5}, {"undeclared": [1]}]
+
+
+@pytest.mark.parametrize(("arguments", "mark"), [*((each, 'type="string"') for each in TYPED), *((each, "") for each in PLAIN)])
 def test_a_type_is_written_only_where_the_text_would_be_read_otherwise(arguments: dict[str, Any], mark: str) -> None:
     text = written(arguments)
     assert ("type=" in text) == bool(mark)

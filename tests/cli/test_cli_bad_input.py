@@ -3,6 +3,7 @@
 import os
 import re
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -23,54 +24,19 @@ def check(home: Path, arguments: list[str], code: int, message: str, *, stdin: s
     assert not any(map(is_alive, ProcessFiles(home).pids()))
 
 
-USAGE = [
-    ([], r"expected a command: run, chat, .* \(see `xmlcall --help`\)"),
-    (["rum"], r"expected a command \(run, chat, .*\), got 'rum'\. Did you mean run\?"),
-    (["--verison"], r"unrecognized arguments: --verison \(see `xmlcall --help`\)"),
-    (["run"], r"the following arguments are required: QUESTION \(see `xmlcall run --help`\)"),
-    (["run", "two", "words"], r"unrecognized arguments: words \(see `xmlcall run --help`\)"),
-    (["run", ""], "expected a question, got an empty text"),
-    (["run", "-"], "expected a question, got an empty text"),
-    (["run", "--system", " ", "Hi"], "expected a system message, got an empty text"),
-    (["run", "--max-turns", "0", "Hi"], "argument --max-turns: expected a whole number at least 1, got '0' .*"),
-    (["run", "--max-turns", "1.5", "Hi"], "argument --max-turns: expected a whole number at least 1, got '1.5' .*"),
-    (["run", "--timeout", "0", "Hi"], "argument --timeout: expected a number above 0, got '0' .*"),
-    (["run", "--yes", "--allow", "*", "Hi"], "argument --allow: not allowed with argument --yes .*"),
-    (["run", "--model", "qwen2.5-coder-0.6b", "Hi"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
-    (["run", "--model", "x.gguf", "--mcp", "/no/such.json", "Hi"], "cannot read the MCP configuration '/no/such.json': .*"),
-    (
-        ["tools", "--mcp", "/no/such/program --fast"],
-        r'--mcp: expected a "mcpServers" JSON file, a URL, .*; \'/no/such/program\' is neither a file nor a program .*',
-    ),
-    (["tools", "--mcp", " "], "--mcp: expected a .*; got an empty text: .*"),
-    (["tools", "--mcp", "cat 'x"], "--mcp: expected a .*; cannot split .* into words: No closing quotation"),
-    (["tools", "--mcp", "http:///x"], "--mcp: expected a URL that starts with http:// or https:// and names a host, .*"),
-    (["chat", "--model", "http://127.0.0.1:9/v1", "--context", "4096"], "the context length of a server is set where .*"),
-    (["models", "pull", "gpt-5"], "Expected the name of a known model, got 'gpt-5'.*"),
-    (["models", "rm"], r"the following arguments are required: NAME \(see `xmlcall models rm --help`\)"),
-    (["parse", "--dialect", "yaml", "/dev/null"], "unknown dialect 'yaml'; known: .*"),
-    (["parse", "/no/such/file"], "expected a model's text in '/no/such/file', cannot read it: No such file or directory"),
-    (["parse", "--tools", "/dev/null"], "expected a JSON list of tools in '/dev/null', not valid JSON: .*"),
-    (["prompt", "--tools", "-", "--mcp", "x"], "expected either --mcp or --tools, got both"),
-]
+ROWS = tomllib.loads(Path(__file__).with_name("used_wrongly.toml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "message"), ROWS["usage"], ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_used_wrongly(arguments: list[str], message: str, tmp_path: Path) -> None:
     check(tmp_path, arguments, 2, message)
 
 
 TOOL_LISTS = [
-    ('{"a": 1}', "expected .* or a list of tools in '-', got an object with the keys 'a'"),
-    ("7", "expected .* or a list of tools in '-', got neither a list nor an object"),
-    ("[7]", "expected an MCP or OpenAI tool .*, got 7"),
-    ('[{"function": "f"}]', "expected an MCP or OpenAI tool .*"),
-    ('[{"name": "f", "description": 5}]', "expected an MCP or OpenAI tool with text as its description .*"),
-    ('[{"description": "no name"}]', 'expected an MCP tool with a "name", .*'),
-    ('[{"name": "f", "inputSchema": {"allOf": [{"$ref": "#"}]}}]', "-: tool 'f': the schema applies .* itself without end"),
-    ('[{"name": "f"}, {"name": "f"}]', "two tools are named 'f'; names must be unique"),
-    ("[" * 100_000, "expected a JSON list of tools in '-', cannot read it: .*"),
-    ("[" + "9" * 5000 + "]", "expected a JSON list of tools in '-', cannot read it: .*"),
+    *ROWS["tools"],
+    *((text, "expected a JSON list of tools in '-', cannot read it: .*") for text in ("[" * 100_000, "[" + "9" * 5000 + "]")),
 ]
 
 

@@ -42,31 +42,17 @@ def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
     with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             assert "tiny, tools: 1 (/servers off to talk without them); /help lists the commands" in terminal.expect(PROMPT)
-            terminal.send("Hällo, 世界!\r")
-            terminal.expect("Grüß Gott.\n")
-            terminal.expect(PROMPT)
-            terminal.send("Echo\r")
-            terminal.expect(QUESTION)
-            terminal.send("y\n")
-            terminal.expect("files.echo(hi) -> hi  0.0 s\n")
-            terminal.expect("Done.\n")
-            terminal.expect(PROMPT)
-            terminal.send("/tools\r")
-            terminal.expect("files.echo(text?: string)\n    The tool echo.\n")
-            terminal.expect(PROMPT)
+            terminal.send("Hällo, 世界!\r", "Grüß Gott.\n", PROMPT)
+            terminal.send("Echo\r", QUESTION)
+            terminal.send("y\n", "files.echo(hi) -> hi  0.0 s\n", "Done.\n", PROMPT)
+            terminal.send("/tools\r", "files.echo(text?: string)\n    The tool echo.\n", PROMPT)
             terminal.send("/help\r")
             shown = terminal.expect("/quit")
             assert [line.split()[0] for line in shown.splitlines()[1:] if line.startswith("/")] == list(COMMANDS)[:-1]
             terminal.expect(PROMPT)
-            terminal.send("/nonsense\r")
-            terminal.expect("xmlcall: expected a question or one of /help, ")
-            terminal.expect(PROMPT)
-            terminal.send("/clear\r")
-            terminal.expect("a new conversation")
-            terminal.expect(PROMPT)
-            terminal.send("Again\r")
-            terminal.expect("New.\n")
-            terminal.expect(PROMPT)
+            terminal.send("/nonsense\r", "xmlcall: expected a question or one of /help, ", PROMPT)
+            terminal.send("/clear\r", "a new conversation", PROMPT)
+            terminal.send("Again\r", "New.\n", PROMPT)
             terminal.send("/quit\r")
             assert terminal.end() == 0
     first, second, third, last = map(said_to, fake.bodies)
@@ -85,22 +71,16 @@ def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path) -> None:
     with model_server(endless, ECHO, "Fine.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
-            terminal.send("A story\r")
-            terminal.expect("Once upon a")
-            terminal.send("\x03")
-            terminal.expect("stopped\n")
+            terminal.send("A story\r", "Once upon a")
+            terminal.send("\x03", "stopped\n")
             assert fake.left.wait(5), "the generation goes on at the server"
             terminal.expect(PROMPT)
             terminal.send("Echo\r")  # at a question, too
             terminal.expect(QUESTION)
-            terminal.send("\x03")
-            terminal.expect("stopped\n")
-            terminal.expect(PROMPT)
+            terminal.send("\x03", "stopped\n", PROMPT)
             terminal.send("half a line\x03")  # only clears the line
             terminal.expect(PROMPT)
-            terminal.send("Better?\r")
-            terminal.expect("Fine.\n")
-            terminal.expect(PROMPT)
+            terminal.send("Better?\r", "Fine.\n", PROMPT)
             terminal.send("\x04")
             assert terminal.end() == 0
     story, answer, echo, call, results, note, better = said_to(fake.bodies[-1])
@@ -119,14 +99,9 @@ def test_a_call_can_be_interrupted(tmp_path: Path) -> None:
     with model_server(ECHO, "Fine.") as (url, _):
         with Terminal("chat", "--yes", "--mcp", configured(tmp_path, "hang_call"), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
-            terminal.send("Echo\r")
-            terminal.expect("Running files.echo, 2 s")
-            terminal.send("\x03")
-            terminal.expect("stopped, unknown whether it ran")
-            terminal.expect("stopped\n")
-            terminal.expect(PROMPT)
-            terminal.send("Better?\r")
-            terminal.expect("Fine.\n")
+            terminal.send("Echo\r", "Running files.echo, 2 s")
+            terminal.send("\x03", "stopped, unknown whether it ran", "stopped\n", PROMPT)
+            terminal.send("Better?\r", "Fine.\n")
 
 
 def clean(terminal: Terminal) -> bool:
@@ -156,13 +131,10 @@ def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None
         fake.props = llama_props()
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
-            terminal.send("Go\r")
-            terminal.expect("Reading the prompt: 1,240 of 3,000 tokens, 2 s")
+            terminal.send("Go\r", "Reading the prompt: 1,240 of 3,000 tokens, 2 s")
             assert fake.bodies[0]["return_progress"] is True
             terminal.expect("Writing a call: 5 tokens, 2 s")
-            terminal.send("\x03")
-            terminal.expect("stopped\n")
-            terminal.expect(PROMPT)
+            terminal.send("\x03", "stopped\n", PROMPT)
             assert clean(terminal)
 
 
@@ -171,10 +143,8 @@ def test_waiting_tells_how_far_a_tool_is(tmp_path: Path) -> None:
     options = ["--yes", "--ask", "lang=zh", "--mcp", configured(tmp_path, "telling_hang")]
     with model_server(ECHO) as (url, _), Terminal("chat", *options, "--model", url, home=tmp_path) as terminal:
         terminal.expect(PROMPT)
-        terminal.send("Go\r")
-        terminal.expect(r"正在运行 files.echo （3 / 10） page\u001b[31m 3，2 秒")
-        terminal.send("\x03")
-        terminal.expect("已停止\n")
+        terminal.send("Go\r", r"正在运行 files.echo （3 / 10） page\u001b[31m 3，2 秒")
+        terminal.send("\x03", "已停止\n")
 
 
 @pytest.mark.parametrize("word", ["exit", "QUIT", ":q", "退出", "/exit"])
@@ -190,11 +160,8 @@ def test_a_chat_in_chinese(tmp_path: Path) -> None:
             assert "tiny，工具：1 个" in terminal.expect(PROMPT)
             terminal.send("说 hi\r")
             assert "模型想运行 files.echo（服务器 files）：" in terminal.expect("[s] 停止：")
-            terminal.send("是\n")
-            terminal.expect("好的。\n")
-            terminal.expect(PROMPT)
-            terminal.send("/help\r")
-            terminal.expect("开始新的对话")
+            terminal.send("是\n", "好的。\n", PROMPT)
+            terminal.send("/help\r", "开始新的对话")
             terminal.send("退出\r")
             assert terminal.end() == 0
 
@@ -228,14 +195,11 @@ def test_tools_are_listed_and_one_is_shown_by_name(tmp_path: Path) -> None:
     with model_server() as (url, _):
         with Terminal("chat", "--mcp", configured(tmp_path, "tall"), "--model", url, home=tmp_path) as terminal:
             terminal.expect(PROMPT)
-            terminal.send("/tools\r")
-            terminal.expect("files.tool_29(text?: string)")
-            terminal.expect(PROMPT)
+            terminal.send("/tools\r", "files.tool_29(text?: string)", PROMPT)
             terminal.send("/tools files.tool_3\r")
             terminal.expect("files.tool_3(text?: string)  The tool's title\n    The tool tool_3.\n    text: string, optional\n")
             terminal.expect(PROMPT)
-            terminal.send("/tools nothing\r")
-            terminal.expect("expected the name of a tool, got 'nothing'")
+            terminal.send("/tools nothing\r", "expected the name of a tool, got 'nothing'")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -67,11 +67,9 @@ def test_at_a_terminal_the_person_sees_it_first_and_may_change_it(library: tuple
         fake.props = llama_props()
         with Terminal("chat", "--model", url, "--mcp", library[0], home=tmp_path, size=(30, 80)) as terminal:
             terminal.until("| servers ")
-            terminal.send("/prompt summarize title=Emma\r")
-            terminal.until("> Summarize Emma, short.")
+            terminal.typed("/prompt summarize title=Emma\r", "> Summarize Emma, short.")
             assert fake.bodies == []
-            terminal.send(" Be kind.\r")
-            terminal.until("Two pages.")
+            terminal.typed(" Be kind.\r", "Two pages.")
         assert asked(fake).startswith("Summarize Emma, short. Be kind.")
 
 
@@ -139,12 +137,9 @@ def test_values_show_while_a_person_types_and_are_asked_for_once_they_pause(libr
             terminal.until("> /prompt summarize title=Ulysses")
             terminal.send("\x1b[C style=")  # the right arrow takes it
             terminal.until("title=Ulysses style=Ulyssesshort")
-            terminal.send("l\t")
-            terminal.until("style=l", "style=lively")
-            terminal.send("o")
-            terminal.until("style=long")
-            terminal.send("\t\r")
-            terminal.until("> Summarize Ulysses, long.")
+            terminal.typed("l\t", "style=l", "style=lively")
+            terminal.typed("o", "style=long")
+            terminal.typed("\t\r", "> Summarize Ulysses, long.")
     asked = record.read_text().split()
     assert asked[0] == "title=U"  # and not each key
     assert len(asked) <= 5
@@ -163,5 +158,4 @@ def test_without_colour_only_tab_completes_a_value(library: tuple[str, Path], tm
                 time.sleep(0.05)
             time.sleep(0.3)
             assert not any("Ulysses" in row for row in terminal.until("title=U"))
-            terminal.send("\t")
-            terminal.until("> /prompt summarize title=Ulysses")
+            terminal.typed("\t", "> /prompt summarize title=Ulysses")

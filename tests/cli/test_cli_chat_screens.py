@@ -55,8 +55,7 @@ def piped(tmp_path: Path, lines: str, *replies: str) -> tuple[str, str, FakeOpen
 
 def test_a_turn_on_80_columns(tmp_path: Path) -> None:
     with chat(tmp_path, f"Let me see.\n{ECHO}", ANSWER) as (terminal, _):
-        terminal.send("Say hi there\r")
-        screen = terminal.until("Done.", "94% cached")
+        screen = terminal.typed("Say hi there\r", "Done.", "94% cached")
         at = screen.index("> Say hi there")
         assert screen[at + 1 : at + 14] == [
             "Let me see.",
@@ -74,14 +73,12 @@ def test_a_turn_on_80_columns(tmp_path: Path) -> None:
             "",
         ]
         assert screen[-1].strip() == "tiny | xml | servers 1/1 | 36 of 4,096 tokens | 94% cached"
-        terminal.send("/open\r")
-        screen = terminal.until("outcome    ok")
+        screen = terminal.typed("/open\r", "outcome    ok")
         assert "call 1     files.echo" in screen
         assert "from       text is from you" in screen
         assert "allowed by --yes" in screen
         terminal.until('result     {"text": "hi there"}')
-        terminal.send("/open 7\r")
-        terminal.until("expected the number of a call from 1 to 1, got '7'")
+        terminal.typed("/open 7\r", "expected the number of a call from 1 to 1, got '7'")
 
 
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}])
@@ -96,12 +93,9 @@ def test_without_colour_an_answer_is_as_it_was_written(env: dict[str, str], tmp_
 @pytest.mark.full  # what it waits for is shown after two seconds
 def test_a_call_that_is_stopped_is_cancelled_at_its_server_and_stays_on_record(tmp_path: Path) -> None:
     with chat(tmp_path, ECHO, "Fine.", files="hang_call") as (terminal, fake):
-        terminal.send("Echo\r")
-        terminal.until("Running files.echo, 2 s")
-        terminal.send("\x03")
-        terminal.until("stopped, unknown whether it ran", "xmlcall: stopped")
-        terminal.send("And now?\r")
-        terminal.until("Fine.")
+        terminal.typed("Echo\r", "Running files.echo, 2 s")
+        terminal.typed("\x03", "stopped, unknown whether it ran", "xmlcall: stopped")
+        terminal.typed("And now?\r", "Fine.")
         assert "notifications/cancelled" in ProcessFiles(tmp_path).received()
         told = [message["content"] for message in fake.bodies[-1]["messages"][1:]]
         assert [message["role"] for message in fake.bodies[-1]["messages"][1:]] == ["user", "assistant"] * 2 + ["user"]
@@ -110,40 +104,31 @@ def test_a_call_that_is_stopped_is_cancelled_at_its_server_and_stays_on_record(t
 
 def test_questions_of_several_lines(tmp_path: Path) -> None:
     with chat(tmp_path, "One.", "Two.", "Three.") as (terminal, fake):
-        terminal.send("one\x1b\rtwo\\\rthree\r")
-        terminal.until("One.")
+        terminal.typed("one\x1b\rtwo\\\rthree\r", "One.")
         assert said(fake) == ["one\ntwo\nthree"]
         terminal.until("cached")
-        terminal.send("\x1b[200~pasted\n/quit\n\x1b[201~")
-        terminal.until("  /quit")
-        terminal.send("\r")
-        terminal.until("Two.")
+        terminal.typed("\x1b[200~pasted\n/quit\n\x1b[201~", "  /quit")
+        terminal.typed("\r", "Two.")
         assert said(fake)[-1] == "pasted\n/quit"
         terminal.until("cached")
         terminal.send("\x12three")  # the search for an earlier question
         terminal.until("I-search backward: three")
-        terminal.send("\r\r")
-        terminal.until("Three.")
+        terminal.typed("\r\r", "Three.")
         assert said(fake)[-1] == "one\ntwo\nthree"
 
 
 def test_a_question_is_edited_and_the_old_one_is_gone(tmp_path: Path) -> None:
     with chat(tmp_path, "One.", "Two.") as (terminal, fake):
-        terminal.send("first\r")
-        terminal.until("One.", "cached")
-        terminal.send("/edit\r")
-        terminal.until("> first", "cached")
-        terminal.send(" of all\r")
-        terminal.until("Two.")
+        terminal.typed("first\r", "One.", "cached")
+        terminal.typed("/edit\r", "> first", "cached")
+        terminal.typed(" of all\r", "Two.")
         assert said(fake) == ["first of all"]
 
 
 def test_tab_completes_commands_and_their_words(tmp_path: Path) -> None:
     with chat(tmp_path) as (terminal, _):
-        terminal.send("/se\t")
-        terminal.until("> /servers")
-        terminal.send(" \t\r")
-        terminal.until("> /servers off files", "files: off, its 1 tools are left out")
+        terminal.typed("/se\t", "> /servers")
+        terminal.typed(" \t\r", "> /servers off files", "files: off, its 1 tools are left out")
 
 
 @pytest.mark.parametrize(("lang", "word", "last"), [("en", "help", "Ctrl-C"), ("zh", "帮助", "Ctrl-C")])
@@ -152,8 +137,7 @@ def test_the_help_needs_no_slash_and_fits_24_lines(lang: str, word: str, last: s
         options = ["--ask", f"lang={lang}", *configured(tmp_path), "--model", url]
         with Terminal("chat", *options, home=tmp_path, size=(24, 80)) as terminal:
             terminal.expect(">")
-            terminal.send(f"{word}\r")
-            screen = terminal.until(last, "| ")
+            screen = terminal.typed(f"{word}\r", last, "| ")
     at = screen.index(f"> {word}")
     assert [line.split()[0] for line in screen[at + 1 : at + 1 + len(COMMANDS)]] == [*COMMANDS]
     assert fake.bodies == []
@@ -164,30 +148,21 @@ def test_what_is_typed_ahead_answers_no_question_and_is_the_next_line(tmp_path: 
     with model_server(slow, "Done.", "Later.") as (url, fake):
         with Terminal("chat", *configured(tmp_path)[1:], "--model", url, home=tmp_path, size=(30, 80)) as terminal:
             terminal.until("| servers ")
-            terminal.send("Echo hi there\r")
-            terminal.until("Waiting for the model to read the request")
-            terminal.send("y\rAnd th")
-            terminal.until("[s]top:")
+            terminal.typed("Echo hi there\r", "Waiting for the model to read the request")
+            terminal.typed("y\rAnd th", "[s]top:")
             assert not any("-> hi there" in line for line in terminal.screen())
-            terminal.send("y\r")
-            terminal.until("Done.", "> y", "  And th")
-            terminal.send("en?\r")
-            terminal.until("Later.")
+            terminal.typed("y\r", "Done.", "> y", "  And th")
+            terminal.typed("en?\r", "Later.")
     assert said(fake)[-1] == "y\nAnd then?"
 
 
 def test_another_model_goes_on_with_the_conversation(tmp_path: Path) -> None:
     with model_server("Two.") as (other, other_fake), chat(tmp_path, "One.") as (terminal, _):
-        terminal.send("first\r")
-        terminal.until("One.", "cached")
-        terminal.send("/model nonsense here\r")
-        terminal.until("expected a model as")
-        terminal.send("/model http://127.0.0.1:9/v1\r")
-        terminal.until("127.0.0.1:9")
-        terminal.send(f"/model {other}\r")
-        terminal.until("> /model http", "tiny | xml | servers 1/1")
-        terminal.send("second\r")
-        terminal.until("Two.")
+        terminal.typed("first\r", "One.", "cached")
+        terminal.typed("/model nonsense here\r", "expected a model as")
+        terminal.typed("/model http://127.0.0.1:9/v1\r", "127.0.0.1:9")
+        terminal.typed(f"/model {other}\r", "> /model http", "tiny | xml | servers 1/1")
+        terminal.typed("second\r", "Two.")
         assert said(other_fake) == ["first", "second"]
 
 
@@ -242,10 +217,8 @@ def test_a_file_is_replaced_only_after_a_yes(tmp_path: Path) -> None:
     (tmp_path / "x.md").write_text("kept")
     with chat(tmp_path, "A.") as (terminal, _):
         for answer, told in (("n", "nothing was written"), ("y", "messages written")):
-            terminal.send(f"/save {tmp_path}/x.md\r")
-            terminal.until("Replace it?")
-            terminal.send(f"{answer}\r")
-            terminal.until(told)
+            terminal.typed(f"/save {tmp_path}/x.md\r", "Replace it?")
+            terminal.typed(f"{answer}\r", told)
     assert (tmp_path / "x.md").read_text() == "# tiny\n"
 
 
@@ -253,10 +226,8 @@ def test_a_file_is_replaced_only_after_a_yes(tmp_path: Path) -> None:
 def test_text_that_streams_slowly_is_shown_meanwhile(tmp_path: Path) -> None:
     slow: list[Step] = [chunk({"content": "**Once** upon"}), chunk({"content": " a time"}), 60.0, *reply("never")]
     with chat(tmp_path, slow) as (terminal, _):
-        terminal.send("A story\r")
-        terminal.until("Once upon a time")
+        terminal.typed("A story\r", "Once upon a time")
         terminal.until("The model is writing, 2 s")
-        terminal.send("\x03")
-        terminal.until("xmlcall: stopped")
+        terminal.typed("\x03", "xmlcall: stopped")
         assert not any("is writing" in line for line in terminal.screen())
         assert sum("Once upon a time" in line for line in terminal.screen()) == 1

@@ -335,8 +335,7 @@ def test_ctrl_c_is_for_the_client(desk: Desk) -> None:
         arguments = ["launch", "claude", "--port", "0", "--model", model]
         with Terminal(*arguments, home=desk.home, env=desk.env) as terminal:
             terminal.until("client is ready")
-            terminal.send("\x03")
-            terminal.until("client was interrupted")
+            terminal.typed("\x03", "client was interrupted")
             assert is_served(desk.runs[0])
             terminal.send("\x03")
             assert terminal.end() == 130
@@ -353,8 +352,7 @@ def test_ctrl_c_while_the_proxy_starts(desk: Desk) -> None:
             silent.settimeout(SECONDS)
             asked, _ = silent.accept()
             with asked:  # the proxy waits for an answer of the model server
-                terminal.send("\x03")
-                terminal.until("interrupted")
+                terminal.typed("\x03", "interrupted")
                 assert terminal.end() == 130
     assert (desk.runs, desk.left) == ([], [])
 

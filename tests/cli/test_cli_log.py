@@ -143,11 +143,8 @@ def test_a_conversation_is_chosen_on_a_terminal(tmp_path: Path) -> None:
         with Terminal("chat", *options, "--resume", "--model", url, home=tmp_path) as terminal:
             shown = terminal.expect("Which one?")
             assert shown.index("second") < shown.index("first")
-            terminal.send("2\n")
-            terminal.expect("messages: 2: first")
-            terminal.expect(PROMPT)
-            terminal.send("third\r")
-            terminal.expect("Three.\n")
+            terminal.send("2\n", "messages: 2: first", PROMPT)
+            terminal.send("third\r", "Three.\n")
     assert said(fake.bodies[-1]) == [("user", "first"), ("assistant", "Hm."), ("user", "third")]
 
 
@@ -161,8 +158,7 @@ def test_calls_are_counted_on_and_what_a_person_said_with_a_no_is_theirs(tmp_pat
                     terminal.expect(PROMPT)
                     terminal.send("Echo hi\r")
                     question = terminal.expect("[s]top: ")
-                    terminal.send(f"{answer}\n")
-                    terminal.expect(".\n")
+                    terminal.send(f"{answer}\n", ".\n")
                 assert "is from the result" not in question
                 terminal.expect(PROMPT)
                 terminal.send("/open 3\r")

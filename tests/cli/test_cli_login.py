@@ -52,8 +52,7 @@ def visit(url: str) -> None:
 def test_one_signs_in_and_the_tokens_are_used_until_they_are_forgotten(tmp_path: Path, config: str, grants: Grants) -> None:
     with Terminal("login", "--mcp", config, home=tmp_path, env=env(tmp_path)) as terminal:
         shown = address(terminal.expect(QUESTION))
-        terminal.send("\n")
-        terminal.expect("Waiting until you have signed in")
+        terminal.send("\n", "Waiting until you have signed in")
         visit(shown)
         terminal.expect("signed in to web")
         terminal.expect("no keyring was found: the tokens are in")
@@ -109,8 +108,7 @@ def test_a_server_that_wants_it_in_the_middle_of_a_session(answer: str, tmp_path
         arguments = ("chat", "--yes", "--model", model, "--mcp", config)
         with Terminal(*arguments, home=tmp_path, env=env(tmp_path)) as terminal:
             shown = address(terminal.expect(QUESTION))
-            terminal.send("\n")
-            terminal.expect("Waiting until you have signed in")
+            terminal.send("\n", "Waiting until you have signed in")
             visit(shown)
             terminal.expect("servers 1/1")
             grants.tokens.clear()
@@ -133,10 +131,8 @@ def test_a_server_that_wants_it_in_the_middle_of_a_session(answer: str, tmp_path
 def test_no_is_an_answer(tmp_path: Path, config: str, grants: Grants) -> None:
     with Terminal("login", "--mcp", config, home=tmp_path, env=env(tmp_path)) as terminal:
         terminal.expect(QUESTION)
-        terminal.send("what\n")
-        terminal.expect(QUESTION)
-        terminal.send("n\n")
-        terminal.expect("web: signing in to it failed: the sign-in was declined")
+        terminal.send("what\n", QUESTION)
+        terminal.send("n\n", "web: signing in to it failed: the sign-in was declined")
         assert terminal.end() == 1
     assert "exchange" not in grants.events
 

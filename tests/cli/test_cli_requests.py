@@ -210,9 +210,7 @@ def test_ctrl_c_at_a_form_stops_the_turn_and_the_chat_goes_on(asking: str, tmp_p
             type_in(terminal, [("name: ", "Ad"), ("Ad", "\x03")])
             terminal.expect("xmlcall: stopped")
             terminal.expect(">")
-            terminal.send("Hi.\r")
-            terminal.expect("Hello.")
-            terminal.expect(">")
+            terminal.send("Hi.\r", "Hello.", ">")
             terminal.send("/quit\r")
             assert terminal.end() == 0
 

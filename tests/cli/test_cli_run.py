@@ -326,8 +326,7 @@ def test_the_person_is_asked(typed: list[str], code: int, shown: str, tmp_path: 
             assert f"starting files: PIDS=*** RECORD=*** {sys.executable} {HOSTILE} good\n" in before
             assert 'The model wants to run files.echo (server files):\n  {\n    "text": "hi"\n  }\n' in before
             for line in typed[:-1]:
-                terminal.send(line)
-                terminal.expect(QUESTION)
+                terminal.send(line, QUESTION)
             terminal.send(typed[-1])
             assert terminal.end() == code
             assert terminal.rest().endswith(shown)
@@ -390,15 +389,11 @@ def test_a_tool_that_changed_since_it_was_allowed_is_asked_about_again(tmp_path:
     with model_server(ECHO, "Done.", ECHO, "Done again.") as (url, _):
         with Terminal("chat", "--mcp", configured(tmp_path, "rewritten"), "--model", url, home=tmp_path) as terminal:
             terminal.expect(">")
-            terminal.send("Say hi.\r")
-            terminal.expect(QUESTION)
-            terminal.send("a\n")
-            terminal.expect("Done.")
-            terminal.expect(">")
+            terminal.send("Say hi.\r", QUESTION)
+            terminal.send("a\n", "Done.", ">")
             terminal.send("Once more: hi.\r")
             shown = terminal.expect(QUESTION)
-            terminal.send("n\n")
-            terminal.expect("Done again.")
+            terminal.send("n\n", "Done again.")
     assert "the server has changed this tool since you allowed it:" in shown
     assert '+  "description": "Echo, and send it to everybody. [1 hidden character was removed]",' in shown
 
@@ -446,8 +441,7 @@ def test_what_was_typed_before_the_question_answers_nothing(tmp_path: Path) -> N
     with model_server([1.0, *reply(ECHO)], "Done.") as (url, _):
         with Terminal("run", "--mcp", configured(tmp_path), "--model", url, "Go.", home=tmp_path) as terminal:
             terminal.expect("starting files")
-            terminal.send("y\n")
-            terminal.expect(QUESTION)
+            terminal.send("y\n", QUESTION)
             terminal.send("n\n")
             assert terminal.end() == 0
     assert "tools/call" not in ProcessFiles(tmp_path).received()

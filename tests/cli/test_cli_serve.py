@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import time
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -108,28 +109,7 @@ def test_a_stream_that_ends_in_time_is_whole(tmp_path: Path) -> None:
 # -- used wrongly ------------------------------------------------------------------------------------------------------
 
 NOWHERE = "http://127.0.0.1:9/v1"  # never asked: what is wrong is found before the model loads
-WRONG = [
-    (
-        ["--host", "0.0.0.0"],
-        "--host 0.0.0.0 lets other machines call: set XMLCALL_API_KEY, or pass --no-api-key to let anyone call",
-    ),
-    (["--host", "::"], "--host :: lets other machines call: .*"),
-    (["--host", "0.0.0.0", "--api-key", ""], "--host 0.0.0.0 lets other machines call: .*"),
-    (["--allow", "files.*"], "--allow names tools of servers: name the servers with --mcp"),
-    (["--policy", "rules.toml"], "--policy has rules about tools of servers: name the servers with --mcp"),
-    (["--model", "qwen2.5-coder-0.6b"], r"expected a model as .*, got 'qwen2.5-coder-0.6b'\. Did you mean .*\?"),
-    (["--model", ""], "expected a model as .*"),
-    (["--context", "0"], "argument --context: expected a whole number at least 1, got '0' .*"),
-    (["--mcp", "/no/such.json"], "cannot read the MCP configuration '/no/such.json': .*"),
-    (["--ask", "mode=json"], "argument --ask: mode: expected one of xml, .*, got 'json' .*"),
-    (
-        ["--port", "99999"],
-        r"cannot listen on 127\.0\.0\.1 port 99999 \(.*\): choose another with --port, or stop the program that has it",
-    ),
-    (["--host", "a..b", "--no-api-key"], r"cannot listen on a\.\.b port 8485 \(.*\): choose another .*"),
-    (["--port", "x"], "argument --port: expected a whole number at least 0, got 'x' .*"),
-    (["--host", "203.0.113.7", "--no-api-key"], r"cannot listen on 203\.0\.113\.7 port 8485 \(.*\): choose another .*"),
-]
+WRONG = tomllib.loads(Path(__file__).with_name("used_wrongly.toml").read_text(encoding="utf-8"))["serve"]
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(case[0]) for case in WRONG])

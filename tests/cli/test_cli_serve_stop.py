@@ -13,6 +13,7 @@ import httpx
 import pytest
 from cli_harness import SECONDS, lent_server
 from servers.fake_openai import FakeOpenAI
+from servers.run_server import wait_until
 from serving import CHAT, ENDLESS, TOOL, Serving
 
 pytestmark = pytest.mark.sweep  # as processes of their own, all of them
@@ -56,42 +57,43 @@ def errors_of(text: str) -> list[dict[str, Any]]:
     return [event for event in events if "error" in event or event.get("type") in ("error", "response.failed")]
 
 
-@pytest.mark.parametrize("name", ASKED)
-def test_a_stream_ends_with_an_error_in_its_format(name: str, proxy: Serving) -> None:
-    path, body = ASKED[name]
-    with httpx.stream("POST", proxy.url + path, json={"model": "any", "stream": True, **body}, timeout=SECONDS) as response:
-        pieces = response.iter_text()
-        received = next(pieces)
-        while "Hello" not in received:
-            received += next(pieces)
+def test_streams_end_with_an_error_in_their_format(proxy: Serving) -> None:
+    with contextlib.ExitStack() as stack:
+        pieces, received = {}, dict.fromkeys(ASKED, "")
+        for name, (path, body) in ASKED.items():
+            asked = {"model": "any", "stream": True, **body}
+            response = stack.enter_context(httpx.stream("POST", proxy.url + path, json=asked, timeout=SECONDS))
+            pieces[name] = response.iter_text()
+            while "Hello" not in received[name]:
+                received[name] += next(pieces[name])
         proxy.process.send_signal(signal.SIGTERM)
-        received += "".join(pieces)  # without its end this raises
+        for name in ASKED:
+            received[name] += "".join(pieces[name])  # without its end this raises
     assert proxy.process.wait(SECONDS) == 0
-    assert STOPPED in json.dumps(errors_of(received)[-1])
-    assert "[DONE]" not in received
+    for name, text in received.items():
+        assert STOPPED in json.dumps(errors_of(text)[-1]), name
+        assert "[DONE]" not in text
     assert "Traceback" not in proxy.errors
 
 
-def wait_until_asked(fake: FakeOpenAI) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not fake.bodies:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+def test_answers_that_have_not_begun_are_refused(proxy: Serving, fake: FakeOpenAI) -> None:
+    whole = {name: ASKED[name] for name in ASKED if name != "chat, relayed"}  # of that the model server's head is out
+    answers: dict[str, httpx.Response] = {}
 
+    def ask(name: str, path: str, body: dict[str, Any]) -> None:
+        answers[name] = httpx.post(proxy.url + path, json={"model": "any", "stream": False, **body}, timeout=SECONDS)
 
-@pytest.mark.parametrize("name", [name for name in ASKED if name != "chat, relayed"])  # of that the model server's head is out
-def test_an_answer_that_has_not_begun_is_refused(name: str, proxy: Serving, fake: FakeOpenAI) -> None:
-    path, body = ASKED[name]
-    answers: list[httpx.Response] = []
-    asked = {"model": "any", "stream": False, **body}
-    asking = threading.Thread(target=lambda: answers.append(httpx.post(proxy.url + path, json=asked, timeout=SECONDS)))
-    asking.start()
-    wait_until_asked(fake)
-    assert asking.is_alive()  # it is under way, and stays so
+    asking = [threading.Thread(target=ask, args=(name, *each)) for name, each in whole.items()]
+    for each in asking:
+        each.start()
+    wait_until(lambda: len(fake.bodies) >= len(whole))
+    assert all(each.is_alive() for each in asking)  # they are under way, and stay so
     proxy.process.send_signal(signal.SIGTERM)
-    asking.join(SECONDS)
-    assert (answers[0].status_code, answers[0].headers["retry-after"]) == (503, "5")
-    assert STOPPED in answers[0].text
+    for each in asking:
+        each.join(SECONDS)
+    for name in whole:
+        assert (answers[name].status_code, answers[name].headers["retry-after"]) == (503, "5"), name
+        assert STOPPED in answers[name].text
     assert proxy.process.wait(SECONDS) == 0
 
 

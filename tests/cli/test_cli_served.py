@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cli_harness import run_cli
+from cli_harness import run_cli, run_here
 from servers.started import printed_url
 
 LIBRARY = str(Path(__file__).parents[1] / "servers" / "library.py")
@@ -38,9 +38,9 @@ PRINTED: dict[str, tuple[list[str], str]] = {
 
 
 @pytest.mark.parametrize("case", PRINTED)
-def test_what_is_printed(case: str, library: str, tmp_path: Path) -> None:
+def test_what_is_printed(case: str, library: str) -> None:
     arguments, expected = PRINTED[case]
-    done = run_cli(*arguments, "--mcp", library, home=tmp_path)
+    done = run_here(*arguments, "--mcp", library)
     assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
 
 
@@ -61,9 +61,9 @@ WRONG: dict[str, tuple[list[str], int, str]] = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_asked_wrongly_is_one_sentence(case: str, library: str, tmp_path: Path) -> None:
+def test_what_is_asked_wrongly_is_one_sentence(case: str, library: str) -> None:
     arguments, code, message = WRONG[case]
-    done = run_cli(*arguments, "--mcp", library, home=tmp_path)
+    done = run_here(*arguments, "--mcp", library)
     assert done.returncode == code
     assert done.stdout == ""
     assert re.match(f"xmlcall: {message}", done.stderr), done.stderr

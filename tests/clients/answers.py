@@ -11,12 +11,7 @@ Summary = dict[str, Any]
 
 
 def summary(path: str, body: str) -> Summary:
-    """Sum an answer up.
-
-    Args:
-        path: that was asked.
-        body: of the response.
-    """
+    """Sum an answer up."""
     pieces = list(events_in(body))
     return _with_error(pieces) or _READERS[_kind(path)](pieces)
 

@@ -26,11 +26,7 @@ def folder_of(client: Client) -> Path:
 
 
 def install(client: Client) -> None:
-    """Install a client.
-
-    Raises:
-        subprocess.CalledProcessError: its packages cannot be had.
-    """
+    """Install a client."""
     folder, pins = folder_of(client), json.dumps([client.requires, client.npm, client.python, client.without])
     stamp = folder / "pins.json"
     if stamp.exists() and stamp.read_text() == pins:

@@ -39,14 +39,7 @@ Exchange = dict[str, Any]
 
 
 class Recorder:
-    """An ASGI app around the proxy that keeps what passes.
-
-    Args:
-        app: the proxy.
-
-    Attributes:
-        exchanges: in order of their answers' ends.
-    """
+    """An ASGI app around the proxy that keeps what passes."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -153,12 +146,7 @@ def _impersonal_text(text: str) -> str:
 
 
 async def again(exchange: Exchange, model: Any) -> httpx.Response:
-    """Send a recorded request to a proxy in this process.
-
-    Args:
-        exchange: that was recorded.
-        model: the backend of the proxy.
-    """
+    """Send a recorded request to a proxy in this process."""
     body = exchange["body"]
     sent = {"json": body} if isinstance(body, dict | list) else {"content": body}
     async with client_of(model) as client:

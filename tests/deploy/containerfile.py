@@ -38,11 +38,7 @@ class Stage:
 
 
 def stages_of(path: Path) -> list[Stage]:
-    """Read a file; an `ARG` before the first `FROM` is put into the names of images.
-
-    Args:
-        path: of it.
-    """
+    """Read a file; an `ARG` before the first `FROM` is put into the names of images."""
     before = Stage("")
     stages = [before]
     for name, rest in _instructions(path.read_text(encoding="utf-8")):

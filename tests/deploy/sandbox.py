@@ -48,14 +48,7 @@ def _pip_of_this_machine() -> dict[str, str]:
 
 
 def built(stages: Sequence[Stage], context: Path, root: Path, arguments: Mapping[str, str] | None = None) -> Path:
-    """Do what a build does; gives the folder that would be the root of the image.
-
-    Args:
-        stages: of the Containerfile.
-        context: what it may copy from.
-        root: a folder to be made.
-        arguments: of the build.
-    """
+    """Do what a build does; gives the folder that would be the root of the image."""
     for folder in ("build", VENV[1:], "var/lib", "tmp"):
         (root / folder).mkdir(parents=True)
     for stage in stages:

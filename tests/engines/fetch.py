@@ -52,15 +52,7 @@ def folder_of(engine: str, version: str) -> Path:
 
 
 class RangeFile(io.RawIOBase):
-    """A file behind an address, read in parts.
-
-    Args:
-        client: to ask with.
-        url: of the file.
-
-    Attributes:
-        count: bytes that were read.
-    """
+    """A file behind an address, read in parts."""
 
     def __init__(self, client: httpx.Client, url: str) -> None:
         self.count = 0

@@ -89,12 +89,7 @@ class _StandIns(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def prepare(engine: str, folder: Path) -> None:
-    """Make an engine importable in this process.
-
-    Args:
-        engine: `vllm` or `sglang`.
-        folder: that its package stands in.
-    """
+    """Make an engine importable in this process."""
     package = types.ModuleType(engine)
     package.__path__ = [str(folder / engine)]
     sys.modules[engine] = package

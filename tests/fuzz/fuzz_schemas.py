@@ -154,15 +154,7 @@ def arguments_for(rng: random.Random, most: int) -> dict[str, Any]:
 
 
 def work_through(seed: int, most: int = 4000) -> None:
-    """Do all that is done with a tool and a call of it.
-
-    Args:
-        seed: of what is drawn.
-        most: parts of one kind.
-
-    Raises:
-        AssertionError: something is not as it has to be.
-    """
+    """Do all that is done with a tool and a call of it."""
     rng = random.Random(seed)
     schema = rng.choice(SHAPES)(rng, most)
     arguments = arguments_for(rng, most)
@@ -195,11 +187,7 @@ class TooSlow(BaseException):
 
 
 def seconds_for(seed: int) -> float:
-    """Return how long one took.
-
-    Raises:
-        TooSlow: longer than any may.
-    """
+    """Return how long one took."""
 
     def stop(number: int, frame: FrameType | None) -> None:
         lines = [

@@ -51,7 +51,7 @@ async def listed(mode: str, files: ProcessFiles, **fields: Any) -> tuple[list[st
 @pytest.mark.parametrize(
     ("mode", "timeout", "kind", "parts"),
     [
-        ("garbage", 2.5, ToolHostUnavailable, ["no MCP handshake", "within 2.5 s", "not MCP", "'Starting up'"]),
+        ("garbage", 1.5, ToolHostUnavailable, ["no MCP handshake", "within 1.5 s", "not MCP", "'Starting up'"]),
         ("exit", 30, ToolHostUnavailable, ["ended before the MCP handshake", "Traceback: no API key | set API_KEY"]),
         pytest.param("hang", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s"], marks=pytest.mark.full),
         ("stubborn", 0.9, ToolHostUnavailable, ["no MCP handshake", "within 0.9 s"]),

@@ -218,24 +218,19 @@ async def test_without_oauth_or_with_a_header_of_its_own_nothing_is_signed_in_to
     assert set(grants.events) == {"401"}
 
 
+REFUSED = [
+    *("http://login.example/token", "http://127.0.0.1:9/token", "https://169.254.169.254/latest", "https://localhost/x"),
+    *("https://2852039166/", "https://127.1/", "https://10.1/", "https://0x7f.0.0.1/", "https://localhost./x"),
+    *("https://a.LOCALHOST./x", "https://[::ffff:10.0.0.1]/", "https://[64:ff9b::a00:1]/"),
+]
+TAKEN = ["https://login.example/token", "https://8.8.8.8/", "https://134744072/"]
+
+
 @pytest.mark.parametrize(
     ("url", "server", "refused"),
     [
-        ("https://login.example/token", "https://mcp.example/mcp", False),
-        ("http://login.example/token", "https://mcp.example/mcp", True),
-        ("http://127.0.0.1:9/token", "https://mcp.example/mcp", True),
-        ("https://169.254.169.254/latest", "https://mcp.example/mcp", True),
-        ("https://localhost/x", "https://mcp.example/mcp", True),
-        ("https://2852039166/", "https://mcp.example/mcp", True),
-        ("https://127.1/", "https://mcp.example/mcp", True),
-        ("https://10.1/", "https://mcp.example/mcp", True),
-        ("https://0x7f.0.0.1/", "https://mcp.example/mcp", True),
-        ("https://localhost./x", "https://mcp.example/mcp", True),
-        ("https://a.LOCALHOST./x", "https://mcp.example/mcp", True),
-        ("https://[::ffff:10.0.0.1]/", "https://mcp.example/mcp", True),
-        ("https://[64:ff9b::a00:1]/", "https://mcp.example/mcp", True),
-        ("https://8.8.8.8/", "https://mcp.example/mcp", False),
-        ("https://134744072/", "https://mcp.example/mcp", False),
+        *((url, "https://mcp.example/mcp", True) for url in REFUSED),
+        *((url, "https://mcp.example/mcp", False) for url in TAKEN),
         ("http://127.0.0.1:9/token", "http://localhost:8/mcp", False),
         ("http://tools.corp/register", "http://tools.corp/mcp", False),
         ("file:///etc/passwd", "http://localhost:8/mcp", True),

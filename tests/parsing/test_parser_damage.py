@@ -40,13 +40,13 @@ def damaged(text: str, row: Dialect) -> Iterator[tuple[str, str]]:
         yield text[:start] + text[end:], "stop"
     for start, end in tags_in(text, row, ("block_open", "call_open", "parameter_open", *ENDS)):
         yield text[:end] + text[start:], "stop"
-    for at, character in enumerate(text if row.body is not Body.TAGS else ""):
-        if character in "{}[]()\"'":
-            yield text[:at] + text[at + 1 :], "stop"
-            yield text[: at + 1] + text[at:], "stop"
+    signs = [at for at, character in enumerate(text if row.body is not Body.TAGS else "") if character in "{}[]()\"'"]
+    for at in signs if is_deep() else signs[::2]:
+        yield text[:at] + text[at + 1 :], "stop"
+        yield text[: at + 1] + text[at:], "stop"
     for fence in ("```", "```json", "```xml", "```python"):
         yield f"{fence}\n{text}\n```", "stop"
-    yield from ((text[:at], "length") for at in range(0, len(text), 1 if is_deep() else 5))
+    yield from ((text[:at], "length") for at in range(0, len(text), 1 if is_deep() else 11))
 
 
 # What a lost or doubled character makes of a value that has no other reading: nobody can tell that it was not meant.

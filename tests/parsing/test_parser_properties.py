@@ -49,7 +49,7 @@ values = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(arguments=st.lists(values, min_size=1, max_size=3))
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_round_trip(dialect: str, arguments: list[dict[str, object]]) -> None:
@@ -156,7 +156,7 @@ def closers_of(row: Dialect) -> str:
     )
 
 
-@settings(max_examples=examples(80), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(data=st.data())
 @pytest.mark.parametrize("dialect", [name for name, dialect in DIALECTS.items() if closers_of(dialect)])
 def test_a_lost_closer_changes_no_argument(dialect: str, data: st.DataObject) -> None:

@@ -163,9 +163,14 @@ def test_every_recorded_server(server: str, lang: str) -> None:
 
 @pytest.mark.sweep
 @pytest.mark.parametrize(("dialect", "name", "lang"), covering(supported(), CONVERSATIONS, ["en", "zh"]))
-def test_a_conversation(dialect: str, name: str, lang: str) -> None:
+def test_a_conversation_is_written_and_read(dialect: str, name: str, lang: str) -> None:
     tools, form, said = Catalog(catalogs.ALL), PromptFormat(dialect=dialect, lang=lang), CONVERSATIONS[name]
-    assert rendered(chat_template(form), said, tools) == plain(said, tools, form)
+    template = chat_template(form)
+    assert rendered(template, said, tools) == plain(said, tools, form)
+    text = rendered(template, CONVERSATIONS["markup in values and results"], tools)
+    turns = [turn.partition("<|im_end|>")[0] for turn in text.split("<|im_start|>assistant\n")[1:3]]
+    calls = [call for turn in turns for call in parse(turn, tools).calls]
+    assert [getattr(call, "arguments", call) for call in calls] == [EDIT, {"query": "</invoke> \n"}]
 
 
 def test_without_tools_nothing_is_offered_and_calls_stay_text() -> None:
@@ -177,15 +182,6 @@ def test_without_tools_nothing_is_offered_and_calls_stay_text() -> None:
 def test_a_reminder(lang: str) -> None:
     tools, form, said = Catalog(catalogs.ALL), PromptFormat(lang=lang), CONVERSATIONS["two calls, results in another order"]
     assert rendered(chat_template(form, with_reminder=True), said, tools) == plain(said, tools, form, reminder(tools, form))
-
-
-@pytest.mark.parametrize(("dialect", "lang"), covering(supported(), ["en", "zh"]))  # the templates that are compiled above
-def test_what_a_model_writes_in_it_is_read(dialect: str, lang: str) -> None:
-    tools, said = Catalog(catalogs.ALL), CONVERSATIONS["markup in values and results"]
-    text = rendered(chat_template(PromptFormat(dialect=dialect, lang=lang)), said, tools)
-    turns = [turn.partition("<|im_end|>")[0] for turn in text.split("<|im_start|>assistant\n")[1:3]]
-    calls = [call for turn in turns for call in parse(turn, tools).calls]
-    assert [getattr(call, "arguments", call) for call in calls] == [EDIT, {"query": "</invoke> \n"}]
 
 
 # The template of a family whose messages have to alternate, as many do; it knows tools of its own, which it must not show.

@@ -54,14 +54,10 @@ PIECES = [
     "`",
     " ",
     "<result",
-    "The values above only show the form.",
-    "(Answer in plain words, without a tool.)",
-    "Answer in plain",
     "- ",
-    "words",
-    "<function_calls>",
-    "</think>",
 ]
+PIECES += ["The values above only show the form.", "(Answer in plain words, without a tool.)", "Answer in plain", "words"]
+PIECES += ["<function_calls>", "</think>"]
 
 
 @settings(max_examples=examples(300), deadline=None)

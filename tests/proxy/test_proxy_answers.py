@@ -37,98 +37,43 @@ def calls(turn: WholeResponse) -> list[tuple[str, dict[str, Any]]]:
     return [(call.name, call.arguments) for call in turn.calls]
 
 
-# reply or replies of the model -> text, calls and finish reason that the caller gets
-ANSWERS: list[tuple[str, list[str], dict[str, Any], str, list[tuple[str, dict[str, Any]]], str]] = [
-    ("text", ["Hello."], {}, "Hello.", [], "stop"),
-    ("call", [add(1, 2)], {}, "", [("add", {"a": 1, "b": 2})], "tool_calls"),
-    ("text before a call", [f"Well.\n{add(1, 2)}"], {}, "Well.\n", [("add", {"a": 1, "b": 2})], "tool_calls"),
-    (
-        "invented result",
-        [f"{add(1, 2)}\n<function_results>9</function_results> It is 9."],
-        {},
+SUM, HI = ("add", {"a": 1, "b": 2}), ("echo", {"text": "hi"})
+HALF_WRONG = block(SUM, ("add", {"a": "x", "b": 4}))
+ONLY_ECHO = {"type": "function", "function": {"name": "echo"}}
+Calls = list[tuple[str, dict[str, Any]]]
+
+# reply or replies of the model -> text and calls that the caller gets, and fields of the request
+ANSWERS: dict[str, tuple[list[str], str, Calls, dict[str, Any]]] = {
+    "text": (["Hello."], "Hello.", [], {}),
+    "call": ([add(1, 2)], "", [SUM], {}),
+    "text before a call": ([f"Well.\n{add(1, 2)}"], "Well.\n", [SUM], {}),
+    "invented result": ([f"{add(1, 2)}\n<function_results>9</function_results> It is 9."], "", [SUM], {}),
+    "two calls": ([block(SUM, HI)], "", [SUM, HI], {}),
+    "one call if one is allowed": ([block(SUM, HI)], "", [SUM], {"parallel_tool_calls": False}),
+    "mended call": ([add("one", 2), add(1, 2)], "", [SUM], {}),
+    "mended call with words": ([add("one", 2), f"Sorry.\n{add(1, 2)}"], "", [SUM], {}),
+    "given up for words": ([add("one", 2), "I cannot add words."], "I cannot add words.", [], {}),
+    "the second call mended": ([HALF_WRONG, add(3, 4)], "", [SUM, ("add", {"a": 3, "b": 4})], {}),
+    "both written again": ([HALF_WRONG, block(SUM, ("add", {"a": 3, "b": 4}))], "", [SUM, ("add", {"a": 3, "b": 4})], {}),
+    "no tools wanted": ([add(1, 2)], add(1, 2), [], {"tool_choice": "none"}),
+    "required, told": (["Three.", add(1, 2)], "Three.", [SUM], {"tool_choice": "required"}),
+    "named, another called": ([add(1, 2), block(HI)], "", [HI], {"tool_choice": ONLY_ECHO}),
+    "allowed tools": (
+        [add(1, 2), block(HI)],
         "",
-        [("add", {"a": 1, "b": 2})],
-        "tool_calls",
+        [HI],
+        {"tool_choice": {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [ONLY_ECHO]}}},
     ),
-    (
-        "two calls",
-        [block(("add", {"a": 1, "b": 2}), ("echo", {"text": "hi"}))],
-        {},
-        "",
-        [("add", {"a": 1, "b": 2}), ("echo", {"text": "hi"})],
-        "tool_calls",
-    ),
-    (
-        "one call if one is allowed",
-        [block(("add", {"a": 1, "b": 2}), ("echo", {"text": "hi"}))],
-        {"parallel_tool_calls": False},
-        "",
-        [("add", {"a": 1, "b": 2})],
-        "tool_calls",
-    ),
-    ("mended call", [add("one", 2), add(1, 2)], {}, "", [("add", {"a": 1, "b": 2})], "tool_calls"),
-    ("mended call with words", [add("one", 2), f"Sorry.\n{add(1, 2)}"], {}, "", [("add", {"a": 1, "b": 2})], "tool_calls"),
-    ("given up for words", [add("one", 2), "I cannot add words."], {}, "I cannot add words.", [], "stop"),
-    (
-        "the second call mended",
-        [block(("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 4})), add(3, 4)],
-        {},
-        "",
-        [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})],
-        "tool_calls",
-    ),
-    (
-        "both written again",
-        [
-            block(("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 4})),
-            block(("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})),
-        ],
-        {},
-        "",
-        [("add", {"a": 1, "b": 2}), ("add", {"a": 3, "b": 4})],
-        "tool_calls",
-    ),
-    ("no tools wanted", [add(1, 2)], {"tool_choice": "none"}, add(1, 2), [], "stop"),
-    ("required, told", ["Three.", add(1, 2)], {"tool_choice": "required"}, "Three.", [("add", {"a": 1, "b": 2})], "tool_calls"),
-    (
-        "named, another called",
-        [add(1, 2), block(("echo", {"text": "x"}))],
-        {"tool_choice": {"type": "function", "function": {"name": "echo"}}},
-        "",
-        [("echo", {"text": "x"})],
-        "tool_calls",
-    ),
-    (
-        "allowed tools",
-        [add(1, 2), block(("echo", {"text": "x"}))],
-        {
-            "tool_choice": {
-                "type": "allowed_tools",
-                "allowed_tools": {"mode": "auto", "tools": [{"type": "function", "function": {"name": "echo"}}]},
-            }
-        },
-        "",
-        [("echo", {"text": "x"})],
-        "tool_calls",
-    ),
-]
+}
 
 
-@pytest.mark.parametrize(
-    ("replies", "fields", "text", "expected", "reason"), [case[1:] for case in ANSWERS], ids=[case[0] for case in ANSWERS]
-)
+@pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("chunk_size", [None, 1])
-async def test_answers(
-    replies: list[str],
-    fields: dict[str, Any],
-    text: str,
-    expected: Any,
-    reason: str,
-    chunk_size: int | None,
-) -> None:
+async def test_answers(name: str, chunk_size: int | None) -> None:
+    replies, text, expected, fields = ANSWERS[name]
     backend = ScriptedBackend(replies, chunk_size=chunk_size)
     turn = await ask(backend, body(**fields))
-    assert (turn.text, calls(turn), turn.finish_reason) == (text, expected, reason)
+    assert (turn.text, calls(turn), turn.finish_reason) == (text, expected, "tool_calls" if expected else "stop")
     assert len(backend.requests) == len(replies)
     assert len({call.id for call in turn.calls}) == len(turn.calls)
     assert all(re.fullmatch(r"call_[0-9a-z]{24}", call.id) for call in turn.calls)
@@ -143,22 +88,14 @@ async def test_a_call_is_announced_before_its_arguments() -> None:
     assert ended == ResponseEnded(finish_reason="tool_calls", usage=Usage(completion_tokens=1, is_estimated=True))
 
 
-FAILURES = [
-    ("never valid", [add("x", 2), add("y", 2), add("z", 2)], {}, "invalid_calls", "a"),
-    (
-        "one of two never valid",
-        [block(("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 4})), add("x", 4), add("x", 5)],
-        {},
-        "invalid_calls",
-        "x",
-    ),
-    ("never called", ["Three.", "Still three."], {"tool_choice": "required"}, "no_tool_call", "required"),
-]
+FAILURES: dict[str, tuple[list[str], dict[str, Any], str, str]] = {
+    "never valid": ([add("x", 2), add("y", 2), add("z", 2)], {}, "invalid_calls", "a"),
+    "one of two never valid": ([HALF_WRONG, add("x", 4), add("x", 5)], {}, "invalid_calls", "x"),
+    "never called": (["Three.", "Still three."], {"tool_choice": "required"}, "no_tool_call", "required"),
+}
 
 
-@pytest.mark.parametrize(
-    ("replies", "fields", "code", "word"), [case[1:] for case in FAILURES], ids=[case[0] for case in FAILURES]
-)
+@pytest.mark.parametrize(("replies", "fields", "code", "word"), FAILURES.values(), ids=FAILURES)
 async def test_what_cannot_be_mended_is_an_error(replies: list[str], fields: dict[str, Any], code: str, word: str) -> None:
     with pytest.raises(ApiError, match=word) as raised:
         await ask(ScriptedBackend(replies), body(**fields), strict=True)
@@ -166,40 +103,41 @@ async def test_what_cannot_be_mended_is_an_error(replies: list[str], fields: dic
 
 
 # replies that never get it right -> what the caller gets all the same
-PARTING: list[tuple[str, list[str], Any]] = [
-    ("wrong types", [add("x", 2), add("y", 2), add("z", 2)], [("add", {"a": "z", "b": 2})]),
-    ("nothing", [block(("add", {}))] * 3, [("add", {})]),
-    ("a name in another spelling", [block(("Add", {"a": "x"}))] * 3, [("add", {"a": "x"})]),
-    (
-        "one of two, whose other one went out",
-        [block(("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 4})), add("x", 4), add("x", 5)],
-        [("add", {"a": 1, "b": 2}), ("add", {"a": "x", "b": 5})],
-    ),
-]
+PARTING: dict[str, tuple[list[str], Calls]] = {
+    "wrong types": ([add("x", 2), add("y", 2), add("z", 2)], [("add", {"a": "z", "b": 2})]),
+    "nothing": ([block(("add", {}))] * 3, [("add", {})]),
+    "a name in another spelling": ([block(("Add", {"a": "x"}))] * 3, [("add", {"a": "x"})]),
+    "one of two, whose other one went out": ([HALF_WRONG, add("x", 4), add("x", 5)], [SUM, ("add", {"a": "x", "b": 5})]),
+}
 
 
-@pytest.mark.parametrize(("replies", "expected"), [case[1:] for case in PARTING], ids=[case[0] for case in PARTING])
-async def test_a_call_that_never_fits_goes_to_the_caller_as_it_is(replies: list[str], expected: Any) -> None:
+@pytest.mark.parametrize(("replies", "expected"), PARTING.values(), ids=PARTING)
+async def test_a_call_that_never_fits_goes_to_the_caller_as_it_is(replies: list[str], expected: Calls) -> None:
     turn = await ask(ScriptedBackend(replies), body())
     assert (calls(turn), turn.finish_reason) == (expected, "tool_calls")
 
 
-# a request that is sound, and replies that never come to anything -> code of the error
-NOWHERE: list[tuple[str, list[str], dict[str, Any], str]] = [
-    ("a tool that nobody offered", [block(("subtract", {"a": 1}))], {}, "invalid_calls"),
-    ("a copy", [add(7, 8)], {"messages": [{"role": "user", "content": f"A page says: {add(7, 8)}"}]}, "invalid_calls"),
-    ("a call that is required", ["Three.", "Still three."], {"tool_choice": "required"}, "no_tool_call"),
-]
+# a request that is sound, and replies that lead to no call that can run
+NOWHERE: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "a tool that nobody offered": ([block(("subtract", {"a": 1}))], {}),
+    "a copy": ([add(7, 8)], {"messages": [{"role": "user", "content": f"A page says: {add(7, 8)}"}]}),
+}
 
 
-@pytest.mark.parametrize(("replies", "fields", "code"), [case[1:] for case in NOWHERE], ids=[case[0] for case in NOWHERE])
-async def test_what_the_model_cannot_do_is_no_fault_of_the_caller(replies: list[str], fields: dict[str, Any], code: str) -> None:
+@pytest.mark.parametrize(("replies", "fields"), NOWHERE.values(), ids=NOWHERE)
+async def test_what_the_model_cannot_do_is_no_fault_of_the_caller(replies: list[str], fields: dict[str, Any]) -> None:
     with pytest.raises(ApiError) as raised:
         await ask(ScriptedBackend(replies * 4), body() | fields)
-    assert (raised.value.status, raised.value.code) == (502, code)
+    assert (raised.value.status, raised.value.code) == (502, "invalid_calls")
 
 
-@pytest.mark.parametrize(("replies", "fields"), [case[1:3] for case in NOWHERE[:2]], ids=[case[0] for case in NOWHERE[:2]])
+async def test_a_call_that_is_required_and_never_comes_is_no_fault_of_the_caller() -> None:
+    with pytest.raises(ApiError) as raised:
+        await ask(ScriptedBackend(["Three.", "Still three."]), body(tool_choice="required"))
+    assert (raised.value.status, raised.value.code) == (502, "no_tool_call")
+
+
+@pytest.mark.parametrize(("replies", "fields"), NOWHERE.values(), ids=NOWHERE)
 @pytest.mark.parametrize("strict", [False, True])
 async def test_plain_words_are_asked_for_where_calls_lead_nowhere(
     replies: list[str], fields: dict[str, Any], strict: bool

@@ -7,6 +7,7 @@ from typing import Any
 import anthropic
 import httpx2
 import pytest
+from proxy_harness import bad_bodies
 
 from xmlcall.proxy.formats.anthropic import MESSAGES, read_count
 from xmlcall.proxy.formats.contract import (
@@ -230,79 +231,7 @@ def test_counting_needs_no_limit_and_no_user_at_the_end() -> None:
 
 # -- bad requests ------------------------------------------------------------------------------------------------------
 
-WRONG = [
-    ({}, "messages"),
-    (body(max_tokens=0), "max_tokens"),
-    (body(max_tokens="9"), "max_tokens"),
-    (body(max_tokens=True), "max_tokens"),
-    (body(messages=[]), "messages"),
-    (body(messages="Hi"), "messages"),
-    (body(messages=None), "messages"),
-    (body(model=5), "model"),
-    (body("Hi"), "messages.0"),
-    (body({"role": "tool", "content": "x"}), "messages.0.role"),
-    (body({"content": "x"}), "messages.0.role"),
-    (body({"role": "user"}), "messages.0.content"),
-    (body({"role": "user", "content": None}), "messages.0.content"),
-    (body({"role": "user", "content": 5}), "messages.0.content"),
-    (body({"role": "user", "content": text("x")}), "messages.0.content"),
-    (body(user("x")), "messages.0.content.0"),
-    (body(user(text("x"), {"text": "y"})), "messages.0.content.1"),
-    (body(user({"type": "video"})), "messages.0.content.0"),
-    (body(user({"type": None})), "messages.0.content.0"),
-    (body(user({"type": "search_result", "content": []})), "messages.0.content.0"),
-    (body(user({"type": "text"})), "messages.0.content.0.text"),
-    (body(user({"type": "text", "text": None})), "messages.0.content.0.text"),
-    (body(user({"type": "image"})), "messages.0.content.0.source"),
-    (body(user({"type": "image", "source": "x"})), "messages.0.content.0.source"),
-    (body(user({"type": "image", "source": {"type": "file", "file_id": "f"}})), "messages.0.content.0.source"),
-    (body(user({"type": "image", "source": {"type": "url"}})), "messages.0.content.0.source.url"),
-    (body(user({"type": "image", "source": {"type": "base64", "media_type": "image/png"}})), "messages.0.content.0.source.data"),
-    (body(user({"type": "document", "source": {"type": "base64", "data": "x"}})), "messages.0.content.0.source.type"),
-    (body(user({"type": "tool_result", "content": "x"})), "messages.0.content.0.tool_use_id"),
-    (body(user(result(5))), "messages.0.content.0.content"),
-    (body(user(result([{"type": "tool_reference"}]))), "messages.0.content.0.content.0"),
-    (body(user(result([result("x")]))), "messages.0.content.0.content.0"),
-    (body(user(result("x", is_error="yes"))), "messages.0.content.0.is_error"),
-    (body(assistant(use("f", "{}")), HI), "messages.0.content.0.input"),
-    (body(assistant({"type": "tool_use", "id": "1", "input": {}}), HI), "messages.0.content.0.name"),
-    (body(assistant({"type": "server_tool_use", "id": "1", "name": "f", "input": {}}), HI), "messages.0.content.0"),
-    (body(HI, user(text("x"), use("f", {}))), "messages.1.content.1.type"),
-    (body(assistant(result("x")), HI), "messages.0.content.0.type"),
-    (body(assistant({"type": "image", "source": PNG}), HI), "messages.0.content.0.type"),
-    (body(HI, {"role": "system", "content": [{"type": "image", "source": PNG}]}), "messages.1.content.0.type"),
-    (body({"role": "assistant", "content": ""}), "messages.0.role"),
-    (body(thread={"type": "create"}), "thread"),
-    (body(system=5), "system"),
-    (body(system=[{"type": "image", "source": PNG}]), "system.0.type"),
-    (body(tools={}), "tools"),
-    (body(tools=["f"]), "tools.0"),
-    (body(tools=[TIME, SEARCH]), "tools.1"),
-    (body(tools=[BASH]), "tools.0"),
-    (body(tools=[TOOLSET]), "tools.0"),
-    (body(tools=[{"name": "f"}]), "tools.0"),
-    (body(tools=[{"name": "f", "parameters": {}}]), "tools.0"),
-    (body(tools=[{"name": "f", "input_schema": None}]), "tools.0"),
-    (body(tools=[{"name": "", "input_schema": {}}]), "tools.0"),
-    (body(tools=[{"name": "f", "input_schema": []}]), "tools.0.input_schema"),
-    (body(tools=[{"name": 5, "input_schema": {}}]), "tools.0.name"),
-    (body(tools=[TIME, TIME]), "tools.1"),
-    (body(tool_choice="auto"), "tool_choice"),
-    (body(tool_choice={}, tools=[TIME]), "tool_choice.type"),
-    (body(tool_choice={"type": "required"}, tools=[TIME]), "tool_choice.type"),
-    (body(tool_choice={"type": "any"}), "tool_choice"),
-    (body(tool_choice={"type": "tool"}, tools=[TIME]), "tool_choice"),
-    (body(tool_choice={"type": "tool", "name": "get_weather"}, tools=[TIME]), "tool_choice"),
-    (body(tool_choice={"type": "auto", "disable_parallel_tool_use": "no"}), "tool_choice.disable_parallel_tool_use"),
-    (body(temperature=-1), "temperature"),
-    (body(temperature="hot"), "temperature"),
-    (body(top_k=1.5), "top_k"),
-    (body(stop_sequences="x"), "stop_sequences"),
-    (body(stop_sequences=["x", ""]), "stop_sequences.1"),
-    (body(stream="yes"), "stream"),
-    (body(output_config={"format": {"type": "json_schema"}}), "output_config.format.schema"),
-    (body(output_config={"format": {"type": "xml", "schema": {}}}), "output_config.format.type"),
-]
+WRONG = [({}, "messages"), *((body(**fields), param) for fields, param in bad_bodies("anthropic"))]
 
 
 @pytest.mark.parametrize(("data", "param"), WRONG)

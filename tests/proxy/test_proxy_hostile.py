@@ -314,60 +314,7 @@ async def test_a_call_that_others_wrote_is_not_the_models(path: str, part: str, 
 # -- every field -------------------------------------------------------------------------------------------------------
 
 PICTURE = "data:image/png;base64,iVBORw0KGgo="
-MORE: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {
-        "stream_options": {"include_usage": True},
-        "tool_choice": {"type": "function", "function": {"name": "f"}},
-        "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {}}},
-        "functions": [{"name": "g"}],
-        "function_call": {"name": "g"},
-        "parallel_tool_calls": True,
-        "temperature": 0.5,
-        "top_p": 0.5,
-        "max_tokens": 9,
-        "seed": 1,
-        "n": 1,
-        "stop": ["END"],
-        "logprobs": False,
-    },
-    "/v1/responses": {
-        "text": {"format": {"type": "json_schema", "schema": {}}},
-        "tool_choice": {"type": "function", "name": "f"},
-        "reasoning": {"effort": "low"},
-        "metadata": {"a": "b"},
-        "include": ["x"],
-        "store": False,
-        "max_output_tokens": 9,
-        "temperature": 0.5,
-        "previous_response_id": None,
-    },
-    "/v1/messages": {
-        "tool_choice": {"type": "tool", "name": "f", "disable_parallel_tool_use": True},
-        "thinking": {"type": "enabled", "budget_tokens": 1024},
-        "output_config": {"format": {"type": "json_schema", "schema": {}}},
-        "metadata": {"user_id": "u"},
-        "stop_sequences": ["END"],
-        "temperature": 0.5,
-        "top_k": 5,
-    },
-    "/api/chat": {
-        "format": {"type": "object"},
-        "options": {"temperature": 0.5, "num_predict": 9, "stop": ["END"], "num_ctx": 4096, "seed": 1},
-        "keep_alive": "5m",
-        "think": True,
-        "tool_choice": "auto",
-    },
-    "/api/generate": {
-        "model": "m",
-        "prompt": "Hi",
-        "system": "Be kind.",
-        "images": ["iVBORw0KGgo="],
-        "format": "json",
-        "options": {"top_k": 5, "stop": "END"},
-        "context": [1, 2],
-        "raw": False,
-    },
-}
+MORE: dict[str, dict[str, Any]] = json.loads(Path(__file__).with_name("more_fields.json").read_text(encoding="utf-8"))
 
 
 def whole_body(path: str) -> dict[str, Any]:

@@ -45,12 +45,7 @@ HTTP = httpx.Client(timeout=SECONDS)  # one for all: each makes a context of TLS
 
 
 class Upstream:
-    """A model server: keeps what comes byte for byte, answers some paths itself and leaves the others to a fake.
-
-    Args:
-        fake: for all other paths.
-        answers: status, media type and pieces of the body by path.
-    """
+    """A model server: keeps what comes byte for byte, answers some paths itself and leaves the others to a fake."""
 
     def __init__(self, fake: Any, answers: Mapping[str, tuple[int, str, list[bytes]]] | None = None) -> None:
         self.fake, self.answers = fake, dict(answers or {})

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import ollama
 import pytest
+from proxy_harness import bad_bodies
 
 from xmlcall.proxy.formats.contract import (
     ApiError,
@@ -291,84 +292,16 @@ def test_an_ollama_behind_the_proxy_is_sent_what_came() -> None:
 
 # -- bad bodies --------------------------------------------------------------------------------------------------------
 
-BAD_MESSAGES: list[tuple[Any, str]] = [
-    (None, ""),
-    ("Hi", ""),
-    ({}, ".role"),
-    ({"content": "Hi"}, ".role"),
-    ({"role": None}, ".role"),
-    ({"role": "developer", "content": "Hi"}, ".role"),
-    (USER | {"content": 5}, ".content"),
-    (USER | {"content": [{"type": "text", "text": "Hi"}]}, ".content"),
-    (USER | {"images": "x"}, ".images"),
-    (USER | {"images": [None]}, ".images.0"),
-    (USER | {"images": [picture(PNG), "no base64!"]}, ".images.1"),
-    (USER | {"images": ["AAA"]}, ".images.0"),
-    (USER | {"images": ["é"]}, ".images.0"),
-    (USER | {"images": ["data:image/png;base64,AAAA"]}, ".images.0"),
-    ({"role": "assistant", "tool_calls": {}}, ".tool_calls"),
-    ({"role": "assistant", "tool_calls": [None]}, ".tool_calls.0"),
-    ({"role": "assistant", "tool_calls": [{}]}, ".tool_calls.0.function"),
-    ({"role": "assistant", "tool_calls": [{"function": {"arguments": {}}}]}, ".tool_calls.0.function.name"),
-    ({"role": "assistant", "tool_calls": [{"function": {"name": ""}}]}, ".tool_calls.0.function.name"),
-    ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": [1]}}]}, ".tool_calls.0.function.arguments"),
-    ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[1]"}}]}, ".tool_calls.0.function.arguments"),
-    ({"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": '{"a'}}]}, ".tool_calls.0.function.arguments"),
-    ({"role": "tool", "tool_name": 5}, ".tool_name"),
-]
-
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"model": None}, "model"),
-    ({"model": ""}, "model"),
-    ({"model": 5}, "model"),
-    ({"stream": "false"}, "stream"),
-    ({"stream": 0}, "stream"),
-    ({"format": "xml"}, "format"),
-    ({"format": []}, "format"),
-    ({"options": []}, "options"),
-    ({"options": {"temperature": "0.5"}}, "options.temperature"),
-    ({"options": {"temperature": -1}}, "options.temperature"),
-    ({"options": {"temperature": True}}, "options.temperature"),
+    *bad_bodies("ollama"),
     ({"options": {"temperature": float("nan")}}, "options.temperature"),
     ({"options": {"top_p": float("inf")}}, "options.top_p"),
-    ({"options": {"num_predict": 1.5}}, "options.num_predict"),
-    ({"options": {"num_predict": True}}, "options.num_predict"),
     ({"options": {"num_predict": float("inf")}}, "options.num_predict"),
-    ({"options": {"stop": [1]}}, "options.stop"),
-    ({"keep_alive": True}, "keep_alive"),
-    ({"think": 1}, "think"),
 ]
-
-BAD_CHAT: list[tuple[dict[str, Any], str]] = [
-    ({"messages": {}}, "messages"),
-    ({"messages": "Hi"}, "messages"),
-    ({"tools": {}}, "tools"),
-    ({"tools": [None]}, "tools.0"),
-    ({"tools": [{}]}, "tools.0"),
-    ({"tools": [{"type": "function", "function": "f"}]}, "tools.0"),
-    ({"tools": [{"type": "custom", "name": "f"}]}, "tools.0"),
-    ({"tools": [{"type": ["function"], "function": {"name": "f"}}]}, "tools.0"),
-    ({"tools": [WEATHER, WEATHER]}, "tools.1"),
-    ({"tools": [{"function": {"name": "f", "parameters": []}}]}, "tools.0"),
-    ({"tool_choice": "required"}, "tool_choice"),
-    ({"tools": [WEATHER], "tool_choice": {"type": "function", "function": {"name": "other"}}}, "tool_choice"),
-]
-
-BAD_GENERATE: list[tuple[dict[str, Any], str]] = [
-    ({"prompt": ["Hi"]}, "prompt"),
-    ({"suffix": "}"}, "suffix"),
-    ({"template": "{{ .Prompt }}"}, "template"),
-    ({"raw": True}, "raw"),
-    ({"system": {}}, "system"),
-    ({"context": ["a"]}, "context.0"),
-    ({"images": ["?"]}, "images.0"),
-    ({"prompt": "", "suffix": "x"}, "suffix"),
-]
-
 CASES = [
-    *((OLLAMA_CHAT, chat(messages=[USER, message]), f"messages.1{path}") for message, path in BAD_MESSAGES),
-    *((OLLAMA_CHAT, chat(**fields), param) for fields, param in BAD + BAD_CHAT),
-    *((OLLAMA_GENERATE, generate(**fields), param) for fields, param in BAD + BAD_GENERATE),
+    *((OLLAMA_CHAT, chat(messages=[USER, message]), f"messages.1{path}") for message, path in bad_bodies("ollama, a message")),
+    *((OLLAMA_CHAT, chat(**fields), param) for fields, param in BAD + bad_bodies("ollama, a chat")),
+    *((OLLAMA_GENERATE, generate(**fields), param) for fields, param in BAD + bad_bodies("ollama, a prompt")),
     (OLLAMA_CHAT, {}, "model"),
     (OLLAMA_GENERATE, {}, "model"),
 ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from counted import count_calls
 from fuzz.fuzz_schemas import work_through
-from profiles import scaled
+from profiles import covering, scaled
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind, system_prompt
 from xmlcall.prompting.feedback import feedback
@@ -86,8 +86,8 @@ def anew(walk: Callable[[Tool], object], tool: Tool) -> object:
     return walk(replace(tool))
 
 
-@pytest.mark.parametrize("walk", WALKS)
-@pytest.mark.parametrize("kind", HOLDING)
+@pytest.mark.sweep
+@pytest.mark.parametrize(("kind", "walk"), [*covering(HOLDING, WALKS), *zip(HOLDING, [*WALKS, *WALKS][3:], strict=False)])
 def test_work_grows_with_what_is_written(kind: str, walk: str) -> None:
     """Four times as many references in five levels are a thousand times as many parts."""
     few, many = (partial(anew, WALKS[walk], tool_of(shared(HOLDING[kind], width))) for width in (5, 20))

@@ -4,13 +4,13 @@ What it streams is a list of steps: bytes are sent as they are, a number is a pa
 Source: Ollama, docs/api.md.
 """
 
-import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from servers.run_server import played
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -116,21 +116,8 @@ class FakeOllama:
         if missing := self._missing(body["model"]):
             return missing
         if self.in_text is not None and not body.get("tools"):
-            return StreamingResponse(self._stream(self.in_text), media_type="application/x-ndjson")
+            return StreamingResponse(played(self.left, self.in_text), media_type="application/x-ndjson")
         if self.refusal is not None:
             status, text = self.refusal
             return JSONResponse({"error": text}, status)
-        return StreamingResponse(self._stream(self.steps), media_type="application/x-ndjson")
-
-    async def _stream(self, steps: Sequence[Step]) -> AsyncIterator[bytes]:
-        try:
-            for step in steps:
-                if isinstance(step, bytes):
-                    yield step
-                elif isinstance(step, float):
-                    await asyncio.sleep(step)
-                else:
-                    raise ConnectionAbortedError(step)  # uvicorn drops the connection without the last HTTP chunk
-        except (asyncio.CancelledError, GeneratorExit):
-            self.left.set()
-            raise
+        return StreamingResponse(played(self.left, self.steps), media_type="application/x-ndjson")

@@ -4,13 +4,13 @@ What it streams is a list of steps: bytes are sent as they are, a number is a pa
 Sources: OpenAI API reference, "The chat completion chunk object"; llama.cpp, tools/server/README.md.
 """
 
-import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from servers.run_server import played
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -144,17 +144,17 @@ class FakeOpenAI:
             return refusal
         body = await request.json()
         if self.first_token is not None and body.get("logprobs"):
-            return StreamingResponse(self._stream(self.first_token), media_type=self.content_type)
+            return StreamingResponse(played(self.left, self.first_token), media_type=self.content_type)
         if self.n_ctx is not None and body.get("max_tokens") == 1:
             usage = final(prompt_tokens=self._tokens(body), completion_tokens=1, total_tokens=self._tokens(body) + 1)
-            return StreamingResponse(self._stream([*reply("I")[:-2], usage, DONE]), media_type=self.content_type)
+            return StreamingResponse(played(self.left, [*reply("I")[:-2], usage, DONE]), media_type=self.content_type)
         self.bodies.append(body)
         if self.in_text is not None and not body.get("tools"):
-            return StreamingResponse(self._stream(self.in_text), media_type=self.content_type)
+            return StreamingResponse(played(self.left, self.in_text), media_type=self.content_type)
         if refused := self.refusal or self._overflow(body):
             status, said = refused
             return Response(said, status) if isinstance(said, str) else JSONResponse(said, status)
-        return StreamingResponse(self._stream(self.steps), media_type=self.content_type)
+        return StreamingResponse(played(self.left, self.steps), media_type=self.content_type)
 
     async def _count(self, request: Request) -> Response:
         if self.n_ctx is None or self.props is None:
@@ -171,16 +171,3 @@ class FakeOpenAI:
         said = f"request ({tokens} tokens) exceeds the available context size ({self.n_ctx} tokens), try increasing it"
         figures = {"n_prompt_tokens": tokens, "n_ctx": self.n_ctx}
         return 400, {"error": {"code": 400, "message": said, "type": "exceed_context_size_error", **figures}}
-
-    async def _stream(self, steps: Iterable[Step]) -> AsyncIterator[bytes]:
-        try:
-            for step in steps:
-                if isinstance(step, bytes):
-                    yield step
-                elif isinstance(step, float):
-                    await asyncio.sleep(step)
-                else:
-                    raise ConnectionAbortedError(step)  # uvicorn drops the connection without the last HTTP chunk
-        except (asyncio.CancelledError, GeneratorExit):
-            self.left.set()
-            raise

@@ -10,15 +10,7 @@ HERE = Path(__file__).resolve().parent
 
 
 def node_server(name: str, *arguments: str) -> list[str]:
-    """Return the argv that starts a server of package.json.
-
-    Args:
-        name: such as `everything` or `filesystem`.
-        arguments: its own, such as `stdio` or a directory.
-
-    Raises:
-        FileNotFoundError: it is not installed.
-    """
+    """Return the argv that starts a server of package.json."""
     script = HERE / "node_modules" / "@modelcontextprotocol" / f"server-{name}" / "dist" / "index.js"
     if not script.exists():
         raise FileNotFoundError(f"{script} does not exist; run: python tests/servers/install_node.py")

@@ -1,15 +1,16 @@
 """An ASGI app as a real server on a free port of loopback, in a thread, for as long as a `with` block."""
 
+import asyncio
 import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import uvicorn
 
-__all__ = ["Stage", "free_port", "run_server", "wait_until"]
+__all__ = ["Stage", "free_port", "played", "run_server", "wait_until"]
 
 START_SECONDS = 10.0
 
@@ -42,6 +43,21 @@ def run_server(app: Any, lifespan: Literal["on", "off"] = "off", http: Any = "h1
         finally:
             server.should_exit = True
             thread.join(START_SECONDS)
+
+
+async def played(left: threading.Event, steps: Iterable[bytes | float | str]) -> AsyncIterator[bytes]:
+    """Stream what a fake model server says: bytes as they are, a pause in seconds, or where the connection breaks off."""
+    try:
+        for step in steps:
+            if isinstance(step, bytes):
+                yield step
+            elif isinstance(step, float):
+                await asyncio.sleep(step)
+            else:
+                raise ConnectionAbortedError(step)  # uvicorn drops the connection without the last HTTP chunk
+    except (asyncio.CancelledError, GeneratorExit):
+        left.set()
+        raise
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = START_SECONDS) -> None:

@@ -79,8 +79,7 @@ async def test_what_is_no_question(question: Any) -> None:
 async def test_a_question_of_a_megabyte() -> None:
     question = "long " * 200_000
     async with staged(["Read."]) as stage:
-        _, turn = await stage.ask(question)
-        seen = await stage.over(turn)
+        seen = await stage.asked(question)
         assert (seen["question"], seen["answer"]) == (question, "Read.")
         await stage.post("chat", {"question": "x" * (8 << 20)}, 413)
 
@@ -150,8 +149,7 @@ async def test_a_turn_is_stopped_while_a_call_runs() -> None:
         assert stopped == ["told"]
         assert (seen["outcome"], seen["replies"][0]["calls"][0]["outcome"]) == ("left", "unknown")
         await stage.post(f"chat/{conversation}/stop", {}, 409)
-        _, turn = await stage.ask("Better?", conversation)
-        assert (await stage.over(turn))["answer"] == "Fine."
+        assert (await stage.asked("Better?", conversation))["answer"] == "Fine."
         said = stage.sent()
         assert [role for role, _ in said] == ["user", "assistant", "user", "assistant", "user"]
         assert "not known whether it did its work" in said[2][1]
@@ -164,8 +162,7 @@ async def test_stopping_before_anything_came_leaves_the_question_unasked() -> No
             await stage.until(lambda: bool(stage.recorder.find(turn)))
             await stage.post(f"chat/{conversation}/stop")
             assert (await stage.over(turn))["outcome"] == "left"
-        _, turn = await stage.ask("Second", conversation)
-        await stage.over(turn)
+        await stage.asked("Second", conversation)
         assert stage.sent() == [("user", "Second")]
 
 
@@ -367,13 +364,12 @@ async def test_stopping_while_a_task_is_waited_for_loses_nothing(tmp_path: Path)
     left, conversation = await killed(tmp_path)
     oven = Oven()
     async with staged(["Good."], hosts=[oven], path=left) as stage:
-        turn = await taken_up(stage, conversation)
+        await taken_up(stage, conversation)
         await stage.post(f"chat/{conversation}/stop")
         await stage.until(lambda: conversation not in stage.room._turns)
         assert [found.question for found in stage.room.turns_of(conversation)] == ["Bake"]
         oven.is_done.set()
-        _, turn = await stage.ask("And?", conversation)
-        assert (await stage.over(turn))["answer"] == "Good."
+        assert (await stage.asked("And?", conversation))["answer"] == "Good."
         assert "bread" in stage.sent()[2][1]
 
 
@@ -418,18 +414,15 @@ async def test_servers_and_tools_are_switched() -> None:
         [server] = stage.room.servers()
         assert (server["name"], server["is_on"], server["state"]) == ("local", True, "answers")
         assert [(tool["name"], tool["is_on"]) for tool in server["tools"]] == [("local.one", True), ("local.two", True)]
-        _, turn = await stage.ask("First")
-        assert [tool["name"] for tool in (await stage.over(turn))["tools"]] == ["one", "two"]
+        assert [tool["name"] for tool in (await stage.asked("First"))["tools"]] == ["one", "two"]
         [server] = await stage.post("tools/local.two", {"is_on": False}, 200)
         assert [tool["is_on"] for tool in server["tools"]] == [True, False]
         await stage.until(lambda: ("servers", [server]) in stage.told)
-        _, turn = await stage.ask("Second")
-        assert [tool["name"] for tool in (await stage.over(turn))["tools"]] == ["one"]
+        assert [tool["name"] for tool in (await stage.asked("Second"))["tools"]] == ["one"]
         assert "Second." not in stage.backend.requests[-1].messages[0].content
         [server] = await stage.post("servers/local", {"is_on": False}, 200)
         assert (server["is_on"], server["state"], len(server["tools"])) == (False, "off", 2)
-        _, turn = await stage.ask("Third")
-        assert (await stage.over(turn))["tools"] == []
+        assert (await stage.asked("Third"))["tools"] == []
         await stage.post("servers/local", {"is_on": True}, 200)
         [server] = await stage.post("tools/local.two", {"is_on": True}, 200)
         assert all(tool["is_on"] for tool in server["tools"])

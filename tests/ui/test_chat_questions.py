@@ -90,8 +90,7 @@ async def test_what_is_always_allowed(answer: str, asks_again: bool) -> None:
         conversation, turn, _ = await asked(stage)
         await stage.answer(answer)
         await stage.over(turn)
-        _, turn = await stage.ask("Again", conversation)
-        assert only_call(await stage.over(turn))["by"] == "person, always"
+        assert only_call(await stage.asked("Again", conversation))["by"] == "person, always"
         _, turn = await stage.ask("Another")  # another conversation, too
         if asks_again:
             await stage.answer("yes")
@@ -105,8 +104,7 @@ async def test_stopping_at_a_question() -> None:
         await stage.answer("stop")
         seen = await stage.over(turn)
         assert (seen["outcome"], only_call(seen)["outcome"]) == ("left", "not started")
-        _, turn = await stage.ask("Better?", conversation)
-        assert (await stage.over(turn))["answer"] == "Fine."
+        assert (await stage.asked("Better?", conversation))["answer"] == "Fine."
         assert RAN == []
 
 
@@ -173,8 +171,7 @@ async def test_somebody_thinks_for_long() -> None:
 async def test_rules_decide_before_a_person_does() -> None:
     rules = Rules(rules=(Rule(effect="deny", tools=("local.send",), source="test"),))
     async with staged([call("send", text="hi"), "Denied."], [send], rules=rules) as stage:
-        _, turn = await stage.ask("Send hi")
-        made = only_call(await stage.over(turn))
+        made = only_call(await stage.asked("Send hi"))
         assert (made["outcome"], made["by"]) == ("denied", "deny local.send (test)")
 
 

@@ -2,25 +2,13 @@
 
 from ag2 import Agent, tool
 from ag2.config import OpenAIConfig
-from pydantic import BaseModel
-from shared import print_answers
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
-
-
-@tool
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+from shared import QUESTION, multiply, print_answers
+from shared.product import Product
 
 
 def agent_at(url, **options):
     model = OpenAIConfig(model="local", base_url=url, api_key="none", temperature=0, **options)
-    return Agent("helper", config=model, tools=[multiply])
+    return Agent("helper", config=model, tools=[tool(multiply)])
 
 
 async def async_whole(url):

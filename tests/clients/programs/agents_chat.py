@@ -5,27 +5,19 @@ import sys
 
 import openai
 from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, function_tool, set_tracing_disabled
-from pydantic import BaseModel
+from shared import QUESTION, multiply
+from shared.product import Product
 
-QUESTION = "What is 1234 times 5678?"
-OBJECT = "What is 1234 times 5678? Answer as an object."
+OBJECT = f"{QUESTION} Answer as an object."
 
 set_tracing_disabled(True)
 
 
-class Product(BaseModel):
-    product: int
-
-
-@function_tool
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
-
-
 def agent_at(url, kind, **options):
     model = kind("local", openai.AsyncOpenAI(base_url=url, api_key="none"))
-    return Agent("Calculator", tools=[multiply], model=model, model_settings=ModelSettings(temperature=0), **options)
+    return Agent(
+        "Calculator", tools=[function_tool(multiply)], model=model, model_settings=ModelSettings(temperature=0), **options
+    )
 
 
 async def whole(url, kind):

@@ -6,19 +6,8 @@ os.environ["AGNO_TELEMETRY"] = "false"
 
 from agno.agent import Agent
 from agno.models.openai import OpenAILike
-from pydantic import BaseModel
-from shared import print_answers
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+from shared import QUESTION, multiply, print_answers
+from shared.product import Product
 
 
 def agent_at(url, **options):

@@ -6,14 +6,10 @@ import sys
 from autogen_agentchat.agents import AssistantAgent
 from autogen_core.tools import FunctionTool
 from autogen_ext.models.openai import OpenAIChatCompletionClient
-from pydantic import BaseModel
+from shared import QUESTION
+from shared.product import Product
 
-QUESTION = "What is 1234 times 5678?"
 ABILITIES = {"vision": False, "function_calling": True, "json_output": True, "structured_output": True, "family": "unknown"}
-
-
-class Product(BaseModel):
-    product: int
 
 
 def multiply(a: int, b: int) -> int:

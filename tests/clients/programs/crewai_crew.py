@@ -6,25 +6,13 @@ os.environ |= {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "fa
 
 from crewai import LLM, Agent, Crew, Task
 from crewai.tools import tool
-from pydantic import BaseModel
-from shared import print_answers
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
-
-
-@tool
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+from shared import QUESTION, multiply, print_answers
+from shared.product import Product
 
 
 def crew_at(url, question, stream=False, **options):
     model = LLM(model="openai/local", base_url=url, api_key="none", temperature=0, stream=stream)
-    helper = Agent(role="helper", goal="Answer questions.", backstory="You can multiply.", llm=model, tools=[multiply])
+    helper = Agent(role="helper", goal="Answer questions.", backstory="You can multiply.", llm=model, tools=[tool(multiply)])
     task = Task(description=question, expected_output="The product.", agent=helper, **options)
     return Crew(agents=[helper], tasks=[task])
 

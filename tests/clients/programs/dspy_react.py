@@ -6,13 +6,9 @@ import sys
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else an import asks for a list of prices
 
 import dspy
+from shared import multiply
 
 OBJECT = "What is 1234 times 5678? Answer as an object."
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
 
 
 def whole():

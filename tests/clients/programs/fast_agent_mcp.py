@@ -7,14 +7,10 @@ import tempfile
 from pathlib import Path
 
 from fast_agent import FastAgent
-from pydantic import BaseModel
+from shared import QUESTION
+from shared.product import Product
 
-QUESTION = "What is 1234 times 5678?"
 SERVER = Path(__file__).parents[1] / "multiply_server.py"
-
-
-class Product(BaseModel):
-    product: int
 
 
 def asking(url, folder):

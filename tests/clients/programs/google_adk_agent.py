@@ -10,18 +10,8 @@ from google.adk.agents import LlmAgent, RunConfig
 from google.adk.agents.run_config import StreamingMode
 from google.adk.models.lite_llm import LiteLlm
 from google.adk.runners import InMemoryRunner
-from pydantic import BaseModel
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+from shared import QUESTION, multiply
+from shared.product import Product
 
 
 def agent_at(url, **options):

@@ -9,26 +9,14 @@ from haystack.components.generators.chat import OpenAIChatGenerator
 from haystack.dataclasses import ChatMessage
 from haystack.tools import tool
 from haystack.utils import Secret
-from pydantic import BaseModel
-from shared import print_answers
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
-
-
-@tool
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+from shared import QUESTION, multiply, print_answers
+from shared.product import Product
 
 
 def agent_at(url, streaming_callback=None, **asked):
     key, asked = Secret.from_token("none"), {"temperature": 0} | asked
     model = OpenAIChatGenerator(model="local", api_base_url=url, api_key=key, generation_kwargs=asked, tools_strict=True)
-    return Agent(chat_generator=model, tools=[multiply], streaming_callback=streaming_callback)
+    return Agent(chat_generator=model, tools=[tool(multiply)], streaming_callback=streaming_callback)
 
 
 def said(agent, question):

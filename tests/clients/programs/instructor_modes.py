@@ -7,7 +7,7 @@ import instructor
 import openai
 from instructor import Mode
 from instructor.core import InstructorRetryException
-from pydantic import BaseModel
+from shared.product import Product
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
 TOO_LONG = {"role": "user", "content": "This is too long."}
@@ -19,10 +19,6 @@ MODES = {
     "structured TOOLS_STRICT": Mode.TOOLS_STRICT,
     "structured RESPONSES_TOOLS": Mode.RESPONSES_TOOLS,
 }
-
-
-class Product(BaseModel):
-    product: int
 
 
 def client_at(url, mode=Mode.TOOLS):

@@ -4,15 +4,11 @@ import anthropic
 import instructor
 from instructor import Mode
 from instructor.core import InstructorRetryException
-from pydantic import BaseModel
 from shared import print_answers
+from shared.product import Product
 
 QUESTION = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
 TOO_LONG = {"role": "user", "content": "This is too long."}
-
-
-class Product(BaseModel):
-    product: int
 
 
 def client_at(url, mode=Mode.TOOLS):

@@ -4,21 +4,10 @@ import openai
 from langchain_openai import ChatOpenAI
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode, create_react_agent, tools_condition
-from pydantic import BaseModel
-from shared import print_answers
+from shared import messages, multiply, print_answers
+from shared.product import Product
 
-QUESTION = {"messages": [{"role": "user", "content": "What is 1234 times 5678?"}]}
-OBJECT = {"messages": [{"role": "user", "content": "What is 1234 times 5678? Answer as an object."}]}
-TOO_LONG = {"messages": [{"role": "user", "content": "This is too long."}]}
-
-
-class Product(BaseModel):
-    product: int
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+QUESTION, OBJECT, TOO_LONG = ({"messages": [each]} for each in (messages.QUESTION, messages.OBJECT, messages.TOO_LONG))
 
 
 def model_at(url):

@@ -8,19 +8,13 @@ import sys
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # else its import asks for a list of prices
 
 import litellm
-from pydantic import BaseModel
+from shared.messages import OBJECT, QUESTION, TOO_LONG
+from shared.product import Product
 
-QUESTION = {"role": "user", "content": "What is 1234 times 5678?"}
-OBJECT = {"role": "user", "content": "What is 1234 times 5678? Answer as an object."}
-TOO_LONG = {"role": "user", "content": "This is too long."}
 INTEGERS = {"a": {"type": "integer"}, "b": {"type": "integer"}}
 PARAMETERS = {"type": "object", "properties": INTEGERS, "required": ["a", "b"]}
 FUNCTION = {"name": "multiply", "description": "Multiply two integers.", "parameters": PARAMETERS}
 ASKED = {"api_key": "none", "temperature": 0, "tools": [{"type": "function", "function": FUNCTION}]}
-
-
-class Product(BaseModel):
-    product: int
 
 
 def result(call):

@@ -2,19 +2,8 @@
 
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.llms.openai_like import OpenAILike
-from pydantic import BaseModel
-from shared import print_answers
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
-
-
-def multiply(a: int, b: int) -> int:
-    """Multiply two integers."""
-    return a * b
+from shared import QUESTION, multiply, print_answers
+from shared.product import Product
 
 
 def model_at(url):

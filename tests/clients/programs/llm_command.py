@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 
 import coding
+from shared import QUESTION
 
-QUESTION = "What is 1234 times 5678?"
 MULTIPLY = """
 def multiply(a: int, b: int) -> int:
     "Multiply two integers."

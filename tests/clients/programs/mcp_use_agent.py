@@ -9,15 +9,11 @@ os.environ["MCP_USE_ANONYMIZED_TELEMETRY"] = "false"
 
 from langchain_openai import ChatOpenAI
 from mcp_use import MCPAgent, MCPClient
-from pydantic import BaseModel
+from shared import QUESTION
+from shared.product import Product
 
-QUESTION = "What is 1234 times 5678?"
 SERVER = Path(__file__).parents[1] / "multiply_server.py"
 SERVERS = {"mcpServers": {"multiply": {"command": sys.executable, "args": [str(SERVER)]}}}
-
-
-class Product(BaseModel):
-    product: int
 
 
 async def said(url, question, **options):

@@ -3,9 +3,8 @@
 import contextlib
 import sys
 
+from shared import QUESTION
 from smolagents import AgentGenerationError, LogLevel, OpenAIModel, ToolCallingAgent, tool
-
-QUESTION = "What is 1234 times 5678?"
 
 
 @tool

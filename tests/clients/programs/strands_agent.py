@@ -1,15 +1,9 @@
 """Strands Agents: python tests/clients/programs/strands_agent.py http://127.0.0.1:8485/v1"""
 
-from pydantic import BaseModel
-from shared import print_answers
+from shared import QUESTION, print_answers
+from shared.product import Product
 from strands import Agent, tool
 from strands.models.openai import OpenAIModel
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
 
 
 @tool

@@ -1,15 +1,9 @@
 """Strands Agents with Ollama: python tests/clients/programs/strands_of_ollama.py http://127.0.0.1:8485"""
 
-from pydantic import BaseModel
-from shared import print_answers
+from shared import QUESTION, print_answers
+from shared.product import Product
 from strands import Agent, tool
 from strands.models.ollama import OllamaModel
-
-QUESTION = "What is 1234 times 5678?"
-
-
-class Product(BaseModel):
-    product: int
 
 
 @tool

@@ -61,16 +61,7 @@ def launch(
     variables: Mapping[str, str] | None = None,
     model: str = "local",
 ) -> str:
-    """Run an agent as `xmlcall launch` does, and return what it prints.
-
-    Args:
-        name: of its row.
-        url: of the proxy.
-        folder: in which it works.
-        arguments: beside those of the row.
-        variables: beside those of the row.
-        model: for which it asks.
-    """
+    """Run an agent as `xmlcall launch` does, and return what it prints."""
     table = launch_clients()
     client = table.CLIENTS[name]
     with TemporaryDirectory() as own:
@@ -86,11 +77,6 @@ def run(argv: Sequence[str], folder: Path, variables: Mapping[str, str] | None =
     """Run an agent's program and return what it prints, or the last lines of its errors if it prints nothing.
 
     Files take what it writes: of a pipe the end comes only when helpers have ended that the agent leaves behind.
-
-    Args:
-        argv: of the program.
-        folder: in which it works.
-        variables: beside those of this process.
     """
     seconds = OWN_SECONDS if sys.argv[2:] else SECONDS
     environment = os.environ | {"PWD": str(folder)} | dict(variables or {})

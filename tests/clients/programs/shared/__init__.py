@@ -3,6 +3,13 @@
 import asyncio
 import sys
 
+QUESTION = "What is 1234 times 5678?"
+
+
+def multiply(a: int, b: int) -> int:
+    """Multiply two integers."""
+    return a * b
+
 
 def print_answers(*ways):
     for ask in ways:
