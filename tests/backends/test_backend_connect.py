@@ -63,9 +63,9 @@ def test_what_is_no_model(model: str, hint: str) -> None:
     [
         ("http://host", {"context_length": 4096}, "llama-server -c"),
         ("local", {"context_length": 0}, "at least 1 token, got 0"),
-        ("local", {"api_key": "x"}, "an API key goes with a server"),
-        ("x.gguf", {"api_key": "x"}, "an API key goes with a server"),
-        ("ollama:x", {"api_key": "x"}, "an API key goes with a server"),
+        ("local", {"api_key": "x"}, "an API key is only for a server"),
+        ("x.gguf", {"api_key": "x"}, "an API key is only for a server"),
+        ("ollama:x", {"api_key": "x"}, "an API key is only for a server"),
     ],
 )
 def test_arguments_that_do_not_go_with_the_model(model: str, arguments: dict[str, Any], words: str) -> None:
