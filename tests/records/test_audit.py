@@ -122,6 +122,15 @@ async def test_a_call_without_its_line_does_not_run(where: str, tmp_path: Path) 
     assert RAN == []
 
 
+async def test_a_call_without_its_line_is_kept_as_one_that_has_not_begun(tmp_path: Path) -> None:
+    kept: list[tuple[Message, ...]] = []
+    audit, backend = AuditFile(tmp_path / "missing" / "audit.jsonl"), ScriptedBackend([called("send", to="Ann")])
+    async with ToolLoop(backend, [LocalHost([send])], policy=["*"], audit=audit) as loop:
+        with pytest.raises(XmlcallError, match="it did not run"):
+            [event async for event in loop.run([Message(role="user", content="Write to Ann.")], on_stop=kept.append)]
+    assert "Not run: the turn was ended before it." in kept[0][-1].content
+
+
 async def test_a_call_that_is_left_is_told_as_interrupted(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
 

@@ -42,7 +42,7 @@ from .drive import Scores, drive, new_id
 from .fitted_backend import FittedBackend
 from .policy import Policy
 from .rules import allow
-from .run_call import Audit, Calling, CallNotes, OwnTool, resource_tools, taken_up
+from .run_call import Audit, Calling, OwnTool, resource_tools, taken_up
 from .way_check import check_way
 
 log: Final = logging.getLogger("xmlcall.agent")
@@ -99,10 +99,8 @@ class ToolLoop:
         self.policy: Policy = policy if callable(policy) else allow(policy)
         # For a model given by name, what the program set itself: the profile, known once it is open, sets the rest.
         self._given: AskingFields | None = {} if isinstance(backend, str) and asking is None else None
-        self._audit = audit
-        notes = CallNotes(audit, self.router)
         self._calling = Calling(
-            router=self.router, policy=self.policy, notes=notes, timeout=timeout, files=files, repair=self._limits
+            router=self.router, policy=self.policy, timeout=timeout, audit=audit, files=files, repair=self._limits
         )
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
@@ -140,7 +138,7 @@ class ToolLoop:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.router)
             await self.backend.__aenter__()
-            stack.push_async_exit(lambda *error: self.backend.__aexit__(*error))  # the one in use by then
+            stack.push_async_exit(self._leave_backend)
             if self._given is not None:
                 self._ask(_by_profile(self.backend.capabilities, self._given))
             self._stack = stack.pop_all()
@@ -173,6 +171,9 @@ class ToolLoop:
     def format(self) -> PromptFormat:
         """The prompt format currently used."""
         return self._calling.format
+
+    async def _leave_backend(self, *error: Any) -> None:
+        await self.backend.__aexit__(*error)  # of the backend in use by then; what it returns must not hide an error
 
     async def change_model(self, backend: Backend) -> None:
         """Switch to another model, from the next run on; the settings stay as they are (see `ask_by`).
@@ -258,7 +259,7 @@ class ToolLoop:
             BackendError: the model server failed.
             UsageError: the messages are not a conversation that can continue.
         """
-        opened, notes, shortened = conversation_of(messages), CallNotes(self._audit, self.router), list[Shortened]()
+        opened, shortened = conversation_of(messages), list[Shortened]()
         if len(opened) <= self._length:  # another conversation
             self._cuts.clear()
         self._length = len(opened)
@@ -270,8 +271,8 @@ class ToolLoop:
             turn,
             backend,
             scores=self._scores,
-            run=lambda action: replace(calling, notes=notes).run(action),  # tools may change between replies
-            hear=lambda events: notes.heard(events, turn),
+            run=lambda action: calling.run(action),  # looked up each time, because tools may change between replies
+            hear=lambda events: calling.noted(events, turn),
         )
         try:
             async with aclosing(driven) as events:
@@ -289,7 +290,6 @@ class ToolLoop:
                         if offer.catalog is not turn.offer.catalog or opening.offered is not before:
                             turn.renew(offer, opening.put_in_place_of(before))
         finally:
-            notes.over()
             if on_stop is not None and not turn.stop_reason:
                 on_stop((*turn.kept_before(), *turn.so_far()))
         assert turn.generated is not None

@@ -168,13 +168,35 @@ class Calling:
     format: PromptFormat = ENGLISH
     origins: Mapping[str, tuple[Host, str]] | None = None  # when the tools were offered; one that has moved since does not run
     describing: str = ""  # the tool that describes tools
-    notes: "CallNotes | None" = None
+    audit: Audit | None = None
     files: Path | None = None  # folder where pictures, sound and other data of results are saved
     own: Mapping[str, OwnTool] = field(default_factory=dict)
     of_caller: frozenset[str] = frozenset()  # the caller runs them: their results come from no server here
     repair: RepairPolicy = field(default_factory=RepairPolicy)  # has the policy for repeated calls
 
-    async def run(self, action: Run) -> AsyncGenerator[LoopEvent]:
+    def run(self, action: Run) -> AsyncGenerator[LoopEvent]:
+        events = self._run(action)
+        return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
+
+    def noted(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
+        """Pass on the events of a turn, and record the calls that the turn answered or refused itself."""
+        for event in events:
+            if self.audit is not None and (note := self._note_of(event, turn)):
+                self.audit(note)
+            yield event
+
+    def _note_of(self, event: LoopEvent, turn: Turn) -> CallNote | None:
+        """Return the note of a call that the turn answered or refused itself."""
+        is_own = isinstance(event, CallStarted | CallFinished) and event.call.name in turn.offer.own
+        if not (is_own or isinstance(event, CallRejected | CallDenied)):
+            return None
+        assert isinstance(event, CallStarted | CallFinished | CallRejected | CallDenied)
+        note = note_of(event, self.router, turn.offer.catalog.get(event.call.name), turn.before_calls)
+        if not isinstance(event, CallFinished):
+            return note
+        return replace(note, moment="ended", host=OURS, by="", result=event.result, seconds=0.0)
+
+    async def _run(self, action: Run) -> AsyncGenerator[LoopEvent]:
         call = action.call
         own = self.own.get(call.name)
         place = self.router.find(call.name)
@@ -248,15 +270,18 @@ class Calling:
 
     async def _run_beside(self, call: ToolCall, by: str, timeout: float | None) -> ToolResult:
         """Run a call whose result a policy needs; it is recorded like any other."""
+        events = self._read(call, by, timeout)
+        if self.audit is not None:
+            events = audited(events, self.audit, self.router, self.catalog.get(call.name), ())
+        async with aclosing(events):
+            *_, finished = [event async for event in events]
+        assert isinstance(finished, CallFinished)
+        return finished.result
+
+    async def _read(self, call: ToolCall, by: str, timeout: float | None) -> AsyncGenerator[LoopEvent]:
         host, host_tool = self._place(call, None)
-        tool, notes = self.catalog.get(call.name), self.notes or CallNotes(None, self.router)
-        try:
-            notes.take(CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_TO_SHOW), tool)
-            result = await self.router.call(call.name, call.arguments, timeout)
-            notes.take(CallFinished(call=call, result=result), tool)
-            return result
-        finally:
-            notes.over(call.id)
+        yield CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_TO_SHOW)
+        yield CallFinished(call=call, result=await self.router.call(call.name, call.arguments, timeout))
 
     def _gone(self, call: ToolCall) -> CallFinished:
         return CallFinished(call=call, result=ToolResult.error(not_run(denial("gone", self.format), self.format), by="program"))
@@ -388,8 +413,9 @@ async def taken_up(
         result = found if isinstance(found, ToolResult) else ToolResult.error(stopped("cancelled", calling.format))
         result = kept(checked(result, tool, calling.format) if tool else result, calling.files)
         ended = CallFinished(call=call, result=replace(result, call_id=call.id))
-    if calling.notes is not None:
-        calling.notes.taken_up(ended, server, own_name)
+    if calling.audit is not None:
+        note = CallNote(moment="ended", call=call, host=server, host_tool=own_name, by=_TAKEN_UP)
+        calling.audit(replace(note, result=ended.result, failure=ended.failure))
     return ended, ""
 
 
@@ -415,50 +441,28 @@ def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
 # -- notes for an audit ------------------------------------------------------------------------------------------------------
 
 
-class CallNotes:
-    """Writes notes of calls for an audit, from the events of a run."""
-
-    def __init__(self, audit: Audit | None, router: Router) -> None:
-        self._audit, self._router = audit, router
-        self._running: dict[str, tuple[CallNote, float]] = {}  # by the id of the call, and since when
-
-    def heard(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
-        """Pass on the events of a turn, and note those of calls: a start before it is passed on, an end afterwards."""
-        for event in events:
-            if isinstance(event, _Noted):
-                self.take(event, turn.offer.catalog.get(event.call.name), turn.before_calls)
-            yield event
-            if isinstance(event, CallFinished):
-                self.over(event.call.id)
-
-    def take(self, event: _Noted, tool: Tool | None, conversation: Sequence[Message] = ()) -> None:
-        call = event.call
-        if self._audit is None:
-            return
-        if isinstance(event, CallFinished) and call.id in self._running:
-            note, begun = self._running[call.id]
-            by, took = "" if note.host == OURS else note.by, time.monotonic() - begun
-            ended = replace(note, moment="ended", by=by, result=event.result, failure=event.failure, seconds=took)
-            self._running[call.id] = ended, begun
-            return
-        note = note_of(event, self._router, tool, conversation)
-        self._audit(note)
-        if isinstance(event, CallStarted):
-            self._running[call.id] = note, time.monotonic()
-
-    def over(self, *calls: str) -> None:
-        """Write the last notes of calls that had started; by default of all of the run, because it is over."""
-        for call in calls or tuple(self._running):
-            if self._audit is not None and call in self._running:
-                note, begun = self._running.pop(call)
-                is_cut = note.moment == "starts"
-                self._audit(replace(note, moment="interrupted", seconds=time.monotonic() - begun) if is_cut else note)
-
-    def taken_up(self, ended: CallFinished, server: str, own_name: str) -> None:
-        """Note the end of a call that another program started."""
-        if self._audit is not None:
-            note = CallNote(moment="ended", call=ended.call, host=server, host_tool=own_name, by=_TAKEN_UP)
-            self._audit(replace(note, result=ended.result, failure=ended.failure))
+async def audited(
+    events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
+) -> AsyncGenerator[LoopEvent]:
+    started: CallNote | None = None
+    ended: CallNote | None = None
+    begun = 0.0
+    try:
+        async with aclosing(events):
+            async for event in events:
+                if isinstance(event, CallStarted):
+                    started = note_of(event, router, tool, conversation)
+                    audit(started)
+                    begun = time.monotonic()
+                elif isinstance(event, CallFinished) and started is not None:
+                    took = time.monotonic() - begun
+                    ended = replace(started, moment="ended", result=event.result, failure=event.failure, seconds=took)
+                elif isinstance(event, CallFinished):
+                    audit(note_of(event, router, tool, conversation))
+                yield event
+    finally:
+        if started is not None and begun:
+            audit(ended or replace(started, moment="interrupted", seconds=time.monotonic() - begun))
 
 
 def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequence[Message]) -> CallNote:
