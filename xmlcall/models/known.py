@@ -121,7 +121,7 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
     model = known(name)
     if found := path(name):
         return found
-    download = _download(model, progress)
+    download = Download(target=folder() / model.file, size=model.size, sha256=model.sha256, progress=progress)
     try:
         download.target.parent.mkdir(parents=True, exist_ok=True)
         with _locked(download, LOCK_SECONDS):
@@ -135,7 +135,8 @@ def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
 
 def remove(name: str) -> bool:
     """Delete a model's file and the remains of an interrupted download; False if there was neither."""
-    download = _download(known(name))
+    model = known(name)
+    download = Download(target=folder() / model.file, size=model.size, sha256=model.sha256)
     present = [file for file in (download.target, download.part) if file.exists()]
     if not present and not download.scratch.exists():
         return False
@@ -147,10 +148,6 @@ def remove(name: str) -> bool:
     except OSError as error:
         raise disk_error(error, download) from error
     return True
-
-
-def _download(model: KnownModel, progress: ProgressCallback | None = None) -> Download:
-    return Download(target=folder() / model.file, size=model.size, sha256=model.sha256, progress=progress)
 
 
 @contextlib.contextmanager

@@ -14,10 +14,12 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -205,7 +207,8 @@ if TYPE_CHECKING:
     import httpx2
 
 CONNECT_SECONDS = 5.0
-READ_SECONDS = 20.0  # of silence
+OPEN_SECONDS = 15.0  # look-up, connection, redirects and headers together
+READ_SECONDS = 30.0  # between two pieces of a body
 HTTP_ATTEMPTS = 5
 MAX_REDIRECTS = 5
 POLL_SECONDS = 0.25
@@ -290,9 +293,37 @@ def _http_client() -> "httpx2.Client":
 def _continue_http(client: "httpx2.Client", url: str, download: Download) -> None:
     offset = download.done
     headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={offset}-"} if offset else {})
-    with client.stream("GET", url, headers=headers) as response:
+    response = _open(client, client.build_request("GET", url, headers=headers))
+    with contextlib.closing(response):
         start = _start_of_body(response, offset, download.size)
         append(response.iter_raw(), start, download)
+
+
+def _open(client: "httpx2.Client", request: "httpx2.Request") -> "httpx2.Response":
+    """Send a request and wait for the headers, `OPEN_SECONDS` in all.
+
+    A connect time-out counts for each address of the host and a name look-up has none, so a firewall that drops packets
+    could hold the caller for minutes. An abandoned thread closes its own connection.
+    """
+    answer: Future[httpx2.Response] = Future()
+
+    def send() -> None:
+        try:
+            answer.set_result(client.send(request, stream=True))
+        except Exception as error:  # raised again by `result`
+            answer.set_exception(error)
+
+    threading.Thread(target=send, daemon=True).start()
+    try:
+        return answer.result(OPEN_SECONDS)
+    except TimeoutError:
+        answer.add_done_callback(_close_late)
+        raise SourceFailed(f"no answer within {OPEN_SECONDS:.0f} s") from None
+
+
+def _close_late(answer: "Future[httpx2.Response]") -> None:
+    if answer.exception() is None:
+        answer.result().close()
 
 
 def _start_of_body(response: "httpx2.Response", offset: int, size: int) -> int:
