@@ -259,15 +259,6 @@ class Sources:
         is_same = all(any(value in text for text in others) for value in as_written)
         return is_same and any(form in text for form in wordy for text in bare)
 
-    def show(self, name: str, dialect: str, catalog: Catalog) -> bool:
-        """Say whether others wrote the beginning of a call of this tool."""
-        others, bare = self._others(catalog), self._bare("")
-        if any(skeleton(sign + name) in text for sign in "<>=" for text in others):
-            return True
-        begun, found, _ = write([(name, {})], catalog, DIALECTS[dialect]).removeprefix(_block(dialect)).partition(name)
-        opener = letters(begun + found)
-        return len(opener) - len(letters(name)) >= _ENOUGH and any(opener in text for text in bare)
-
     def _others(self, catalog: Catalog) -> list[str]:
         """Return the joined skeletons of all texts, because a call may be spread over several results."""
         said = "".join(each for text in self._texts() for each in self._known(text, None))

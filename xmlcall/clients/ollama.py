@@ -223,7 +223,7 @@ def _streamed(client: httpx.Client, content: bytes) -> Iterator[ChatResponse]:
             response.read()
             raise _failure(response)
         for data in response.iter_bytes():
-            yield from map(_part, lines.feed(data))
+            yield from map(_part, filter(None, lines.feed(data)))
         yield from map(_part, lines.close())
 
 
@@ -234,7 +234,7 @@ async def _streamed_async(client: httpx.AsyncClient, content: bytes) -> AsyncIte
             await response.aread()
             raise _failure(response)
         async for data in response.aiter_bytes():
-            for part in map(_part, lines.feed(data)):
+            for part in map(_part, filter(None, lines.feed(data))):
                 yield part
         for part in map(_part, lines.close()):
             yield part

@@ -374,7 +374,7 @@ def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: l
     given = {str(key): item for key, item in value.items() if item not in (None, "") and key != "enabled"}
     if unknown := [key[:60] for key in given if key not in _OAUTH_SPELLINGS]:
         notes.append(f"{where}: passed over {', '.join(unknown[:8])}: known are {', '.join(_OAUTH_SPELLINGS)}")
-    known = given.keys() & _OAUTH_SPELLINGS
+    known = [key for key in given if key in _OAUTH_SPELLINGS]  # of two spellings of one field, the last counts
     oauth = OAuth(**{_OAUTH_SPELLINGS[key]: _oauth_value(key, given[key], f"{where}.{key}", variables) for key in known})
     is_whole = oauth.client_id and oauth.issuer and (oauth.client_secret or oauth.private_key)
     if oauth.grant == "client_credentials" and not is_whole:

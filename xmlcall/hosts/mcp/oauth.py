@@ -284,6 +284,7 @@ It MUST be shown in full, and opened only after the user has agreed."""
 _LOOK_SECONDS: Final = 5.0
 _AGAIN_SECONDS: Final = 30.0  # after a flow that failed
 _MAX_SAID: Final = 200
+_MOST_READ: Final = 100_000  # characters of an error; an authorization server may answer with megabytes
 
 
 async def _whatever_comes(answer: Awaitable[Any]) -> Any:
@@ -523,7 +524,7 @@ class _Authorization(httpx2.Auth):
             first = error.errors(include_url=False, include_context=False, include_input=False)[0]
             said = f"its authorization server answers outside the protocol: {'.'.join(map(str, first['loc']))}: {first['msg']}"
         else:
-            said = str(error) or type(error).__name__
+            said = str(error)[:_MOST_READ] or type(error).__name__
         for secret in self._kept.secrets():
             said = said.replace(secret, "***")
         return f"signing in to it failed: {''.join(c if c.isprintable() else ' ' for c in said)[:_MAX_SAID]}"
