@@ -250,5 +250,5 @@ def _rows(column: Mapping[str, Any], texts: _Texts) -> Iterable[dict[str, Any]]:
 
 def _call_text(call: CallRecord) -> str:
     answer = call.reason or call.result
-    written = call.text if call.arguments is None else call_text(call.name, call.arguments)
+    written = call.text or call.name if call.arguments is None else call_text(call.name, call.arguments)
     return written + (f"\n→ {answer}" if answer else "")

@@ -256,8 +256,10 @@ def _show(options: argparse.Namespace) -> int:
         if way not in verdicts:
             raise UsageError(f"the run has no way {way!r}; it has {', '.join(verdicts)}")
         found = [each for each in verdicts[way] if options.case in (each.case.id, each.case.id.rpartition("#")[0])]
-        if not found:
+        if not found and ("#" in options.case or options.way):
             raise UsageError(f"{options.case!r} has no reply with --way {way}; turns are CONVERSATION#NUMBER, from 1 on")
+        if not found:
+            print(f"===== {visible(options.case)}, {visible(way)}: no reply\n")
         for verdict in found:
             print("\n\n".join(_shown(run, verdict, way)) + "\n")
     return OK
@@ -274,7 +276,8 @@ def _shown(run: "RecordedRun", verdict: "Verdict", way: str) -> Iterator[str]:
     for message in turn.replies[0].prompt if turn.replies else ():
         yield f"--- {message.role}\n{plain(message.content)}"
     for reply in turn.replies:
-        yield f"--- raw reply {reply.number}\n{plain(reply.raw)}"
+        raw = reply.raw or "\n".join(f"{call.name} {call.text}" for call in reply.calls)  # a server's own calls are no text
+        yield f"--- raw reply {reply.number}\n{plain(raw)}"
         yield from reply_in_markdown(reply)
     if "outcome" in verdict.row:
         yield f"--- answer ({visible(turn.outcome)})\n{plain(turn.answer)}"

@@ -3,8 +3,10 @@
 A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
 """
 
+import os
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,12 +128,12 @@ async def _save(chat: "Chat", name: str) -> None:
         raise UsageError(chat.say("save_usage"))
     path = _path_of(name)
     text = _written(chat.conversation, chat.session.loop.backend.model, path.suffix.lower())
-    if not _write_file(path, text, replace=False):
+    if not _write_whole(path, text, replace=False):
         question = chat.say("overwrite", name=visible(name))
         answer = await edited(f"{question} ", "") if is_interactive() else ""
         if answer.strip().lower() not in YES:
             raise UsageError(chat.say("not_saved", name=repr(name[:200])))
-        _write_file(path, text, replace=True)
+        _write_whole(path, text, replace=True)
     chat.session.display.notice(chat.say("saved", count=len(chat.conversation.messages), name=name))
 
 
@@ -219,11 +221,20 @@ def _path_of(name: str) -> Path:
         raise UsageError(f"expected a file NAME.md or NAME.json, got {name[:200]!r}: {error}") from error
 
 
-def _write_file(path: Path, text: str, *, replace: bool) -> bool:
-    """Write a file; return False if it is there already and is not to be replaced."""
+def _write_whole(path: Path, text: str, *, replace: bool) -> bool:
+    """Write a file whole or not at all; return False if it is there already and is not to be replaced."""
     try:
-        with path.open("w" if replace else "x", encoding="utf-8") as file:
-            file.write(text)
+        with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=path.parent, delete=False) as file:
+            part = Path(file.name)
+            try:
+                file.write(text)
+                file.flush()
+                if replace:
+                    part.replace(path)
+                else:
+                    os.link(part, path)
+            finally:
+                part.unlink(missing_ok=True)
     except FileExistsError:
         return False
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name

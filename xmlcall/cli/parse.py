@@ -95,11 +95,11 @@ def execute(options: argparse.Namespace) -> int:
 def _text(path: str) -> str:
     text = read_bytes(path, "a model's text").decode("utf-8", "replace")
     try:
-        found = json.JSONDecoder().raw_decode(text.lstrip())[0]
+        found, end = json.JSONDecoder().raw_decode(text.strip())
     except (ValueError, RecursionError):
         return text
     where = next((where for keys, where in _RESPONSES.items() if isinstance(found, dict) and {*keys} <= found.keys()), "")
-    if where:
+    if where and text.strip()[end:].lstrip()[:1] in ("", "{"):  # a stream has an object in each line
         raise UsageError(
             f"expected a model's text in {path!r}, got the JSON of a whole response: pass its text, by `jq -rj '{where}'` "
             "(the server has read the calls that stand beside it)"

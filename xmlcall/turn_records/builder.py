@@ -440,7 +440,7 @@ class Recorder:
 
     def turns(self) -> list[TurnBuilder]:
         """Return the turns, newest first."""
-        return [kept.up_to_date() for kept in reversed(self._turns.values())]
+        return [kept.up_to_date() for kept in [*reversed(self._turns.values())]]  # a copy: others may be dropped meanwhile
 
     def find(self, id: str) -> TurnBuilder | None:
         kept = self._turns.get(id)

@@ -164,7 +164,7 @@ class Recording:
         if turn is None:
             return True
         self._count(turn.take())
-        turn.is_cut = self._room < 0
+        turn.is_cut = turn.is_cut or self._room < 0
         if self.watchers:
             self._recorder.changed(turn)
         return turn.token_at is not None

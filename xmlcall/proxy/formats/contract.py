@@ -198,8 +198,8 @@ class Format:
 
 
 # -- what the formats share for reading bodies: validation, contents made of parts, calls in a history -----------------
-# Bodies are untrusted input, so a pydantic model validates each one; the model also describes it in the app's OpenAPI
-# document. A field that the proxy does not know is kept, and sent on if the caller and the model server use the same format.
+# Bodies are untrusted input, so a pydantic model validates each one; tests make bodies from the model's JSON schema. A field that
+# the proxy does not know is kept, and sent on if the caller and the model server use the same format.
 
 
 SHOWN_CHARACTERS = 80  # how much of a wrong value an error shows
