@@ -21,7 +21,7 @@ from xmlcall.bench.store import RecordedRun, read_about, read_run
 from xmlcall.bench.ways import way_of
 
 RESULTS = Path(__file__).resolve().parent / "results"
-TRIED = ("ablation-", "families-", "optional-", "talk-hermes-results-family", "tried-", "tuning-constrained")
+TRIED = ("ablation-", "families-", "optional-", "sampling-", "talk-hermes-results-family", "tried-", "tuning-constrained")
 """How the names of runs begin in which one setting was changed to try it."""
 UNCHANGED = "-all-"  # in the name of an ablation's run in which nothing was left out
 MODELS = {
