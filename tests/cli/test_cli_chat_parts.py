@@ -125,7 +125,8 @@ def test_who_allowed_a_call_is_shown(by: str, shown: str) -> None:
     log, call = CallLog(), ToolCall(id="1", name="echo", arguments={}, raw=RawCall(index=0, name="echo"))
     log.note(CallStarted(call=call, host="files", host_tool="echo", by=by))
     log.note(CallFinished(call=call, result=ToolResult(content=(TextContent(text="hi"),))))
-    log.note(CallDenied(call=call, reason="No.", by=by))
+    log.note(CallDenied(call=call, reason="No.", by=by, host="files", host_tool="echo"))
+    assert [entry.target for entry in log.calls] == ["files.echo", "files.echo"]
     allowed, denied = (dict(call_lines(entry, speaker("en"), ())) for entry in log.calls)
     assert (allowed["allowed by"], denied["denied by"]) == (shown, shown)
     assert ("denied by" in allowed, "allowed by" in denied) == (False, False)

@@ -156,6 +156,20 @@ def test_what_is_typed_ahead_answers_no_question_and_is_the_next_line(tmp_path: 
     assert said(fake)[-1] == "y\nAnd then?"
 
 
+def test_what_is_always_allowed_is_shown_and_taken_back(tmp_path: Path) -> None:
+    with model_server(ECHO, "One.", ECHO, "Two.") as (url, _):
+        with Terminal("chat", *configured(tmp_path)[1:], "--model", url, home=tmp_path, size=(30, 80)) as terminal:
+            terminal.until("| servers ")
+            terminal.typed("/allowed\r", "You are asked about every call")
+            terminal.typed("Echo hi there\r", "[s]top:")
+            terminal.typed("a\r", "One.", "cached")
+            terminal.typed("/allowed off files.other\r", "expected /allowed, /allowed off")
+            terminal.send("/allowed\r", "\nfiles.echo\n")
+            terminal.typed("/allowed off\r", "> /allowed off")
+            terminal.send("Echo hi there\r", "[s]top: ")
+            terminal.typed("n not now\r", "not now", "Two.")
+
+
 def test_another_model_goes_on_with_the_conversation(tmp_path: Path) -> None:
     with model_server("Two.") as (other, other_fake), chat(tmp_path, "One.") as (terminal, _):
         terminal.typed("first\r", "One.", "cached")
@@ -184,6 +198,7 @@ def test_what_a_command_cannot_do_costs_a_line(tmp_path: Path) -> None:
         "/save",
         "/save x.txt",
         "/servers off x",
+        "/allowed x",
         "/model x y",
         "/undo x",
         "/n",

@@ -176,6 +176,7 @@ async def test_a_call_that_is_denied() -> None:
     denied = calls_of(await turn([block(call("add", a=1, b=2)), "ok"], policy=()))[0]
     assert (denied.outcome, denied.result, denied.seconds) == ("denied", None, None)
     assert denied.reason
+    assert (denied.server, denied.tool) == ("local", "add")
 
 
 async def test_arguments_that_a_person_changed() -> None:

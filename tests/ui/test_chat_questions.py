@@ -65,6 +65,7 @@ async def test_no_with_a_reason() -> None:
         await stage.answer("no", reason=" not to them ")
         made = only_call(await stage.over(turn))
         assert (made["outcome"], made["by"], made["reason"]) == ("denied", "person", "The person said no: not to them")
+        assert (made["server"], made["tool"]) == ("local", "send")
         assert RAN == []
         assert "The person said no: not to them" in stage.sent()[-1][1]
 
@@ -96,6 +97,23 @@ async def test_what_is_always_allowed(answer: str, asks_again: bool) -> None:
             await stage.answer("yes")
         assert only_call(await stage.over(turn))["outcome"] == "ok"
         assert len(RAN) == 3
+
+
+@pytest.mark.parametrize("answer", ["always", "with"])
+async def test_what_was_always_allowed_is_taken_back(answer: str) -> None:
+    async with staged([call("send", text="hi"), "1", call("send", text="hi"), "2"], [send]) as stage:
+        conversation, turn, _ = await asked(stage)
+        await stage.answer(answer)
+        await stage.over(turn)
+        [[tool]] = [server["tools"] for server in stage.room.servers()]
+        assert tool["is_always_allowed"]
+        [[tool]] = [server["tools"] for server in await stage.post("take_back/local.send", {}, 200)]
+        assert (tool["is_always_allowed"], tool["is_asked"]) == (False, True)
+        _, turn, _ = await asked(stage, "Again", conversation)
+        await stage.answer("no")
+        await stage.over(turn)
+        assert len(RAN) == 1
+        await stage.post("take_back/local.other", {}, 422)
 
 
 async def test_stopping_at_a_question() -> None:

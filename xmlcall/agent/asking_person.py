@@ -142,6 +142,14 @@ class AskingPerson:
         """Say whether a rule, the option or an earlier answer allows a plain call of a tool."""
         return self._yes or (server, tool, "") in self._always or self._rules.may_allow(server, tool)
 
+    def always_allowed(self) -> set[tuple[str, str]]:
+        """Return the server and the name of each tool that the user always allows, if only with some arguments."""
+        return {(server, tool) for server, tool, _ in self._always}
+
+    def take_back(self, server: str, tool: str) -> None:
+        """Ask about a tool again that the user always allowed."""
+        self._always = {key: definition for key, definition in self._always.items() if key[:2] != (server, tool)}
+
     async def _asked(self, question: Question) -> Decision:
         """Ask; check arguments that the user edits against the rules, and ask again if a rule requires it."""
         answer = await self._asker.ask(question)

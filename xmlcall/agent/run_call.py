@@ -215,7 +215,8 @@ class Calling:
             decision = await self._with_changes(replace(action, call=call), own, proposal, decision)
             host, host_tool = self._place(call, own)
         if not decision.allowed:
-            yield CallDenied(call=call, reason=decision.reason or denial("not_allowed", self.format), by=decision.by)
+            reason = decision.reason or denial("not_allowed", self.format)
+            yield CallDenied(call=call, reason=reason, by=decision.by, host=host, host_tool=host_tool)
             return
         yield CallStarted(call=call, host=host, host_tool=host_tool, by=decision.by, reason=decision.reason)
         request = partial(own.answer, call.arguments) if own else None

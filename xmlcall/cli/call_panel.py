@@ -66,12 +66,12 @@ class CallLog:
                 self._before = tuple(self._said)
                 self._said.append(Message(role="assistant", content=reply.text))
             case CallStarted(call=call, host=host, host_tool=tool, by=by):
-                return self._add(call, f"{visible(host)}.{visible(tool)}", began=time.monotonic(), by=by)
+                return self._add(call, _target(host, tool), began=time.monotonic(), by=by)
             case CallFinished(call=call, result=result, failure=failure):
                 outcome = "failed" if failure else "error" if result.is_error else "ok"
                 return self._end(self._running() or self._add(call), outcome, failure or result_text(result))
-            case CallDenied(call=call, reason=reason, by=by):
-                return self._end(self._add(call, by=by), "denied", reason)
+            case CallDenied(call=call, reason=reason, by=by, host=host, host_tool=tool):
+                return self._end(self._add(call, _target(host, tool), by=by), "denied", reason)
             case CallRejected(call=invalid):
                 return self._end(self._add(invalid), "rejected", "\n".join(issue.message for issue in invalid.issues))
             case CallHeld(call=call, paths=paths):
@@ -106,6 +106,10 @@ class CallLog:
         reply = ToolReply(name=entry.call.name, start=0, end=len(text), by=by)
         self._said.append(Message(role="tool", content=text, written=Written(text=text, replies=(reply,))))
         return entry
+
+
+def _target(host: str, tool: str) -> str:
+    return f"{visible(host)}.{visible(tool)}" if host else ""
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:

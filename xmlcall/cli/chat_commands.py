@@ -9,11 +9,13 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.cells import set_cell_size
 
+from ..agent.asking_person import AskingPerson
 from ..dialects.replies import replies_of
 from ..errors import UsageError
 from ..turn_records.keeping import Conversation
@@ -73,6 +75,24 @@ async def _servers(chat: "Chat", argument: str) -> None:
     for state in loop.router.states():
         problem = f": {shortened(visible(state.problem), lines=1, width=200)}" if state.kind == "failed" else ""
         print(f"{visible(state.name)}: {chat.say(f'server_{state.kind}', count=state.tools)}{problem}", flush=True)
+
+
+async def _allowed(chat: "Chat", argument: str) -> None:
+    word, _, name = argument.partition(" ")
+    always = _always_allowed(chat)
+    if word not in ("", "off") or name and name not in always:
+        raise UsageError(chat.say("allowed_usage"))
+    for each in ([name] if name else [*always]) if word else []:
+        always.pop(each)()
+    print("\n".join(map(visible, always)) or chat.say("allowed_none"), flush=True)
+
+
+def _always_allowed(chat: "Chat") -> dict[str, Callable[[], None]]:
+    """Map each tool that the user always allows, as server.tool, to what takes that back."""
+    policy = chat.session.loop.policy
+    if not isinstance(policy, AskingPerson):
+        return {}
+    return {f"{server}.{tool}": partial(policy.take_back, server, tool) for server, tool in sorted(policy.always_allowed())}
 
 
 async def _model(chat: "Chat", name: str) -> None:
@@ -172,6 +192,12 @@ _ROWS: Final = (
     Command(name="/help", run=_help),
     Command(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
     Command(name="/servers", run=_servers, takes="[on|off [NAME]]", words=_switches),
+    Command(
+        name="/allowed",
+        run=_allowed,
+        takes="[off [NAME]]",
+        words=lambda chat: [f"off {name}" for name in _always_allowed(chat)],
+    ),
     Command(name="/model", run=_model, takes="[NAME]", words=_models),
     Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
     Command(name="/prompt", run=prompt_command, takes="[NAME ...]", words=prompt_completions),

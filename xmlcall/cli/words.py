@@ -163,6 +163,7 @@ EN = {
     "status_speed": "{speed} tokens/s",
     "help_servers": "show the servers; hide or bring back their tools",
     "help_model": "show the model, or switch to another, as for --model",
+    "help_allowed": "show which tools you always allow; be asked again",
     "help_open": "show the last call, or call N, in full",
     "help_retry": "ask the last question again",
     "help_edit": "change the last question and ask it again",
@@ -173,6 +174,8 @@ EN = {
     "help_keys": "Enter sends; Alt-Enter, or a backslash before Enter, begins a new line. Tab completes a command; the "
     "right arrow accepts what a server suggests after the text. Ctrl-R searches earlier questions. Ctrl-C stops an answer, and "
     "keeps the text so far.",
+    "allowed_none": "You are asked about every call that no rule allows.",
+    "allowed_usage": "expected /allowed, /allowed off, or /allowed off with one of the tools that /allowed shows",
     "servers_usage": "expected /servers, /servers off or /servers on, each with or without the name of a server",
     "server_answers": "answers, tools: {count}",
     "server_starting": "still starting",
@@ -364,6 +367,7 @@ ZH = {
     "status_speed": "每秒 {speed} 个词元",
     "help_servers": "显示服务器；off 隐藏其工具，on 恢复",
     "help_model": "显示当前模型；加名称则换成它（写法同 --model）",
+    "help_allowed": "显示您总是允许的工具；off 恢复询问",
     "help_open": "完整显示最后一次调用，或第 N 次",
     "help_retry": "重新问最后一个问题",
     "help_edit": "修改最后一个问题，重新提问",
@@ -373,6 +377,8 @@ ZH = {
     "help_save": "把对话保存为 名称.md 或 名称.json",
     "help_keys": "Enter 发送；Alt-Enter 或在行末加反斜杠再按 Enter 换行。Tab 补全命令，右方向键采用服务器的建议，"
     "Ctrl-R 搜索以前的问题。Ctrl-C 停止回答，已有的内容会保留。",
+    "allowed_none": "规则没有允许的每个调用都会先询问您。",
+    "allowed_usage": "应输入 /allowed、/allowed off，或在 off 后加上 /allowed 显示的一个工具",
     "servers_usage": "应输入 /servers、/servers off 或 /servers on，后两个可以加服务器名称",
     "server_answers": "可用，工具：{count} 个",
     "server_starting": "仍在启动",

@@ -145,11 +145,15 @@ class CallDenied:
         call: the call.
         reason: why, in words for the model.
         by: who or what decided, as in `Decision`.
+        host: the server's name; "" if the turn denied the call itself.
+        host_tool: the tool's own name there.
     """
 
     call: ToolCall
     reason: str
     by: str = ""
+    host: str = ""
+    host_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -239,8 +239,10 @@ class TurnBuilder:
             fact.shown["seconds"] = time.monotonic() - fact.began
 
     def _call_refused(self, event: CallRejected | CallDenied) -> None:
-        facts = {"outcome": "denied", "by": event.by, "reason": event.reason} if isinstance(event, CallDenied) else {}
-        self._tell(event.call.id, **{"outcome": "rejected"} | facts).call = event.call
+        facts = {"outcome": "rejected"}
+        if isinstance(event, CallDenied):
+            facts = {"outcome": "denied", "server": event.host, "tool": event.host_tool, "by": event.by, "reason": event.reason}
+        self._tell(event.call.id, **facts).call = event.call
 
     def _call_held(self, event: CallHeld) -> None:
         """Record a call that waits; its end is not among the events of its reply."""

@@ -123,7 +123,7 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
             outcome = "failed" if failure else "error" if result.is_error else "ok"
             return "ended", _ended(call, outcome, result_text(result)) | ({"failure": failure} if failure else {})
         case CallDenied(call=call, reason=reason, by=by):
-            return "ended", _ended(call, "denied", reason) | {"by": by}
+            return "ended", _ended(call, "denied", reason) | {"by": by, "server": event.host, "tool": event.host_tool}
         case CallRejected(call=call):
             return "ended", _ended(call, "rejected", " ".join(issue.message for issue in call.issues))
         case CallHeld(call=call, paths=paths):

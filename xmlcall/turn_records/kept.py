@@ -218,7 +218,8 @@ def _ended(body: Mapping[str, Any]) -> dict[str, Any]:
     if outcome in ("ok", "error", "failed"):
         return ended | {"result": text[:MOST_RESULT], "result_size": len(text), "failure": _text(body, "failure")}
     if outcome == "denied":
-        return ended | {"reason": text, "by": _text(body, "by")}
+        named = {name: _text(body, name) for name in ("server", "tool", "by") if name in body}  # "server" since 0.3
+        return ended | {"reason": text} | named
     return ended | ({"reason": text} if outcome == "held" else {})
 
 

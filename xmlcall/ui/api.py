@@ -66,7 +66,7 @@ class ShownPage:
         builder = self.recorder.find(id)
         found = builder.record() if builder else self.find(id) or await asyncio.to_thread(self.recorded, id)
         if found is None:
-            raise ApiError(f"there is no turn {id[:80]!r}; only the newest ones are kept", status=404)
+            raise ApiError(f"there is no turn {id[:80]!r}; only the newest ones are kept", status=404, code="no_turn")
         return found
 
     def summary(self, id: str) -> Summary | None:
@@ -101,7 +101,7 @@ def guarded(answer: Handler) -> Handler:
         try:
             return await answer(request)
         except ApiError as error:
-            return json_answer({"error": {"message": error.message}}, error.status)
+            return json_answer({"error": {"message": error.message, "code": error.code}}, error.status)
         except UsageError as error:
             return json_answer({"error": {"message": str(error)}}, 422)
         except XmlcallError as error:

@@ -48,7 +48,7 @@ def routes(shown: ShownPage, backend: Callable[[], Backend]) -> list[Route]:
         id, ways = str(body.get("turn") or ""), [_way(each) for each in _ways(body)]
         turn, builder = await shown.turn(id), shown.recorder.find(id)
         if asking.locked():
-            raise ApiError("another page is asking just now; wait until it has its answers", status=409)
+            raise ApiError("another page is asking just now; wait until it has its answers", status=409, code="other_page_asks")
         said = _to_question((builder.conversation if builder else ()) or _messages(turn), turn.question)
         return event_stream(merged(_answers(asking, backend(), turn, said, ways)))
 

@@ -248,7 +248,9 @@ class ChatRoom:
             conversation = self._branch(conversation, instead_of)
         is_new, id = conversation is None, conversation or new_id()
         if id in self._turns:
-            raise ApiError("a turn of this conversation is still running: wait for its end, or stop it", status=409)
+            raise ApiError(
+                "a turn of this conversation is still running: wait for its end, or stop it", status=409, code="turn_running"
+            )
         self._turns[id] = None
         keeper = Keeper(self.store, None)
         try:
@@ -266,7 +268,7 @@ class ChatRoom:
         """Stop the turn of a conversation; a server that runs a call of it is notified."""
         turn = self._turns.get(conversation)
         if turn is None or turn.task is None:
-            raise ApiError("nothing is running in this conversation", status=409)
+            raise ApiError("nothing is running in this conversation", status=409, code="nothing_running")
         turn.task.cancel()
 
     async def _begun(self, keeper: Keeper, id: str, question: str, *, is_new: bool) -> TurnUnderWay:
@@ -274,7 +276,7 @@ class ChatRoom:
         try:
             keeper.resume(id)
         except UsageError as held:  # another program has it
-            raise ApiError(str(held), status=409) from held
+            raise ApiError(str(held), status=409, code="held_elsewhere") from held
         events = [] if is_new else self.store.events(id)
         form, is_xml = self.loop.format, self.loop.mode in ("xml", "auto")  # a mode is left open only where no tools are offered
         builder = self.recorder.begin(
@@ -323,7 +325,7 @@ class ChatRoom:
         except UsageError:
             found = ""
         if found != conversation:
-            raise ApiError(f"there is no conversation {conversation[:80]!r}", status=404)
+            raise ApiError(f"there is no conversation {conversation[:80]!r}", status=404, code="no_conversation")
         return found
 
     def _over(self, conversation: str) -> None:
@@ -361,10 +363,13 @@ class ChatRoom:
     def servers(self) -> list[dict[str, Any]]:
         """Return the servers with their tools, as JSON; those that are off, too."""
         router, policy = self.loop.router, self.loop.policy
+        asking = policy if isinstance(policy, AskingPerson) else None
+        always = asking.always_allowed() if asking else ()
         tools: dict[str, list[dict[str, Any]]] = {}
         for host, tool, is_on in router.all_tools():
-            is_asked = not (isinstance(policy, AskingPerson) and policy.spares(host, tool.name))
-            tools.setdefault(host, []).append(_tool(host, tool, is_on=is_on, is_asked=is_asked))
+            is_asked = not (asking and asking.spares(host, tool.name))
+            shown = _tool(host, tool) | {"is_on": is_on, "is_asked": is_asked, "is_always_allowed": (host, tool.name) in always}
+            tools.setdefault(host, []).append(shown)
         return [
             {
                 "name": state.name,
@@ -380,15 +385,27 @@ class ChatRoom:
         """Offer the tools of a server, or one tool, or leave them out, from the next reply on."""
         router = self.loop.router
         if is_tool:
-            place = next((each for each in router.all_tools() if f"{each[0]}.{each[1].name}" == name), None)
-            if place is None:
-                raise UsageError(f"expected a tool as server.tool, got {name[:80]!r}")
-            router.switch_tool(place[0], place[1].name, on=on)
+            router.switch_tool(*self._place(name), on=on)
         else:
             router.switch(name, on=on)
         await self.loop.catalog()
         self.tell_news()
         return self.servers()
+
+    def take_back(self, name: str) -> list[dict[str, Any]]:
+        """Ask about a tool again that the user always allowed."""
+        place, policy = self._place(name), self.loop.policy
+        if isinstance(policy, AskingPerson):
+            policy.take_back(*place)
+        self.tell_news()
+        return self.servers()
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Return the server and the own name of a tool."""
+        for host, tool, _ in self.loop.router.all_tools():
+            if f"{host}.{tool.name}" == name:
+                return host, tool.name
+        raise UsageError(f"expected a tool as server.tool, got {name[:80]!r}")
 
     def turn_on(self, server: str) -> str:
         """Return the id of the turn that has a call running on a server; "" if none has, or several have."""
@@ -404,15 +421,13 @@ class ChatRoom:
             self.news.tell("servers", servers)
 
 
-def _tool(host: str, tool: Tool, *, is_on: bool, is_asked: bool) -> dict[str, Any]:
+def _tool(host: str, tool: Tool) -> dict[str, Any]:
     hints = tool.annotations or {}
     title = tool.title or hints.get("title")
     return {
         "name": f"{host}.{tool.name}",
         "title": title if isinstance(title, str) else "",
         "description": tool.description,
-        "is_on": is_on,
-        "is_asked": is_asked,
         "destructive": hints.get("destructiveHint") is True,
     }
 
@@ -426,6 +441,7 @@ def routes(room: ChatRoom) -> list[Route]:
         ("POST", "questions/{id}", _on_answer),
         ("POST", "servers/{name:path}", partial(_on_switch, is_tool=False)),
         ("POST", "tools/{name:path}", partial(_on_switch, is_tool=True)),
+        ("POST", "take_back/{name:path}", _on_take_back),
     )
     return [Route(f"/api/{path}", guarded(partial(answer, room)), methods=[method]) for method, path, answer in answers]
 
@@ -460,6 +476,10 @@ async def _on_switch(room: ChatRoom, request: Request, *, is_tool: bool) -> Resp
     if not isinstance(is_on, bool):
         raise ApiError("is_on: expected true or false", status=422)
     return json_answer(await room.switch(request.path_params["name"], on=is_on, is_tool=is_tool))
+
+
+async def _on_take_back(room: ChatRoom, request: Request) -> Response:
+    return json_answer(room.take_back(request.path_params["name"]))
 
 
 def _text(body: dict[str, Any], name: str) -> str:

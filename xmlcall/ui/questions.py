@@ -185,9 +185,9 @@ class OpenQuestions:
     def answer(self, id: str, given: Given) -> None:
         """Take an answer."""
         if id in self._over:
-            raise ApiError("this question has its answer", status=409)
+            raise ApiError("this question has its answer", status=409, code="already_answered")
         if (question := self._open.get(id)) is None:
-            raise ApiError("there is no such question any more", status=404)
+            raise ApiError("there is no such question any more", status=404, code="no_question")
         question.answer.set_result(question.read(given))
         self._end(id, str(given.get("answer")))
 

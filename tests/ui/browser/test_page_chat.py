@@ -169,6 +169,12 @@ def test_always_holds_for_the_next_question_and_a_branch_leaves_the_first_as_it_
     assert said(window, "Second answer.").count() == 0
     window.page.get_by_role("link", name=re.compile("branch of")).click()
     said(window, "Second answer.").wait_for()
+    window.page.get_by_role("button", name="allowed ✕").click()
+    window.page.get_by_role("button", name="allowed ✕").wait_for(state="detached")
+    model.says(call("text_analyzer", text="x"), "Third answer.")
+    more(asked(window, "Analyze x"), "Allow these arguments until xmlcall ends")
+    said(window, "Third answer.").wait_for()
+    window.page.get_by_role("button", name="allowed ✕").wait_for()
 
 
 def test_a_turn_is_stopped(opened: Open, chatting: Program, model: ScriptedModel) -> None:

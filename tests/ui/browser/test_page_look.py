@@ -164,7 +164,7 @@ def test_a_list_says_what_is_known_and_cuts_none_of_it_on_a_phone(
     page.get_by_role("navigation", name="Main").get_by_role("link", name="Live").click()
     rows = page.locator(".list a")
     rows.filter(has_text="Is the list read?").wait_for()
-    assert "412 tokens read · 1 tokens written" in rows.filter(has_text="Is the list read?").first.inner_text()
+    assert "412 tokens read · 1 token written" in rows.filter(has_text="Is the list read?").first.inner_text()
     assert "–" not in rows.first.inner_text()
     assert page.evaluate("[...document.querySelectorAll('.list .soft')].every((each) => each.scrollWidth <= each.clientWidth)")
     rows.first.click()

@@ -94,6 +94,12 @@ test("starters are of tools that are on", () => {
   assert.deepEqual(begun, ["Do a: "]);
 });
 
+test("a tool that is always allowed says so, and how to be asked again", () => {
+  const [allowed, other] = ["demo.a", "demo.b"].map((name) => ({ name, description: "", is_on: true, is_always_allowed: name === "demo.a" }));
+  const drawn = serversOf([{ ...server(), is_on: true, tools: [allowed, other] }], () => () => {}, () => {});
+  assert.equal(drawn.textContent.split("allowed ✕").length, 2);
+});
+
 test("a server says why it failed, and its name once", () => {
   const drawn = serversOf([{ ...server(), name: "files", state: "failed", problem: "files: the command was not found" }], () => () => {});
   assert.match(drawn.textContent, /failed.*the command was not found/);

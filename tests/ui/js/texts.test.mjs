@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { all, page } from "./fake_document.mjs";
 
+const { Refused } = await import(page("api.js"));
 const { markdown } = await import(page("markdown.js"));
 const { difference } = await import(page("diff.js"));
 const { chooseLanguage, has, language, share, t } = await import(page("i18n.js"));
@@ -27,6 +28,18 @@ for (const text of [
     }
   });
 }
+
+for (const [number, words] of [["1", "1 token"], ["0", "0 tokens"], ["1,001", "1,001 tokens"]]) {
+  test(`as many as they are: ${words}`, () => { chooseLanguage("en"); assert.equal(t("tokens", { count: number }), words); });
+}
+
+test("a refusal speaks the chosen language, and the server's words where it has none", () => {
+  chooseLanguage("zh");
+  assert.equal(new Refused(409, { error: { message: "it runs", code: "turn_running" } }).message, "此对话还在回答。请等它结束，或停止它。");
+  assert.equal(new Refused(422, { error: { message: "expected a text", code: "" } }).message, "expected a text");
+  assert.equal(new Refused(500, "").message, "HTTP 500");
+  chooseLanguage("en");
+});
 
 test("what Markdown means is drawn", () => {
   const drawn = markdown("# T\n\n**b** *i* `c`\n\n- [x] done\n\n1. one\n\n> q\n\n[l](https://example.org) ~~d~~");

@@ -3,12 +3,15 @@
    A stream comes again by itself (EventSource); after the server was started anew its `instance` is another one, and whoever shows
    turns has to ask for them again. */
 
+import { has, t } from "./i18n.js";
+
 const ROOT = "/ui/api/";
 
-/** A refusal by the server, in its own words. */
+/** A refusal by the server: in the chosen language if its code has words there, else in the server's own. */
 export class Refused extends Error {
   constructor(status, data) {
-    super(data?.error?.message ?? `HTTP ${status}`);
+    const key = `refused.${data?.error?.code}`;
+    super(has(key) ? t(key) : data?.error?.message ?? `HTTP ${status}`);
     this.status = status;
     this.data = data;
   }

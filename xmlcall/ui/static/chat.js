@@ -265,8 +265,9 @@ export function mount(container, [given]) {
     const [{ conversations }, { servers }] = await Promise.all([get("recorded"), get("about")]);
     const held = side.contains(document.activeElement) ? document.activeElement.dataset.path : null;
     const toggle = (path, isOn) => ({ target }) => doing(async () => { target.disabled = true; await post(path, { is_on: !isOn }); await drawAround(); });
+    const takeBack = (name) => doing(async () => { await post(`take_back/${part(name)}`); await drawAround(); });
     const close = h("button", { className: "plain drawer-close", "aria-label": t("close"), onclick: closeSide }, "✕");
-    fill(side, h("div", { className: "row" }, h("button", { className: "grow", onclick: () => { closeSide(); go("chat"); } }, t("chat.new")), close), historyOf(conversations, conversation), serversOf(servers, toggle));
+    fill(side, h("div", { className: "row" }, h("button", { className: "grow", onclick: () => { closeSide(); go("chat"); } }, t("chat.new")), close), historyOf(conversations, conversation), serversOf(servers, toggle, takeBack));
     if (held) side.querySelector(`[data-path="${CSS.escape(held)}"]`)?.focus();
     if (!conversation && !sent) fill(log, hello(servers ?? []));
   }

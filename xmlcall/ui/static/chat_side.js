@@ -25,11 +25,14 @@ function timeOf(text) {
   return timeText(time, isToday ? { hour: "2-digit", minute: "2-digit" } : { day: "numeric", month: "short" });
 }
 
-/** Draw the servers with their tools. @param {function(string, boolean)} toggle makes what a box does */
-export function serversOf(servers, toggle) {
+/** Draw the servers with their tools.
+ *  @param {function(string, boolean)} toggle makes what a box does @param {function(string)} takeBack ends that a tool is always allowed */
+export function serversOf(servers, toggle, takeBack) {
   const box = (path, isOn) => h("input", { type: "checkbox", checked: isOn, data: { path }, onchange: toggle(path, isOn) });
-  const tool = (each) => h("li", null, h("label", { className: "row", title: visible(each.description ?? "") }, box(`tools/${part(each.name)}`, each.is_on),
-    h("span", { className: "mono clip" }, visible(each.name.slice(each.name.lastIndexOf(".") + 1))), each.destructive ? h("span", { className: "chip warn", title: t("ask.destructive") }, "!") : null));
+  const allowed = (each) => (each.is_always_allowed ? h("button", { className: "plain small", title: t("tool.take_back"), data: { path: `take_back/${part(each.name)}` },
+    onclick: () => takeBack(each.name) }, `${t("tool.allowed")} ✕`) : null);
+  const tool = (each) => h("li", { className: "row" }, h("label", { className: "row", title: visible(each.description ?? "") }, box(`tools/${part(each.name)}`, each.is_on),
+    h("span", { className: "mono clip" }, visible(each.name.slice(each.name.lastIndexOf(".") + 1))), each.destructive ? h("span", { className: "chip warn", title: t("ask.destructive") }, "!") : null), allowed(each));
   const server = (each) => h("div", { className: "column server" },
     h("label", { className: "row" }, box(`servers/${part(each.name)}`, each.is_on), h("strong", { className: "clip" }, visible(each.name)),
       each.state === "answers" ? null : h("span", { className: `small ${each.state === "failed" ? "bad-text" : "soft"}` }, t(`server.${each.state}`))),

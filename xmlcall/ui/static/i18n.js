@@ -18,10 +18,13 @@ export function chooseLanguage(name) {
   document.documentElement.lang = name === "zh" ? "zh-Hans" : "en";
 }
 
-/** Return a text. @param {string} key of it @param {object} [values] that stand in `{name}` */
+/** Return a text. @param {string} key of it @param {object} [values] that stand in `{name}`; `{name|word|words}` is `word` of one */
 export function t(key, values = {}) {
   const text = WORDS[language()][key] ?? EN[key] ?? key;
-  return text.replace(/\{(\w+)\}/g, (whole, name) => (name in values ? String(values[name]) : whole));
+  return text.replace(/\{(\w+)(?:\|(\w+)\|(\w+))?\}/g, (whole, name, one, several) => {
+    if (!(name in values)) return whole;
+    return one ? (String(values[name]) === "1" ? one : several) : String(values[name]);
+  });
 }
 
 /** Say whether there is a text of this key. */

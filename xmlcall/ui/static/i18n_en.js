@@ -10,16 +10,16 @@ const FRAME = {
   "only.issues": "With calls that cannot run", "only.errors": "Failed",
   "live.none": "No turn is like that.", "live.empty": "Nothing has been asked yet. Point a client at this server.",
   "live.empty_chat": "Nothing has been asked yet. Ask something in the chat.", no_question: "(no question)",
-  "repairs.count": "{count} repaired", "issues.count": "{count} cannot run", "replies.count": "{count} replies",
+  "repairs.count": "{count} repaired", "issues.count": "{count} cannot run", "replies.count": "{count} {count|reply|replies}",
 };
 
 const TURN = {
-  first_token: "first token", whole: "whole", tokens: "{count} tokens", "tokens.read": "{count} tokens read", "tokens.written": "{count} tokens written", cached: "cached", characters: "{count} characters",
+  first_token: "first token", whole: "whole", tokens: "{count} {count|token|tokens}", "tokens.read": "{count} {count|token|tokens} read", "tokens.written": "{count} {count|token|tokens} written", cached: "cached", characters: "{count} {count|character|characters}",
   reply: "Reply {number}", finish: "ended by {reason}", "finish.stop": "ended by itself", "finish.tool_calls": "ended with calls", "finish.length": "cut off at the limit of tokens", writing: "being written", not_kept: "not kept, asked again", verdict: "judged",
-  "reasoning.apart": "Reasoning that the server sent apart", "show.all": "Show all {count} characters", "turn.over": "The turn is over.",
+  "reasoning.apart": "Reasoning that the server sent apart", "show.all": "Show all {count} {count|character|characters}", "turn.over": "The turn is over.",
   "raw.label": "What the model wrote", "raw.more": "Show {count} more characters", repair: "repaired",
   "span.text": "text", "span.reasoning": "reasoning", "span.markup": "markup", "span.name": "call", "span.value": "value", "span.end": "end of the call", "span.unread": "not read",
-  "prompt.title": "Prompt", "prompt.messages": "{count} messages", "prompt.cached": "about {share} from the cache (shaded)",
+  "prompt.title": "Prompt", "prompt.messages": "{count} {count|message|messages}", "prompt.cached": "about {share} from the cache (shaded)",
   "role.system": "system", "role.user": "person", "role.assistant": "model", "role.tool": "result",
   "copy.menu": "Copy", "copy.raw": "Copy text", "copy.corpus": "Copy as case", "copy.curl": "Copy as curl", "copy.bench": "Copy for bench", "try.this": "Open in Try",
   "call.label": "Call of {name}", "call.allowed_by": "allowed by: {who}", "call.denied_by": "denied by: {who}", "call.allowed_you": "allowed by you", "call.allowed_always": "always allowed by you", "call.denied_you": "denied by you",
@@ -56,7 +56,7 @@ const TURN = {
 
 const RECORDED = {
   "recorded.conversations": "Conversations", "recorded.runs": "Measured runs", "recorded.files": "Files of turns", "recorded.no_conversations": "No conversation was kept yet.",
-  "messages.count": "{count} messages", "turns.count": "{count} turns", loading: "Reading …", copy: "Copy", image: "Picture",
+  "messages.count": "{count} {count|message|messages}", "turns.count": "{count} {count|turn|turns}", loading: "Reading …", copy: "Copy", image: "Picture",
   "filter.way": "Way", "filter.failure": "Failure", "filter.repair": "Repair", "filter.tool": "Tool", "filter.all": "all", "chat.go_on": "Go on in the chat",
 };
 
@@ -69,11 +69,13 @@ const TRY = {
 const CHAT = {
   "chat.new": "New conversation", "chat.list": "Conversations", "chat.side": "Conversations and tools", "chat.ask": "Ask something; Shift+Enter for a new line", "chat.send": "Send", "chat.regenerate": "Regenerate", "chat.ask_again": "Ask again", "chat.edit": "Edit", "chat.inspect": "Inspect",
   "chat.busy": "Not sent: an answer is under way. Wait for its end, or stop it.",
-  "chat.editing": "You edit a question: the answer begins a branch, and what was answered stays.", "chat.branches": "Branches", "chat.branch": "branch at turn {at}", "chat.branch_of": "branch of {id}, at turn {at}", "chat.tools": "Servers and tools", "chat.no_tools": "No server is configured.",
+  "chat.editing": "You edit a question: the answer begins a branch, and what was answered stays.", "chat.branches": "Branches", "chat.branch": "branch at turn {at}", "chat.branch_of": "branch of {id}, at turn {at}", "chat.tools": "Servers and tools", "chat.no_tools": "No server is configured.", "tool.allowed": "allowed", "tool.take_back": "You always allow this tool. Click to be asked again.",
   "chat.hello": "What would you like to know?", "chat.status": "{tokens} tokens in use, {cached} from the cache", "server.starting": "starting", "server.failed": "failed; it is tried again", "server.off": "off",
-  "asks.nothing": "No tool is on offer: the model answers from what it knows.", "asks.all": "You are asked before any call runs.", "asks.none": "Calls run without asking you, since rules allow these tools; a call with a value that looks made up may still ask.", "asks.some": "These tools run without asking you, since rules allow them: {names}. You are asked before any other call.",
+  "refused.turn_running": "An answer of this conversation is still under way. Wait for its end, or stop it.", "refused.nothing_running": "Nothing is running in this conversation.", "refused.held_elsewhere": "Another program uses this conversation. Close it there, or begin a new one.", "refused.no_conversation": "There is no such conversation any more.",
+  "refused.already_answered": "This question has its answer already.", "refused.no_question": "This question is not open any more.", "refused.no_turn": "There is no such turn any more: only the newest ones are kept.", "refused.other_page_asks": "Another page is asking just now. Wait until it has its answers.",
+  "asks.nothing": "No tool is on offer: the model answers from what it knows.", "asks.all": "You are asked before any call runs.", "asks.none": "Calls run without asking you, since rules allow these tools; a call with a value that looks made up may still ask.", "asks.some": "These tools run without asking you, since rules or you allow them: {names}. You are asked before any other call.",
   "ask.title": "May this call run?", "ask.destructive": "It may destroy something, its server says.", "ask.unsaid": "Nobody said {names}: the model was told, and stays with it.", "ask.unsaid_place": "Nobody said where {path} leads.", "ask.foreign": "{path} comes from server {server}, not from you.",
-  "ask.repairs": "It was made out by repairs: {codes}", "ask.changed": "The server has changed what this tool says of itself since you allowed it.", "ask.changes": "What changes", "ask.times": "The same call for the {count}th time in a row.",
+  "ask.repairs": "It was made out by repairs: {codes}", "ask.changed": "The server has changed what this tool says of itself since you allowed it.", "ask.changes": "What changes", "ask.times": "The same call, {count} times in a row.",
   "ask.yes": "Yes", "ask.no": "No", "ask.deny": "Do not run it", "ask.always": "Allow this tool until xmlcall ends", "ask.with": "Allow these arguments until xmlcall ends", "ask.edit": "Edit arguments", "ask.stop": "Stop", "ask.more": "More answers", "ask.reason": "Reason for the model (may be empty)",
   "ask.run_edited": "Run with these", "ask.cancel": "Back", "ask.keys": "Keys: y yes, n no, e edit, a this tool from now on, w these arguments, s stop", "ask.was_yes": "accepted", "ask.was_no": "declined", "ask.was_stop": "stopped", "ask.was_late": "not answered in time", "ask.was_gone": "withdrawn",
   "ask.server": "{server} asks you", "ask.completion": "{server} wants the model to answer this", "ask.reply": "Send this answer to {server}?", "ask.address": "{server} wants you to open an address", "ask.accept": "Accept", "ask.decline": "Decline",

@@ -71,9 +71,11 @@ const TRY = {
 const CHAT = {
   "chat.new": "新对话", "chat.list": "对话列表", "chat.side": "对话和工具", "chat.ask": "请提问；Shift+Enter 换行", "chat.send": "发送", "chat.regenerate": "重新生成", "chat.ask_again": "重新提问", "chat.edit": "编辑", "chat.inspect": "查看细节",
   "chat.busy": "未发送：上一个回答还在进行。请等它结束，或将它停止。",
-  "chat.editing": "您正在编辑问题：回答会开始一个分支，原来的回答会保留。", "chat.branches": "分支", "chat.branch": "在第 {at} 轮分支", "chat.branch_of": "{id} 在第 {at} 轮的分支", "chat.tools": "服务器和工具", "chat.no_tools": "没有配置服务器。",
+  "chat.editing": "您正在编辑问题：回答会开始一个分支，原来的回答会保留。", "chat.branches": "分支", "chat.branch": "在第 {at} 轮分支", "chat.branch_of": "{id} 在第 {at} 轮的分支", "chat.tools": "服务器和工具", "chat.no_tools": "没有配置服务器。", "tool.allowed": "已允许", "tool.take_back": "您总是允许此工具。点击后会重新询问您。",
   "chat.hello": "想了解什么？", "chat.status": "使用 {tokens} 个词元，{cached} 来自缓存", "server.starting": "正在启动", "server.failed": "失败，会自动重试", "server.off": "已关闭",
-  "asks.nothing": "没有可用的工具：模型只凭自己的知识回答。", "asks.all": "每个调用执行之前都会先询问您。", "asks.none": "规则允许这些工具，调用不经询问就会执行；如果某个值像是编造的，仍可能询问您。", "asks.some": "规则允许以下工具不经询问就执行：{names}。其他调用都会先询问您。",
+  "refused.turn_running": "此对话还在回答。请等它结束，或停止它。", "refused.nothing_running": "此对话中没有正在进行的回答。", "refused.held_elsewhere": "另一个程序正在使用此对话。请在那里关闭它，或开始新对话。", "refused.no_conversation": "此对话已不存在。",
+  "refused.already_answered": "这个问题已有回答。", "refused.no_question": "这个问题已不再等待回答。", "refused.no_turn": "此轮已不存在：只保留最新的几轮。", "refused.other_page_asks": "另一个页面正在提问。请等它得到回答。",
+  "asks.nothing": "没有可用的工具：模型只凭自己的知识回答。", "asks.all": "每个调用执行之前都会先询问您。", "asks.none": "规则允许这些工具，调用不经询问就会执行；如果某个值像是编造的，仍可能询问您。", "asks.some": "规则或您允许以下工具不经询问就执行：{names}。其他调用都会先询问您。",
   "ask.title": "允许执行这个调用吗？", "ask.destructive": "服务器说它可能有破坏性。", "ask.unsaid": "对话中没有提到 {names}：已再次询问模型，它坚持这个调用。", "ask.unsaid_place": "对话中没有提到 {path} 指向的地方。", "ask.foreign": "{path} 来自服务器 {server}，而不是来自您。",
   "ask.repairs": "已修复：{codes}", "ask.changed": "自您允许以来，服务器改变了对这个工具的说明。", "ask.changes": "会有什么变化", "ask.times": "同样的调用已连续 {count} 次。",
   "ask.yes": "是", "ask.no": "否", "ask.deny": "不执行", "ask.always": "允许此工具，直到 xmlcall 结束", "ask.with": "允许这些参数，直到 xmlcall 结束", "ask.edit": "修改参数", "ask.stop": "停止", "ask.more": "更多回答", "ask.reason": "给模型的理由（可不填）",
