@@ -80,7 +80,7 @@ async def _servers(chat: "Chat", argument: str) -> None:
 async def _allowed(chat: "Chat", argument: str) -> None:
     word, _, name = argument.partition(" ")
     always = _always_allowed(chat)
-    if word not in ("", "off") or name and name not in always:
+    if word not in ("", "off") or (name and name not in always):
         raise UsageError(chat.say("allowed_usage"))
     for each in ([name] if name else [*always]) if word else []:
         always.pop(each)()
