@@ -10,13 +10,14 @@ import json
 import secrets
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import replace
 from typing import Any, Final, TypeVar, cast
 
 from ..backends.base import Backend, Tries, chunks_of, tries_of
 from ..errors import BackendError, BackendStatusError
 from ..hosts.mcp.server_requests import SampleReply, SampleRequest
+from ..turn.generate import prepare
 from ..turn.machine import Ask, FirstToken, Machine, Run, Score
 from ..types.completion import Chunk, CompletionRequest, FinishReason, Usage
 
@@ -27,6 +28,12 @@ _REFUSED: Final = frozenset({400, 404, 405, 415, 422, 501})  # statuses that mea
 def new_id() -> str:
     """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
     return f"call_{secrets.token_hex(12)}"
+
+
+def prepare_beside(stack: AsyncExitStack) -> None:
+    """Compile what a program's first reply needs in a thread, while servers and models open; the stack waits for its end."""
+    if not prepare.cache_info().currsize:
+        stack.push_async_callback(asyncio.wait, [asyncio.create_task(asyncio.to_thread(prepare))])
 
 
 class Scores:

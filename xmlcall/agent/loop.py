@@ -38,7 +38,7 @@ from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
 from ..types.calls import Message, ToolCall, ToolResult, items_of
 from ..types.completion import Capabilities
-from .drive import Scores, drive, new_id
+from .drive import Scores, drive, new_id, prepare_beside
 from .fitted_backend import FittedBackend
 from .policy import Policy
 from .rules import allow
@@ -134,8 +134,9 @@ class ToolLoop:
         self._way: Way | None = None
 
     async def __aenter__(self) -> Self:
-        """Open the hosts, then the backend, which may take long to load."""
+        """Open the hosts, then the backend, which may take long to load; meanwhile patterns compile in a thread."""
         async with AsyncExitStack() as stack:
+            prepare_beside(stack)
             await stack.enter_async_context(self.router)
             await self.backend.__aenter__()
             stack.push_async_exit(self._leave_backend)

@@ -213,7 +213,7 @@ def _may_be_ours(line: str) -> bool:
 @functools.cache
 def _own_words() -> tuple[frozenset[str], list[str]]:
     """Return all runs of sentences in single lines of templates, as a set and as a sorted list."""
-    lines = (line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name)))
+    lines = {line for lang in LANGUAGES for name in _TEMPLATES for line in _fixed_lines(source(lang, name))}
     words = {run for line in lines for run in _runs(line) if _width(run) >= _LEAST and len(run) <= _LONGEST}
     words |= {tag.strip(_MARKERS) for tag in (OWN_RESULTS.closer, OWN_RESULTS.result_close.strip())}
     return frozenset(words), sorted(words)
@@ -240,4 +240,4 @@ def _runs(line: str) -> Iterable[str]:
 
 
 def _width(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+    return len(text) if text.isascii() else sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)

@@ -18,7 +18,7 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ...agent.drive import Scores, drive, new_id
+from ...agent.drive import Scores, drive, new_id, prepare_beside
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...agent.way_check import check_way, known_way
@@ -107,8 +107,9 @@ class Engine:
         self._scores = Scores()
 
     async def __aenter__(self) -> Self:
-        """Open the hosts, then the backend (it may take long to load)."""
+        """Open the hosts, then the backend (it may take long to load); meanwhile patterns compile in a thread."""
         async with AsyncExitStack() as stack:
+            prepare_beside(stack)
             await stack.enter_async_context(self.own)
             await stack.enter_async_context(self.backend)
             self._stack = stack.pop_all()
