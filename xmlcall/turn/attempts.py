@@ -63,7 +63,7 @@ class Attempts:
         stuck: a call that the model wrote twice although it could not run, if one retry is left; else None.
     """
 
-    policy: RepairPolicy
+    limits: RepairPolicy
     retries: int = 0
     stuck: InvalidCall | None = None
     _errors: int = 0
@@ -84,7 +84,7 @@ class Attempts:
 
     def is_repeated(self, call: ToolCall) -> bool:
         """Say whether a call was made as often in a row, with the same result, as it may be."""
-        return _key(call) == self._last and self._repeats >= self.policy.max_repeats
+        return _key(call) == self._last and self._repeats >= self.limits.max_repeats
 
     def note_result(self, call: ToolCall, text: str) -> None:
         """Note a call's result; if it differs from the last one, repeating the call was not in vain."""
@@ -105,7 +105,7 @@ class Attempts:
     def refuse(self) -> bool:
         """Count a reply that is no answer and has no calls; say whether the model may try again."""
         self.retries, self.stuck = self.retries + 1, None
-        return self.retries <= self.policy.max_format_retries
+        return self.retries <= self.limits.max_format_retries
 
     def after(self, answered: Answered) -> str:
         """Count the outcome of a reply's calls; return why the run has to end, or ""."""
@@ -116,12 +116,12 @@ class Attempts:
             if result is not None:
                 self._errors = self._errors + 1 if result.is_error else 0
         self.retries = self.retries + 1 if invalid else 0
-        self.stuck = again if self.retries == self.policy.max_format_retries else None
+        self.stuck = again if self.retries == self.limits.max_format_retries else None
         if self._stopped:
             return self._stopped
-        if self.retries > self.policy.max_format_retries:
+        if self.retries > self.limits.max_format_retries:
             return "invalid_calls"
-        return "tool_errors" if self._errors > self.policy.max_tool_errors else ""
+        return "tool_errors" if self._errors > self.limits.max_tool_errors else ""
 
     def begin_again(self) -> None:
         """Forget where failed attempts begin, because the whole turn was removed from the conversation."""

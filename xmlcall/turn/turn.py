@@ -402,11 +402,10 @@ class Turn(Machine[None]):
         """Return the tool that the server has to force, if any: the model is stuck, or was instructed to call and did not."""
         if self._generation.is_native or not self._generation.server.constrains:
             return None
-        catalog, stuck = self.offer.catalog, self._attempts.stuck
+        tools, stuck = tuple(self.offer.catalog), self._attempts.stuck
         if stuck is not None and not is_echo(stuck):
-            return catalog.get(catalog.meant_by(stuck.name) or "")
-        names = catalog.names()
-        return catalog.get(names[0]) if self._is_demanded and not self._attempts.retries and len(names) == 1 else None
+            return self._tool_of(stuck)
+        return tools[0] if self._is_demanded and not self._attempts.retries and len(tools) == 1 else None
 
     def _waits(self, call: ToolCall, earlier: Sequence[ToolCall]) -> tuple[str, ...]:
         """Return the paths of the values for which a call has to wait; none if no reply can follow the results."""
@@ -420,20 +419,23 @@ class Turn(Machine[None]):
     def _keep_or_ask_again(self, generated: Generated) -> list[LoopEvent] | None:
         """Keep a reply, or ask for another in its place; return the events to emit if the model is asked again, else None."""
         self._feedback, self._kept_reply = "", None
+        if self._is_last:
+            self._keep(generated)
+            return None
         if generated.lost and self.offer.in_text:
             self._offer_in_text(self.offer.in_text())
             return [AskedAgain(why=generated.lost, in_text=True)]
-        if not self._is_last and self._take_back(generated):
+        if self._take_back(generated):
             return []
-        if not self._is_last and self._refuse_answer(generated):
+        if self._refuse_answer(generated):
             limit = self._limits.max_format_retries
             return [RetryAsked(retry=min(self._attempts.retries, limit), limit=limit, refusal=generated.refusal)]
         if doubt := self._doubt_answer(generated):
             return [RetryAsked(retry=1, limit=1, refusal=doubt)]
         self._keep(generated)
-        if not self._is_last and self._demand_call(generated):
+        if self._demand_call(generated):
             return []
-        return [AskedAgain()] if not self._is_last and self._ask_after_empty(generated) else None
+        return [AskedAgain()] if self._ask_after_empty(generated) else None
 
     def _offer_in_text(self, form: InText) -> None:
         """Offer the tools in the prompt from now on."""
@@ -461,18 +463,15 @@ class Turn(Machine[None]):
         lookups = self._lookup_tools(calls, unsaid)
         step: prompt.Step = "look_up" if lookups else "ask" if unsaid and any(map(self._is_meant, calls)) else ""
         form = bare if alone is None or lookups else alone
-        reminded = self._reminded(form, self._aside(list(unsaid), step))
+        reminded = replace(form, messages=with_reminder(self._aside(list(unsaid), step), form.messages))
+        self.first = FirstRequest(request=reminded, unoffered=alone)
         if len(lookups) == 1:
             called = {self.offer.catalog.meant_by(call.name) or "" for call in calls}
             self._looked_up_tool = called.pop() if len(called) == 1 else ""
             begun = beginning(self._generation.format.row, lookups[0])
-            self.first = FirstRequest(request=bare, begun=begun, otherwise=reminded, unoffered=alone)
+            self.first = replace(self.first, request=bare, begun=begun, otherwise=reminded)
         elif step == "ask":
-            self.first = FirstRequest(
-                request=reminded, begun=prompt.question(self._spoken()), otherwise=reminded, unoffered=alone
-            )
-        else:
-            self.first = FirstRequest(request=reminded, unoffered=alone)
+            self.first = replace(self.first, begun=prompt.question(self._spoken()), otherwise=reminded)
         return True
 
     def _unsaid_of(self, call: InvalidCall) -> list[str]:
@@ -500,9 +499,6 @@ class Turn(Machine[None]):
             return ()
         called = [tool for call in calls if (tool := self.offer.catalog.get(call.name))]
         return tools_that_may_tell(unsaid, called, self.offer.catalog)
-
-    def _reminded(self, request: CompletionRequest, reminder: str) -> CompletionRequest:
-        return replace(request, messages=with_reminder(reminder, request.messages))
 
     def _is_baseless(self, call: ToolCall | InvalidCall) -> bool:
         if isinstance(call, InvalidCall) and (is_echo(call) or self._unsaid_of(call)):
@@ -555,7 +551,7 @@ class Turn(Machine[None]):
     def _doubt_answer(self, generated: Generated) -> Refusal:
         """Ask for another answer, once, if this one has no basis in the turn's results; return why."""
         text = generated.reply.text
-        if not self._said.may_doubt or self._is_last or generated.reply.calls or not text.strip():
+        if not self._said.may_doubt or generated.reply.calls or not text.strip():
             return ""
         why, values = self._said.doubts(text, self.offer)
         if why:
@@ -616,9 +612,7 @@ class Turn(Machine[None]):
         assert self.generated is not None
         repeated = [self.is_repeated(call) for call in calls]  # as they were streamed: each call that runs changes the answer
         for call, is_repeated in zip(calls, repeated, strict=True):
-            if is_repeated:
-                yield from self._one_call(call)
-            elif isinstance(call, ToolCall) and call.name in self.offer.of_caller:
+            if isinstance(call, ToolCall) and call.name in self.offer.of_caller and not is_repeated:
                 self._has_handed_over = True
                 self.answered.append((call, None))
             else:
@@ -649,7 +643,7 @@ class Turn(Machine[None]):
         tool, call = self.offer.catalog.get(call.name), self._rebound(call)
         if isinstance(call, InvalidCall) or tool is None:
             happened = CallRejected(call=not_offered(call) if isinstance(call, ToolCall) else call)
-        elif (times := self._attempts.count(call)) > self._limits.max_repeats and not self._asks_policy(call):
+        elif (times := self._attempts.count(call)) > self._limits.max_repeats and not (is_run and self._limits.on_repeat):
             self._attempts.stop("repeated_call")
             reason = denial("repeated", self._generation.format, count=times)
             happened = CallDenied(call=call, reason=reason, by=_REPEATED)
@@ -674,10 +668,6 @@ class Turn(Machine[None]):
         if isinstance(call, InvalidCall) or not (before and now) or before.input_schema == now.input_schema:
             return call
         return replace(self._last_binder, catalog=self.offer.catalog).anew(call)
-
-    def _asks_policy(self, call: ToolCall) -> bool:
-        """Say whether the policy is asked about a call that was repeated too often."""
-        return self._limits.on_repeat is not None and call.name not in self.offer.own and call.name not in self.offer.of_caller
 
     def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
         """Record the outcome of a call."""
