@@ -19,8 +19,8 @@ from ..types.completion import SAMPLED, Capabilities, CompletionRequest
 Threshold = float | Literal["auto"]
 Mode = Literal["xml", "native", "native-only", "auto"]
 Sampling = Literal["server", "greedy", "recommended"]
-_MODES: Final[tuple[str, ...]] = get_args(Mode)
-_SAMPLINGS: Final[tuple[str, ...]] = get_args(Sampling)
+_MODES: Final = get_args(Mode)
+_SAMPLINGS: Final = get_args(Sampling)
 _GREEDY: Final[Mapping[str, float]] = {"temperature": 0.0}
 
 
@@ -241,7 +241,7 @@ def _threshold(text: str) -> Threshold | None:
 
 ASK_KEYS: Final[Mapping[str, AskKey]] = {
     "mode": _choice(
-        get_args(Mode),
+        _MODES,
         "native",
         "xml: tools in the prompt, calls read from the text; native: the server's own function calling, and the text where that "
         "loses a call; native-only: without that; auto: native if a check at first use shows that it works, else xml",
@@ -272,7 +272,7 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
     "reasoned_calls": _switch("mode native: whether calls that end the reasoning run, if the reply has nothing else", "yes"),
     "max_tokens": _number(int, 1, "512", "most tokens of one reply"),
     "sampling": _choice(
-        get_args(Sampling),
+        _SAMPLINGS,
         "recommended",
         "greedy: temperature 0; recommended: what the model's makers recommend, where that is known (`xmlcall profiles show`); "
         "server: the server's own defaults; the keys below take priority",

@@ -181,6 +181,13 @@ def text_until(events: list[Event], end: int) -> list[Event]:
 
 NewId = Callable[[], str]
 
+
+def numbered_ids(prefix: str = "call") -> NewId:
+    """Return a function that makes the ids `call_1`, `call_2` and so on."""
+    count = itertools.count(1)
+    return lambda: f"{prefix}_{next(count)}"
+
+
 Lost = Literal["", "empty", "unread", "failed"]
 """Why a reply by the server's own function calling came to nothing: it was empty, the server could not read it, or failed."""
 
@@ -227,8 +234,7 @@ class Binder:
     waits: Waits | None = None  # says for which values a later call has to wait; None if no call has to
     # Says which parameters of a call have values that appear nowhere in the conversation; None to skip the check.
     unspoken: Callable[[ToolCall], Sequence[str]] | None = None
-    # Makes the ids of calls, which have to be unique in a conversation.
-    new_id: NewId = field(default_factory=lambda: numbered_ids())
+    new_id: NewId = field(default_factory=numbered_ids)  # makes the ids of calls, which have to be unique in a conversation
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
         """Bind the call of each event, and give it an id that is unique in the conversation."""
@@ -247,12 +253,6 @@ class Binder:
         if copied is None and isinstance(call, ToolCall) and self.unspoken and (names := self.unspoken(call)):
             return replace(groundless_call(call, names), id=self.new_id())
         return replace(copied or call, id=self.new_id())
-
-
-def numbered_ids(prefix: str = "call") -> NewId:
-    """Return a function that makes the ids `call_1`, `call_2` and so on."""
-    count = itertools.count(1)
-    return lambda: f"{prefix}_{next(count)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -405,12 +405,6 @@ class ReplyReader:
 
     def finished(self, reasoning: str, usage: Usage) -> tuple[CallInReasoning | None, Generated]:
         """Return an event if a call was lost in the reasoning, and the finished reply; to be called after `close`."""
-        generated = self._generated()
-        lost = lost_call(generated.reply, reasoning, self._binder.catalog, len(self.text))
-        reply = replace(generated.reply, reasoning=reasoning + generated.reply.reasoning)
-        return lost, replace(generated, reply=reply, usage=usage, server_reasoning=reasoning)
-
-    def _generated(self) -> Generated:
         watch = self._watch
         end, events = self._repeats_cut() if self._repeats.end is not None else self._cut()
         text = watch.leaks.kept(self.text, end)
@@ -419,8 +413,15 @@ class ReplyReader:
         reply = reply_of(events, self._binder.catalog, finish_reason=self._finish_reason)
         found = watch.leaks.found
         is_answer = reply.calls or (found != "invented_results" and reply.text.strip())
-        return Generated(
-            reply=reply, text=text, usage=Usage(), raw=self.text, refusal="" if is_answer else found, held=watch.held
+        lost = lost_call(reply, reasoning, self._binder.catalog, len(self.text))
+        return lost, Generated(
+            reply=replace(reply, reasoning=reasoning + reply.reasoning),
+            text=text,
+            usage=usage,
+            raw=self.text,
+            server_reasoning=reasoning,
+            refusal="" if is_answer else found,
+            held=watch.held,
         )
 
     def _open_wrapper(self, events: list[Event], end: int) -> str:

@@ -20,15 +20,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from ..binding.grounds import (
-    Said,
-    addresses,
-    asks_for_change,
-    groundless,
-    said_before,
-    stands_for_another,
-    stands_on,
-)
+from ..binding.grounds import Said, addresses, asks_for_change, groundless, said_before, stands_for_another, stands_on
 from ..binding.provenance import SaidIndex, ValueSource, keys_of_text, values_in
 from ..binding.spellings import atoms
 from ..binding.waiting import stands_for_result
@@ -164,12 +156,8 @@ class SaidSoFar:
     @property
     def found_one_thing(self) -> bool:
         """Whether the last call found exactly one thing, so that nothing has to be chosen: its result is one line."""
-        last = self._outcomes[-1:]
-        return (
-            bool(last)
-            and not found_nothing(last)
-            and all(text and "\n" not in text.strip() and text.count("{") < 2 for text in last)
-        )
+        text = self._outcomes[-1] if self._outcomes else None
+        return text is not None and not _is_empty(text) and "\n" not in text.strip() and text.count("{") < 2
 
     def may_repeat(self, text: str) -> bool:
         """Say whether an unfinished answer may turn out to repeat an earlier one."""
@@ -178,11 +166,12 @@ class SaidSoFar:
 
     def doubts(self, text: str, offer: Offer) -> tuple[Refusal, tuple[str, ...]]:
         """Return why an answer is asked for again ("" if it is not), and its values that appear nowhere in the conversation."""
-        values = unfounded(text, self.heard) if self.is_empty_handed else ()
-        why: Refusal = "unfounded" if values else ""
-        if not why and self.may_claim(offer) and claims_a_deed(text, self.results):
+        why: Refusal = ""
+        if values := unfounded(text, self.heard) if self.is_empty_handed else ():
+            why = "unfounded"
+        elif self.may_claim(offer) and claims_a_deed(text, self.results):
             why = "undone"
-        if not why and repeats(text, self._earlier_answers(), self.results):
+        elif repeats(text, self._earlier_answers(), self.results):
             why = "repeated_answer"
         self._has_doubted = self._has_doubted or bool(why)
         return why, values

@@ -63,7 +63,7 @@ class Generation:
     # Whether a caller keeps the conversation and limits its tokens. A reply that is cut at that limit then ends the turn; else it
     # is continued, and the model is notified of a call that was cut.
     is_for_caller: bool = False
-    new_id: NewId = field(default_factory=lambda: numbered_ids())
+    new_id: NewId = field(default_factory=numbered_ids)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +80,7 @@ class Offer:
 
     def found(self, call: ToolCall) -> tuple[str, ...]:
         """Return the tools that a call found, to be sent from the next request on."""
-        is_finding = self.natively is not None and call.name == self.natively.own
-        return self.natively.found(call.arguments) if self.natively and is_finding else ()
+        return self.natively.found(call.arguments) if self.natively and call.name == self.natively.own else ()
 
     def sent(self, found: Sequence[str]) -> tuple[Tool, ...]:
         """Return the tools to send to the server's own function calling; those that calls of the turn found come last."""
@@ -142,10 +141,10 @@ def decide(
     if alone is not None and sum(len(message.content) for message in alone.messages) > READ_AGAIN:
         alone = None
     ask = partial(FirstRequest, unoffered=alone)
-    need = None
-    if threshold is not None and bare is not None:
-        need = yield from ask_tool_need(threshold, server, bare, catalog, format, shown=shown)
-    if need is None or bare is None or not need.is_sure:
+    if threshold is None or bare is None:
+        return ask(request=forms.reminded)
+    need = yield from ask_tool_need(threshold, server, bare, catalog, format, shown=shown)
+    if need is None or not need.is_sure:
         return ask(request=forms.reminded, need=need)
     if need.begun:
         request = shown or bare
