@@ -76,7 +76,7 @@ async def first_token(backend: Backend, request: CompletionRequest) -> FirstToke
     async with aclosing(chunks_of(tries_of(backend, request))) as chunks:
         async for chunk in chunks:
             token = token.after(chunk)
-            if token.text and not token.candidates:  # a server that ignores `max_tokens` might generate for a long time
+            if token.lacks_candidates:
                 break
     return token
 

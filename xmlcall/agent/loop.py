@@ -123,11 +123,12 @@ class ToolLoop:
         """
         if self._given is not None:
             self._given = {**self._given, **asked}
-        self._ask(replace(self.asking, **asked))
+        self._set_asking(replace(self.asking, **asked))
 
-    def _ask(self, asking: Asking) -> None:
+    def _set_asking(self, asking: Asking) -> None:
+        """Set how the model is asked, and forget what depends on that or on the model."""
         self.asking = asking
-        self._calling = replace(self._calling, format=self.asking.format)
+        self._calling = replace(self._calling, format=asking.format)
         self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._natively: tuple[Catalog, ToolPrompt] | None = None
         self._scores = Scores()
@@ -141,7 +142,7 @@ class ToolLoop:
             await self.backend.__aenter__()
             stack.push_async_exit(self._leave_backend)
             if self._given is not None:
-                self._ask(_by_profile(self.backend.capabilities, self._given))
+                self._set_asking(_by_profile(self.backend.capabilities, self._given))
             self._stack = stack.pop_all()
         return self
 
@@ -187,7 +188,8 @@ class ToolLoop:
         """
         await backend.__aenter__()
         before, self.backend = self.backend, backend
-        self._offered, self._natively, self._scale, self._scores, self._way = None, None, Scale(), Scores(), None
+        self._scale = Scale()
+        self._set_asking(self.asking)
         await before.__aexit__(None, None, None)
 
     async def catalog(self) -> Catalog:

@@ -52,8 +52,13 @@ class FirstToken:
     reasoning: str = ""
     usage: Usage = field(default_factory=Usage)
 
+    @property
+    def lacks_candidates(self) -> bool:
+        """Whether the server reports no candidates; as it may ignore `max_tokens`, too, no more of the reply should be read."""
+        return bool(self.text) and not self.candidates
+
     def after(self, chunk: Chunk) -> "FirstToken":
-        """Add a piece of the reply; if there is text without candidates, the server sends none.
+        """Add a piece of the reply.
 
         Args:
             chunk: the next piece, in order.

@@ -29,9 +29,13 @@ def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], Non
     Returns:
         How the turn ended; failures are returned, not raised.
     """
-    for event in turn.events():
-        hear(event)
-    while not isinstance(action := turn.next(), Done):
+    events = turn.events()
+    while True:
+        for event in events:
+            hear(event)
+        action = turn.next()
+        if isinstance(action, Done):
+            return action
         if isinstance(action, Run) and (reason := turn.why_not(action)):
             events = turn.give(action.call.id, Denied(reason=reason))
         elif isinstance(action, Run):
@@ -40,9 +44,6 @@ def run_turn(turn: Turn, stream: Stream, run: RunCall, hear: Callable[[Any], Non
             events = turn.give(action.call.id, run(action.call))
         else:
             events = _asked(turn, action, stream, hear)
-        for event in events:
-            hear(event)
-    return action
 
 
 def _asked(turn: Turn, action: Score | Ask, stream: Stream, hear: Callable[[Any], None]) -> Iterator[Any]:
@@ -70,7 +71,7 @@ def _first_token(stream: Stream, request: CompletionRequest) -> FirstToken:
     with _closing(chunks := stream(request)):
         for chunk in chunks:
             token = token.after(chunk)
-            if token.text and not token.candidates:
+            if token.lacks_candidates:
                 break
     return token
 

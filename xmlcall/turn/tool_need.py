@@ -123,12 +123,12 @@ def choose_tool(
 
 def _place(request: CompletionRequest, server: Capabilities, written: str, left: Names) -> Script[_Place]:
     """Ask how the model continues with the remaining names."""
-    token = yield from _first_token(_begun(request, written), server)
+    token = yield from _continued(request, written, server)
     here = _shares(left, token.candidates)
     if not here or _is_plain(left, here):
         return _Place(here=here, habit={}, usage=token.usage)
-    idle = alone(server, _in_place_of_last(request, IDLE))
-    habit = yield from _first_token(_begun(idle, written), server, keep=True)
+    idle = replace(request, messages=(*request.messages[:-1], Message(role="user", content=IDLE)))
+    habit = yield from _continued(alone(server, idle), written, server, keep=True)
     return _Place(here=here, habit=_shares(left, habit.candidates), usage=habit.usage + token.usage)
 
 
@@ -198,14 +198,11 @@ def _continues_any(rests: Iterable[str]) -> Callable[[str], bool]:
     return goes_on
 
 
-def _begun(request: CompletionRequest, written: str) -> CompletionRequest:
-    return replace(request, messages=(*request.messages, Message(role="assistant", content=written)))
-
-
-def _first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
-    """Ask how the model continues; return an empty answer if the server refuses the beginning."""
+def _continued(request: CompletionRequest, written: str, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
+    """Ask how the model continues a reply that begins as written; return an empty answer if the server refuses the beginning."""
+    begun = replace(request, messages=(*request.messages, Message(role="assistant", content=written)))
     try:
-        return (yield from ask_first_token(request, server, keep=keep))
+        return (yield from ask_first_token(begun, server, keep=keep))
     except BackendStatusError as error:
         if not is_refused_beginning(error):
             raise
@@ -223,11 +220,6 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
     if server.server == "llama.cpp" and not server.keeps_aside and _is_long_history(system, said):
         system = replace(system, content=_CACHE_SEPARATOR + system.content)
     return replace(request, messages=(system, last), aside=True)
-
-
-def _in_place_of_last(request: CompletionRequest, text: str) -> CompletionRequest:
-    """Replace the last message by another user message."""
-    return replace(request, messages=(*request.messages[:-1], Message(role="user", content=text)))
 
 
 def _is_long_history(system: Message, said: Sequence[Message]) -> bool:
@@ -337,7 +329,7 @@ def ask_tool_need(
         return need
     fitting = Catalog([tool for tool in catalog if not only_asks_to_find(words, tool)])
     if not (len(fitting) and server.continues):
-        return replace(need, fits=bool(len(fitting)))
+        return replace(need, fits=len(fitting) > 0)
     tool, choosing = yield from choose_tool(shown or request, server, fitting, format.row)
     return replace(need, usage=need.usage + choosing, tool=tool, begun=beginning(format.row, tool))
 
@@ -431,7 +423,7 @@ def ask_need(
     token = yield from ask_first_token(by_itself, server, keep=keep)
     if token.reasoning:
         return replace(undecided, usage=token.usage)
-    if token.text and not token.candidates:
+    if token.lacks_candidates:
         raise BackendProtocolError(
             "a call threshold needs a server that reports the probabilities of tokens (llama.cpp, vLLM, Ollama from 0.12.11 on); "
             "this one reports none: leave the threshold out"
@@ -452,7 +444,7 @@ def log_odds(candidates: Iterable[tuple[str, float]]) -> float:
 
 
 def _ask_number(
-    request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool = False
+    request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool
 ) -> Script[tuple[float | None, Usage]]:
     """Ask a model for the number of the tool that the message asks for.
 
@@ -460,7 +452,7 @@ def _ask_number(
         The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is not a number, the
         server reports no probabilities, or there is only one tool, or too many.
     """
-    if not 1 < len(catalog) <= MOST_NUMBERED or server.reasoning_open:
+    if not 1 < len(catalog) <= MOST_NUMBERED:
         return None, Usage()
     tools = [(tool.name, _in_a_line(tool)) for tool in catalog]
     text = format.render("which", tools=tools, catalog=catalog, request=request.messages[-1].content).strip()
