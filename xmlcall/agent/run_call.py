@@ -186,11 +186,11 @@ class Calling:
             yield event
 
     def _note_of(self, event: LoopEvent, turn: Turn) -> CallNote | None:
-        """Return the note of a call that the turn answered or refused itself."""
-        is_own = isinstance(event, CallStarted | CallFinished) and event.call.name in turn.offer.own
-        if not (is_own or isinstance(event, CallRejected | CallDenied)):
+        if isinstance(event, CallStarted | CallFinished):
+            if event.call.name not in turn.offer.own:
+                return None
+        elif not isinstance(event, CallRejected | CallDenied):
             return None
-        assert isinstance(event, CallStarted | CallFinished | CallRejected | CallDenied)
         note = note_of(event, self.router, turn.offer.catalog.get(event.call.name), turn.before_calls)
         if not isinstance(event, CallFinished):
             return note
@@ -200,7 +200,7 @@ class Calling:
         call = action.call
         own = self.own.get(call.name)
         place = self.router.find(call.name)
-        if own is None and (place is None or place != (self.origins or {call.name: place})[call.name]):
+        if own is None and (place is None or (self.origins and place != self.origins[call.name])):
             yield self._gone(call)
             return
         proposal, decision = await self._judged(action, own)
@@ -208,10 +208,10 @@ class Calling:
         if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or moved to another server
             yield self._gone(call)
             return
-        note = ""
+        words = ""
         if decision.allowed and decision.arguments is not None:
             call = replace(call, arguments=dict(decision.arguments), repairs=())
-            note = self.format.render("changed_call", arguments=call.arguments).strip()
+            words = self.format.render("changed_call", arguments=call.arguments).strip()
             decision = await self._with_changes(replace(action, call=call), own, proposal, decision)
             host, host_tool = self._place(call, own)
         if not decision.allowed:
@@ -222,7 +222,7 @@ class Calling:
         request = partial(own.answer, call.arguments) if own else None
         async with aclosing(self._running(call, tool, request)) as events:
             async for event in events:
-                yield _with_note(event, note)
+                yield replace(event, result=_with_words(event.result, words)) if isinstance(event, CallFinished) else event
 
     async def _judged(self, action: Run, own: OwnTool | None) -> tuple[Proposal, Decision]:
         """Ask the policy about a call, with the tool's current definition; ask again if that changes meanwhile."""
@@ -352,7 +352,7 @@ class Calling:
         finally:
             task.cancel()
             await asyncio.wait({task})
-        yield CallFinished(call=call, result=result, failure=failure)
+        yield CallFinished(call=call, result=replace(result, call_id=call.id), failure=failure)
 
     async def _result(
         self,
@@ -371,12 +371,10 @@ class Calling:
                 result = await self.router.call(call.name, call.arguments, self.timeout, progress=progress, on_task=on_task)
         except ToolHostError as error:
             text = failure(error.reason, self.format, said=error.said)  # not its message, which can quote a server's output
-            return replace(ToolResult.error(text), call_id=call.id), str(error)
+            return ToolResult.error(text), str(error)
         except TimeoutError:
-            text = failure("unknown", self.format, said="")
-            return replace(ToolResult.error(text), call_id=call.id), f"no answer within {self.timeout:g} s"
-        result = kept(checked(result, tool, self.format), self.files)
-        return replace(result, call_id=call.id), ""
+            return ToolResult.error(failure("unknown", self.format, said="")), f"no answer within {self.timeout:g} s"
+        return kept(checked(result, tool, self.format), self.files), ""
 
 
 def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
@@ -388,12 +386,9 @@ def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
         return " ".join(f"{issue.path}: {issue.message}" for issue in find_issues(validator, dict(arguments)))
 
 
-def _with_note(event: CallProgress | CallTask | CallFinished, note: str) -> CallProgress | CallTask | CallFinished:
-    """Append a note for the model to a result."""
-    if not note or not isinstance(event, CallFinished):
-        return event
-    result = replace(event.result, content=(*event.result.content, TextContent(text=note)))
-    return replace(event, result=result)
+def _with_words(result: ToolResult, words: str) -> ToolResult:
+    """Append words for the model to a result."""
+    return replace(result, content=(*result.content, TextContent(text=words))) if words else result
 
 
 async def taken_up(
@@ -405,30 +400,28 @@ async def taken_up(
     except ToolHostError as error:
         if error.reason != "error":
             return None, str(error)
-        result = ToolResult.error(failure(error.reason, calling.format, said=error.said))
-        ended = CallFinished(call=call, result=replace(result, call_id=call.id), failure=str(error))
+        result, why = ToolResult.error(failure(error.reason, calling.format, said=error.said)), str(error)
     else:
         if found == "unknown":
             return None, ""
         tool = catalog.get(call.name)
         result = found if isinstance(found, ToolResult) else ToolResult.error(stopped("cancelled", calling.format))
-        result = kept(checked(result, tool, calling.format) if tool else result, calling.files)
-        ended = CallFinished(call=call, result=replace(result, call_id=call.id))
+        result, why = kept(checked(result, tool, calling.format) if tool else result, calling.files), ""
+    result = replace(result, call_id=call.id)
     if calling.audit is not None:
         note = CallNote(moment="ended", call=call, host=server, host_tool=own_name, by=_TAKEN_UP)
-        calling.audit(replace(note, result=ended.result, failure=ended.failure))
-    return ended, ""
+        calling.audit(replace(note, result=result, failure=why))
+    return CallFinished(call=call, result=result, failure=why), ""
 
 
 def checked(result: ToolResult, tool: Tool, format: PromptFormat) -> ToolResult:
     """Return a result, with a note if its structured content does not match the tool's output schema."""
     if tool.output_schema is None or result.is_error:
         return result
-    note = _note(result, tool, format)
-    return replace(result, content=(*result.content, TextContent(text=note))) if note else result
+    return _with_words(result, _output_problem(result, tool, format))
 
 
-def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
+def _output_problem(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
     if result.structured_content is MISSING:
         return mismatch("it is missing.", format)
     validator = compiled_as_mended(tool.output_schema)
@@ -445,16 +438,15 @@ def _note(result: ToolResult, tool: Tool, format: PromptFormat) -> str:
 async def audited(
     events: AsyncGenerator[LoopEvent], audit: Audit, router: Router, tool: Tool | None, conversation: Sequence[Message]
 ) -> AsyncGenerator[LoopEvent]:
-    started: CallNote | None = None
+    started: CallNote | None = None  # once it is recorded
     ended: CallNote | None = None
-    begun = 0.0
     try:
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, CallStarted):
-                    started = note_of(event, router, tool, conversation)
-                    audit(started)
-                    begun = time.monotonic()
+                    note = note_of(event, router, tool, conversation)
+                    audit(note)
+                    started, begun = note, time.monotonic()
                 elif isinstance(event, CallFinished) and started is not None:
                     took = time.monotonic() - begun
                     ended = replace(started, moment="ended", result=event.result, failure=event.failure, seconds=took)
@@ -462,7 +454,7 @@ async def audited(
                     audit(note_of(event, router, tool, conversation))
                 yield event
     finally:
-        if started is not None and begun:
+        if started is not None:
             audit(ended or replace(started, moment="interrupted", seconds=time.monotonic() - begun))
 
 
