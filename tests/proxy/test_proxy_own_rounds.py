@@ -9,7 +9,7 @@ from proxy_harness import ask_engine, block, body, double, function, texts
 
 from xmlcall import LocalHost
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.prompting.writer import OwnRounds, said
+from xmlcall.prompting.writer import OwnRounds, with_calls
 from xmlcall.proxy.engine import own_tools
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.engine.own_tools import SECONDS, OwnTools, RoundsKept
@@ -77,7 +77,7 @@ async def test_rounds_are_forgotten_after_a_day() -> None:
     assert roles(await second_prompt(RoundsKept(lambda: now[0]), wait)) == NOT_KNOWN
 
 
-async def test_rounds_behind_other_arguments_are_not_shown() -> None:
+async def test_hidden_rounds_of_other_arguments_are_not_shown() -> None:
     rounds = RoundsKept()
 
     def overwrite(identity: str) -> None:
@@ -138,7 +138,7 @@ TEXTS = [
 
 @pytest.mark.parametrize(("text", "written"), TEXTS)
 def test_words_before_a_call(text: str, written: str) -> None:
-    assert said(text, CALL) == written
+    assert with_calls(text, CALL) == written
 
 
 TEXT_OF_ROUNDS = [("Well. Now.\n", "Now.\n"), ("Well. ", ""), ("Now.", "Now."), ("", ""), (" Well. Now. ", "Now.")]

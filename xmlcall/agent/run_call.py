@@ -39,7 +39,7 @@ from ..schema.keywords import limited
 from ..schema.validation import compiled_as_mended, find_issues, issues_or_reason
 from ..tools.catalog import Catalog
 from ..turn.attempts import RepairPolicy
-from ..turn.builtin_tools import OURS, said, words_for
+from ..turn.builtin_tools import OURS, text_result, words_for
 from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
@@ -104,7 +104,7 @@ async def resource_tools(router: Router, catalog: Catalog, format: PromptFormat)
         server = served(arguments)
         resources, templates = await asyncio.gather(server.resources(), server.resource_templates())
         notices = (*resources.notices, *templates.notices)
-        return said(resource_list(resources.items, templates.items, notices, format, limit=SHOWN))
+        return text_result(resource_list(resources.items, templates.items, notices, format, limit=SHOWN))
 
     async def read(arguments: Mapping[str, Any]) -> ToolResult:
         return await served(arguments).read_resource(arguments["uri"])

@@ -301,7 +301,7 @@ def _with_note(turn: _TurnPart, lang: str) -> list[Message]:
     first, *rest = [part.sent for part in turn.parts]
     if turn.left_out:
         note = _words(lang, "left_out").format(count=f"{turn.left_out:,}")
-        first = put_around(first, behind=f"\n\n{note}")
+        first = put_around(first, after=f"\n\n{note}")
     return [first, *rest]
 
 

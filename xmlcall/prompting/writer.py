@@ -10,7 +10,7 @@ exception is a reminder that asks for plain words (`tool_need`), which is only i
 
 A conversation of ours has the model's own words. A conversation that a caller keeps has calls and results as data (`in_text`) and
 is written from that alone, so that every replica of the proxy writes the same bytes. The model server has the model's own words
-cached, so calls are written in the form that models use most (`said`), which keeps most of them identical. Only rounds of tools
+cached, so calls are written in the form that models use most (`with_calls`), which keeps most of them alike. Only rounds of tools
 that the caller does not know come from elsewhere (`OwnRounds`).
 
 A caller's system messages at the head become one. Later ones become the person's, in their place, because many chat templates
@@ -39,9 +39,9 @@ from .grades import ToolPrompt
 _NO_RESULT = "No result of this call came back."
 
 
-def put_around(message: Message, *, before: str = "", behind: str = "") -> Message:
+def put_around(message: Message, *, before: str = "", after: str = "") -> Message:
     """Add our words, with their separators, before or after a message's content."""
-    content, replies = before + message.content + behind, tuple(reply.moved(len(before)) for reply in replies_of(message))
+    content, replies = before + message.content + after, tuple(reply.moved(len(before)) for reply in replies_of(message))
     return replace(message, content=content, written=Written(text=content, replies=replies))
 
 
@@ -66,11 +66,10 @@ def with_system(system: str, messages: Sequence[Message]) -> tuple[Message, ...]
 
 def with_fitting(describe: Callable[[str], str], messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the conversation with descriptions of tools that fit the person's last words (`ToolPrompt.fitting`) after these."""
-    places = [at for at, message in enumerate(messages) if message.role == "user" and not replies_of(message)]
-    at = places[-1] if places else None
-    if at is None or not (text := describe(messages[at].content)):
+    at = max((at for at, message in enumerate(messages) if message.role == "user" and not replies_of(message)), default=-1)
+    if at < 0 or not (text := describe(messages[at].content)):
         return tuple(messages)
-    return (*messages[:at], put_around(messages[at], behind=f"\n\n{text}"), *messages[at + 1 :])
+    return (*messages[:at], put_around(messages[at], after=f"\n\n{text}"), *messages[at + 1 :])
 
 
 def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -78,13 +77,13 @@ def with_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Message, 
     last = messages[-1]
     if not reminder or last.role != "user" or ends_in(last, reminder):
         return tuple(messages)
-    return (*messages[:-1], put_around(last, behind=f"\n\n{reminder}"))
+    return (*messages[:-1], put_around(last, after=f"\n\n{reminder}"))
 
 
 def with_each_reminded(reminder: str, messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return a caller's conversation with a reminder at the end of each of the person's messages."""
-    behind = f"\n\n{reminder}" if reminder else ""
-    return tuple(put_around(each, behind=behind) if behind and each.role == "user" else each for each in messages)
+    after = f"\n\n{reminder}" if reminder else ""
+    return tuple(put_around(each, after=after) if after and each.role == "user" else each for each in messages)
 
 
 def with_words(words: str, messages: Sequence[Message]) -> tuple[Message, ...]:
@@ -123,7 +122,7 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
             continue
         del kept[asked + 1 :]  # the replies that called
         results = [f"\n\n({name or 'result'}: {inert_frame(text.strip())})" for name, text in named_results(message)]
-        kept[asked] = put_around(kept[asked], behind="".join(results))
+        kept[asked] = put_around(kept[asked], after="".join(results))
     return tuple(kept)
 
 
@@ -154,7 +153,7 @@ Known = Mapping[str, OwnRounds]
 """Rounds by the id of the first call that the caller received after them."""
 
 
-def rounds_behind(message: Message, known: Known) -> OwnRounds | None:
+def hidden_rounds(message: Message, known: Known) -> OwnRounds | None:
     """Return the hidden rounds that belong to a caller's assistant message; None if there are none, or its calls differ."""
     found = known.get(message.tool_calls[0].id) if message.tool_calls else None
     return found if found is not None and _identities(found.theirs) == _identities(message.tool_calls) else None
@@ -205,14 +204,14 @@ def _replies(message: Message, catalog: Catalog, known: Known, format: PromptFor
     """Write an assistant message, preceded by those that the caller does not know; also return the calls that need answers."""
     if not message.tool_calls:
         return [message], []
-    own = rounds_behind(message, known)
+    own = hidden_rounds(message, known)
     before, text = (in_text(own.before, catalog, format), own.rest_of(message.content)) if own else ([], message.content)
     answered: Answered = list(own.calls) if own else [(call, None) for call in message.tool_calls]
     block = write([(call.name, call.arguments) for call, _ in answered if isinstance(call, ToolCall)], catalog, format.row)
-    return [*before, Message(role="assistant", content=said(text, block))], answered
+    return [*before, Message(role="assistant", content=with_calls(text, block))], answered
 
 
-def said(text: str, block: str) -> str:
+def with_calls(text: str, block: str) -> str:
     """Write a reply with calls: the text as it was sent, then the calls, after a blank line if the text does not end its line.
 
     Of 72 replies with words before a call in benchmarks/results/runs, 59 have a blank line there, 11 end a line, 2 neither. More
@@ -263,8 +262,8 @@ def _label(message: Message) -> tuple[str, str]:
     return ("name", message.name) if message.name else ("", "")
 
 
-def _result(message: Message | None) -> ToolResult:
-    return ToolResult(content=(TextContent(text=message.content if message else ""),))
+def _result(message: Message) -> ToolResult:
+    return ToolResult(content=(TextContent(text=message.content),))
 
 
 _REMIND: Final[Mapping[str, Callable[[str, Sequence[Message]], tuple[Message, ...]]]] = {

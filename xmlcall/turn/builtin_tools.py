@@ -29,7 +29,7 @@ def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         assert offered is not None
-        return said(offered.describe(arguments))
+        return text_result(offered.describe(arguments))
 
     return {tool.name: answer for tool in offered.describing} if offered is not None else {}
 
@@ -45,7 +45,7 @@ def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int])
         found = piece(text, start, tokens())
         rest = len(text) - start - len(found)
         note = words_for("rest", format, name=name, handle=arguments["handle"], start=start + len(found), count=rest)
-        return said(f"{found}\n{note}" if rest else found or words_for("at_end", format))
+        return text_result(f"{found}\n{note}" if rest else found or words_for("at_end", format))
 
     name = free_name("read_more", catalog)
     properties = {"handle": {"type": "string"}, "start": {"type": "integer", "minimum": 0}}
@@ -58,5 +58,5 @@ def words_for(part: str, format: PromptFormat, **values: Any) -> str:
     return format.render("own_tools", part=part, **values).strip()
 
 
-def said(text: str) -> ToolResult:
+def text_result(text: str) -> ToolResult:
     return ToolResult(content=(TextContent(text=text),))

@@ -134,7 +134,7 @@ class _NativeReply:
         self._last = Ended(finish_reason=self._last.finish_reason or end.finish_reason, usage=self._last.usage or end.usage)
         is_cut = self.error is not None and not self._quoted  # the server may hold back what it could not read
         left = self._binder.bound(self._leaks.close("other" if is_cut else self._finish_reason, found=self._has_calls))
-        raws = [_as_written(event.raw) for event in left if isinstance(event, ToolCallEnd)]
+        raws = [_name_and_texts(event.raw) for event in left if isinstance(event, ToolCallEnd)]
         if self._quoted and raws[-len(self._quoted) :] != self._quoted:  # what was streamed and what is quoted do not fit
             left = []
         left = list(_only_valid(left)) if self._how.is_for_caller else left
@@ -154,7 +154,7 @@ class _NativeReply:
 
     def generated(self) -> Generated:
         reply = self._reply
-        text, in_text = self._leaks.said(reply)
+        text, in_text = self._leaks.for_history(reply)
         return Generated(
             reply=replace(reply, reasoning=self._thoughts + reply.reasoning),
             text=text,
@@ -220,10 +220,10 @@ def _calls_in(output: str, catalog: Catalog) -> list[Any]:
     """Return the calls in a text, if one is of an offered tool."""
     parser = Parser(catalog)
     raws = [event.raw for event in (*parser.feed(output), *parser.close()) if isinstance(event, ToolCallEnd)]
-    return [*map(_as_written, raws)] if any(catalog.meant_by(raw.name) for raw in raws) else []
+    return [*map(_name_and_texts, raws)] if any(catalog.meant_by(raw.name) for raw in raws) else []
 
 
-def _as_written(raw: RawCall) -> tuple[Any, ...]:
+def _name_and_texts(raw: RawCall) -> tuple[Any, ...]:
     return raw.name, *((argument.name, argument.text) for argument in raw.arguments)
 
 
@@ -305,7 +305,7 @@ class _LeakedCalls:
             released.append(TextDelta(text=self.text[start:], span=(start, len(self.text))))
         return released
 
-    def said(self, reply: Reply) -> tuple[str, bool]:
+    def for_history(self, reply: Reply) -> tuple[str, bool]:
         """Return the text for the history, and whether it contains the calls as text.
 
         It does if the template drops calls and their results, or if a call cannot run, so that the model sees what it wrote.

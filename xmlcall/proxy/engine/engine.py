@@ -30,7 +30,7 @@ from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
 from ...prompting.grades import Budget, budget_for
-from ...prompting.writer import Known, PromptWriter, callers_in_text, rounds_behind, system_first, with_reminder, with_words
+from ...prompting.writer import Known, PromptWriter, callers_in_text, hidden_rounds, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
 from ...turn.asking import Asking, AskingFields, Way
 from ...turn.attempts import RepairPolicy, calls_made
@@ -149,14 +149,15 @@ class Engine:
     def _may_be_checked_again(self, check: asyncio.Task[Way]) -> bool:
         """Say whether a check has ended without a finding, or was too slow for one some time ago: the model may be loaded now."""
         is_early = time.monotonic() - self._checked < RECHECK_SECONDS
-        return _has_failed(check) or (_was_slow(check) and not is_early)
+        return check.done() and (_way_found(check) is None or not is_early)
 
     def known_way(self) -> Way | None:
         """Return how tools are offered to the model; None in mode `auto` before the check."""
         if self.asking.mode != "auto":
             return Way(mode=self.asking.mode)
-        if self._way is not None and self._way.done() and not (_has_failed(self._way) or _was_slow(self._way)):
-            return self._way.result()
+        found = _way_found(self._way)
+        if found is not None and found.finding != "slow":
+            return found
         return known_way(self.backend.capabilities)
 
     async def count_tokens(self, request: ChatRequest) -> int:
@@ -218,8 +219,8 @@ class Engine:
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
-        behind = (rounds_behind(message, known) for message in request.messages)
-        results = [text for rounds in behind if rounds is not None for text in rounds.results]
+        hidden = (hidden_rounds(message, known) for message in request.messages)
+        results = [text for rounds in hidden if rounds is not None for text in rounds.results]
         sources = shown.sources(request.messages, results, (text for _, text in self.own.router.instructions()))
         schema = None if request.choice.mode == "required" else request.sampling.json_schema
         backend = self._fitting.backend_for(recording)
@@ -460,12 +461,11 @@ def _as_sent(
     return sent
 
 
-def _has_failed(check: asyncio.Task[Way]) -> bool:
-    return check.done() and (check.cancelled() or check.exception() is not None)
-
-
-def _was_slow(check: asyncio.Task[Way]) -> bool:
-    return check.done() and check.result().finding == "slow"
+def _way_found(check: asyncio.Task[Way] | None) -> Way | None:
+    """Return what a check found; None if there was none, it has not ended, or it failed."""
+    if check is None or not check.done() or check.cancelled() or check.exception() is not None:
+        return None
+    return check.result()
 
 
 def _made(request: ChatRequest) -> list[tuple[ToolCall, str]]:

@@ -33,7 +33,7 @@ from ...hosts.base import Host
 from ...hosts.router import Router
 from ...prompting.format import PromptFormat
 from ...prompting.results import denial, result_text
-from ...prompting.writer import Known, OwnRounds, rounds_behind
+from ...prompting.writer import Known, OwnRounds, hidden_rounds
 from ...types.calls import Message, TextContent, Tool
 
 # -- which calls run ------------------------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message
     """Return a conversation with the known results of the proxy's own tools inserted."""
     whole: list[Message] = []
     for message in messages:
-        found = rounds_behind(message, known)
+        found = hidden_rounds(message, known)
         if found is None:
             whole.append(message)
             continue
@@ -171,7 +171,7 @@ def native_rounds(messages: Iterable[Message], known: Known) -> list[list[Messag
 
     Rounds in which the tools were in the prompt are left out: a model should not see two ways of calling.
     """
-    return [_with_native_rounds(message, rounds_behind(message, known)) for message in messages]
+    return [_with_native_rounds(message, hidden_rounds(message, known)) for message in messages]
 
 
 def _with_native_rounds(message: Message, rounds: OwnRounds | None) -> list[Message]:
