@@ -318,8 +318,8 @@ class Calling:
         return host.name, host_tool
 
     async def _decide(self, proposal: Proposal) -> Decision:
-        again = proposal.times_in_a_row > self.repair.max_repeats
-        decision: Decision = await (self.repair.on_repeat or self.policy if again else self.policy)(proposal)
+        on_repeat = self.repair.on_repeat if proposal.times_in_a_row > self.repair.max_repeats else None
+        decision: Decision = await (on_repeat or self.policy)(proposal)
         return decision
 
     async def _running(

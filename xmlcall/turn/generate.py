@@ -90,7 +90,8 @@ class Watch:
             return []
         shown: list[Event] = []
         for event in events:
-            shown += [shown for passed in self._one(event) for shown in self.leaks.pass_on(passed)]
+            for passed in self._one(event):
+                shown += self.leaks.pass_on(passed)
             self.done = self.done or self.leaks.stopped
         self.kept += shown
         if self.held:

@@ -51,19 +51,15 @@ def _asked(turn: Turn, action: Score | Ask, stream: Stream, hear: Callable[[Any]
     try:
         if isinstance(action, Score):
             return turn.scored([_first_token(stream, request) for request in action.requests])
-        _receive(turn, stream(action.request), hear)
+        with _closing(chunks := stream(action.request)):
+            for chunk in chunks:
+                for event in turn.receive(chunk):
+                    hear(event)
+                if turn.has_enough:
+                    break
         return turn.end()
     except BackendError as error:
         return turn.refuse(error)
-
-
-def _receive(turn: Turn, chunks: Iterable[Chunk], hear: Callable[[Any], None]) -> None:
-    with _closing(chunks):
-        for chunk in chunks:
-            for event in turn.receive(chunk):
-                hear(event)
-            if turn.has_enough:
-                return
 
 
 def _first_token(stream: Stream, request: CompletionRequest) -> FirstToken:

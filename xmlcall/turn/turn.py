@@ -180,10 +180,9 @@ class Turn(Machine[None]):
         """Return the messages to add if the turn is stopped from outside now; every call in them has a result."""
         added = self.added[: self._empty_at]
         if self._open_calls:
-            rest = self._open_calls[len(self.answered) :]
-            added += self._result_messages(
-                [*self.answered, *when_stopped(rest, {self._started_id: None}, self._generation.format)]
-            )
+            open_calls = self._open_calls[len(self.answered) :]
+            stopped = when_stopped(open_calls, {self._started_id: None}, self._generation.format)
+            added += self._result_messages([*self.answered, *stopped])
         elif text := "".join(self._partial).strip():
             added.append(Message(role="assistant", content=text))
         return added
@@ -513,8 +512,7 @@ class Turn(Machine[None]):
 
     @property
     def _is_in_doubt(self) -> bool:
-        need = self.first.need
-        return need is not None and need.is_doubtful and self.first.bare is not None and not self.added
+        return self.first.need is not None and self.first.need.is_doubtful
 
     def _aside(self, unsaid: Sequence[str] = (), step: prompt.Step = "", *, has_failed: bool = False) -> str:
         """Return a reminder that asks for plain words, in the user's language."""

@@ -144,14 +144,12 @@ def decide(
     if threshold is None or bare is None:
         return ask(request=forms.reminded)
     need = yield from ask_tool_need(threshold, server, bare, catalog, format, shown=shown)
-    if need is None or not need.is_sure:
+    if need is None or not need.is_sure or (need.needs_tool and not need.begun):
         return ask(request=forms.reminded, need=need)
     if need.begun:
         request = shown or bare
         one_tool = bool(need.tool) and request.messages != bare.messages
         return ask(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
-    if need.needs_tool:
-        return ask(request=forms.reminded, need=need)
     if alone is not None:
         return FirstRequest(request=alone, need=need)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
