@@ -148,6 +148,8 @@ async def _next(machine: Machine[Any], events: Iterator[Any]) -> Any:
 
 
 class _Reply:
+    """The same as `backends.base.chunks_of`, without a generator in the path of each piece."""
+
     def __init__(self, machine: Machine[Any], tries: Tries) -> None:
         self.is_due = True  # whether another attempt has to be made
         self.following: Iterator[Any] = iter(())  # from the end of the reply, or from its failure

@@ -203,7 +203,7 @@ class Calling:
         if own is None and (place is None or (self.origins and place != self.origins[call.name])):
             yield self._gone(call)
             return
-        proposal, decision = await self._judged(action, own)
+        proposal, decision = await self._judged(action)
         tool, host, host_tool = proposal.tool, proposal.host, proposal.host_tool
         if own is None and decision.allowed and self.router.find(call.name) != place:  # switched off, or moved to another server
             yield self._gone(call)
@@ -212,8 +212,8 @@ class Calling:
         if decision.allowed and decision.arguments is not None:
             call = replace(call, arguments=dict(decision.arguments), repairs=())
             words = self.format.render("changed_call", arguments=call.arguments).strip()
-            decision = await self._with_changes(replace(action, call=call), own, proposal, decision)
-            host, host_tool = self._place(call, own)
+            decision = await self._with_changes(replace(action, call=call), proposal, decision)
+            host, host_tool = self._place(call)
         if not decision.allowed:
             reason = decision.reason or denial("not_allowed", self.format)
             yield CallDenied(call=call, reason=reason, by=decision.by, host=host, host_tool=host_tool)
@@ -224,23 +224,23 @@ class Calling:
             async for event in events:
                 yield replace(event, result=_with_words(event.result, words)) if isinstance(event, CallFinished) else event
 
-    async def _judged(self, action: Run, own: OwnTool | None) -> tuple[Proposal, Decision]:
+    async def _judged(self, action: Run) -> tuple[Proposal, Decision]:
         """Ask the policy about a call, with the tool's current definition; ask again if that changes meanwhile."""
-        tool = action.tool if own else await self._described_now(action.tool)
+        tool = await self._described_now(action.tool)
         for _ in range(_MOST_CHANGES):
-            proposal = self._proposal(replace(action, tool=tool), own)
+            proposal = self._proposal(replace(action, tool=tool))
             decision = await self._decide(proposal)
-            now = tool if own or not decision.allowed else await self._described_now(action.tool)
+            now = tool if not decision.allowed else await self._described_now(action.tool)
             if now == tool:
                 return proposal, decision
             tool = now
         return proposal, Decision(allowed=False, by="the tool changes")
 
-    async def _with_changes(self, action: Run, own: OwnTool | None, before: Proposal, decision: Decision) -> Decision:
+    async def _with_changes(self, action: Run, before: Proposal, decision: Decision) -> Decision:
         """Check arguments that the policy changed: they must be valid; if they name another server, the policy decides again."""
         if problem := misfit(action.call.arguments, action.tool.name, self.catalog):
             return replace(decision, allowed=False, reason=problem)
-        proposal = self._proposal(action, own)
+        proposal = self._proposal(action)
         if proposal.host == before.host:
             return decision
         decision = await self._decide(proposal)  # our own tools act on the server that an argument names
@@ -248,13 +248,13 @@ class Calling:
 
     async def _described_now(self, tool: Tool) -> Tool:
         """Return a tool with its current definition, because the user may have allowed an earlier one."""
-        if self.router.find(tool.name) is None:
+        if tool.name in self.own or self.router.find(tool.name) is None:
             return tool
         now = await self.router.rewritten(tool.name)
         return tool if now is None else Catalog([now]).get(tool.name) or tool
 
-    def _proposal(self, action: Run, own: OwnTool | None) -> Proposal:
-        host, host_tool = self._place(action.call, own)
+    def _proposal(self, action: Run) -> Proposal:
+        host, host_tool = self._place(action.call)
         return Proposal(
             call=action.call,
             tool=action.tool,
@@ -280,7 +280,7 @@ class Calling:
         return finished.result
 
     async def _read(self, call: ToolCall, by: str, timeout: float | None) -> AsyncGenerator[LoopEvent]:
-        host, host_tool = self._place(call, None)
+        host, host_tool = self._place(call)
         yield CallStarted(call=call, host=host, host_tool=host_tool, by=by, reason=_TO_SHOW)
         yield CallFinished(call=call, result=await self.router.call(call.name, call.arguments, timeout))
 
@@ -310,9 +310,9 @@ class Calling:
             if found := self.router.find(tool.name):
                 yield found[0].name, words_of(tool)
 
-    def _place(self, call: ToolCall, own: OwnTool | None) -> tuple[str, str]:
+    def _place(self, call: ToolCall) -> tuple[str, str]:
         """Return a tool's server and its name there."""
-        if own is not None:
+        if own := self.own.get(call.name):
             return own.server_of(call.arguments), own.acts_as
         host, host_tool = self.router.origin(call.name)
         return host.name, host_tool

@@ -24,14 +24,13 @@ Answering = Callable[[Mapping[str, Any], Sequence[Message]], ToolResult]
 """Answers a call from its arguments and the conversation before it."""
 
 
-def describing(offered: ToolPrompt | None) -> dict[str, Answering]:
+def describing(offered: ToolPrompt) -> dict[str, Answering]:
     """Return the tool that describes others, by its name; empty if the prompt shows all tools in full."""
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
-        assert offered is not None
         return text_result(offered.describe(arguments))
 
-    return {tool.name: answer for tool in offered.describing} if offered is not None else {}
+    return {tool.name: answer for tool in offered.describing}
 
 
 def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int]) -> tuple[Tool, Answering]:

@@ -12,8 +12,6 @@ from ..types.events import Event
 from .generate import Continued
 from .tool_need import ToolNeed
 
-AskedWhy = Literal["empty", "unread", "failed"]
-
 
 class _Numbered:
     """An event of a reply; in 0.2.0 its number was called `turn`."""
@@ -213,7 +211,7 @@ class AskedAgain:
         in_text: whether the tools are now offered in the prompt, for the rest of the turn.
     """
 
-    why: AskedWhy = "empty"
+    why: Literal["empty", "unread", "failed"] = "empty"
     in_text: bool = False
 
 

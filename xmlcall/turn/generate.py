@@ -239,7 +239,7 @@ class Binder:
 
     def bound(self, events: Iterable[Event]) -> list[Event]:
         """Bind the call of each event, and give it an id that is unique in the conversation."""
-        return [replace(event, call=self._call(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
+        return [replace(event, call=self._bind(event.raw)) if isinstance(event, ToolCallEnd) else event for event in events]
 
     def anew(self, call: ToolCall) -> ToolCall | InvalidCall:
         """Bind a call again, with this catalog's version of its tool."""
@@ -248,7 +248,7 @@ class Binder:
     def _fitted(self, raw: RawCall) -> ToolCall | InvalidCall:
         return replace(bind(without_unsaid(raw, self.catalog, self.unsaid), self.catalog), raw=raw)
 
-    def _call(self, raw: RawCall) -> ToolCall | InvalidCall:
+    def _bind(self, raw: RawCall) -> ToolCall | InvalidCall:
         call = self._fitted(raw)
         copied = None if self.sources is None else echo_of(call, self.catalog, self.sources)
         if copied is None and isinstance(call, ToolCall) and self.unspoken and (names := self.unspoken(call)):
@@ -287,7 +287,7 @@ def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, p
         length = len(reading.text)
         last, thoughts = yield from _stream(_ask(request, reading.text, how, count), reading, begun, how)
         begun, reasoning, usage = [], reasoning + thoughts, usage + (last.usage or Usage())
-        if reading.done or last.finish_reason != "length" or len(reading.text) == length or not reading.calling:
+        if reading.done or last.finish_reason != "length" or len(reading.text) == length or not reading.in_block:
             break
     yield from reading.close(last.finish_reason or "stop")
     lost, generated = reading.finished(reasoning, usage)
@@ -341,6 +341,8 @@ def lost_call(reply: Reply, reasoning: str, catalog: Catalog, end: int) -> CallI
 
 
 class ReplyReader:
+    """Reads one reply: parses it, binds its calls, and notices when nothing useful can follow."""
+
     def __init__(
         self,
         binder: Binder,
@@ -373,7 +375,7 @@ class ReplyReader:
         return self._watch.done or self._is_runaway
 
     @property
-    def calling(self) -> bool:
+    def in_block(self) -> bool:
         """Whether a call or a wrapper is open."""
         return self._watch.calling or self._watch.inside or self._parser.in_call
 

@@ -166,8 +166,8 @@ class _NativeReply:
         )
 
     def _lost(self, reply: Reply) -> Lost:
-        is_use = self._quoted or self.error is None or any(isinstance(call, ToolCall) for call in reply.calls)
-        if not self._how.is_asked_again or (reply.calls and is_use):
+        may_run = self._quoted or self.error is None or any(isinstance(call, ToolCall) for call in reply.calls)
+        if not self._how.is_asked_again or (reply.calls and may_run):
             return ""
         if self.error is not None:
             return "unread" if isinstance(self.error, OutputRejected) else "failed"

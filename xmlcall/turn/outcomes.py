@@ -58,7 +58,7 @@ def closed(
     tools: Tools,
     format: PromptFormat,
     *,
-    has_tool_role: bool = True,
+    has_tool_role: bool,
 ) -> list[Message]:
     """Complete a conversation that was cut off inside a turn, so that it can continue: the model's message comes last.
 

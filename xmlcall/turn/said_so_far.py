@@ -78,8 +78,8 @@ class SaidSoFar:
     def begin_reply(self, own: Sequence[str]) -> None:
         """Note that the model begins its next reply; `own` are its earlier replies in the prompt."""
         self._own, self._bound, self._asked_to_check = [*map(_without_examples, own)], [], self._asked_to_check | self._new
-        others = (*self._words.sources.said, *self._words.sources.instructions, *self.results)
-        self.heard = said_before(self._texts(), self._words.request, self.results, self._ran, others)
+        others = self._of_others()
+        self.heard = said_before([*others, *self._own], self._words.request, self.results, self._ran, others)
 
     def note_call(self, call: ToolCall, result: str, tool: Tool | None) -> None:
         """Note that a call of a tool ran; the tool is None if it is no longer offered."""
@@ -91,14 +91,14 @@ class SaidSoFar:
         """Note the outcomes of a reply's calls, except calls of built-in tools."""
         self._outcomes += outcomes
 
-    def _texts(self) -> list[str]:
-        """Return the texts of people, results and the program, and those of the model in earlier turns."""
-        return [*self._words.sources.said, *self._words.sources.instructions, *self.results, *self._own]
+    def _of_others(self) -> list[str]:
+        """Return the texts of people, results and the program."""
+        return [*self._words.sources.said, *self._words.sources.instructions, *self.results]
 
     def index(self) -> SaidIndex:
         """Return an index of all texts that a value may come from: those of others, and the model's own earlier replies."""
         index = SaidIndex()
-        for text in (*self._texts(), *self._ran, *self._words.sources.described):
+        for text in (*self._of_others(), *self._own, *self._ran, *self._words.sources.described):
             index.add(text, ValueSource(kind="system"))
         return index
 

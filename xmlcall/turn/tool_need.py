@@ -217,13 +217,10 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
     if not before or before[0].role != "system":
         return replace(request, messages=(last,), aside=True)
     system, *said = before
-    if server.server == "llama.cpp" and not server.keeps_aside and _is_long_history(system, said):
+    is_long = sum(len(message.content) for message in said) > _LONG * len(system.content)
+    if server.server == "llama.cpp" and not server.keeps_aside and is_long:
         system = replace(system, content=_CACHE_SEPARATOR + system.content)
     return replace(request, messages=(system, last), aside=True)
-
-
-def _is_long_history(system: Message, said: Sequence[Message]) -> bool:
-    return sum(len(message.content) for message in said) > _LONG * len(system.content)
 
 
 def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
