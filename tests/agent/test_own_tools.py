@@ -195,6 +195,21 @@ async def test_the_rest_of_a_long_result_is_read_piece_by_piece(mode: str) -> No
         assert len({request.messages[0] for request in backend.requests}) == 1, "the cache holds"
 
 
+async def test_another_model_reads_pieces_of_its_own_size() -> None:
+    handles: list[str] = []
+
+    def reply(request: CompletionRequest, number: int) -> str:
+        handles.extend(handle for handle, _ in NOTE.findall(request.messages[-1].content))
+        return [call("read_report"), call("read_more", handle=handles[0] if handles else "", start="0"), "Read."][number]
+
+    first, second = (Reading(reply, capabilities=capable(context_length=context)) for context in (4096, 32768))
+    async with ToolLoop(first, [LocalHost([read_report])], policy=["*"]) as loop:
+        small = finished([event async for event in loop.run([QUESTION])])[1]
+        await loop.change_model(second)
+        large = finished([event async for event in loop.run([QUESTION])])[1]
+    assert len(large) > 4 * len(small)
+
+
 class Reading(ScriptedBackend):
     """Answers what a function makes of the request."""
 

@@ -105,7 +105,6 @@ class ToolLoop:
         self._catalog: Catalog | None = None
         self._own: dict[str, OwnTool] = {}
         self._all = Catalog(())  # including our own tools
-        self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scale = Scale()
         self._cuts: set[Shortened] = set()  # reported already, because what is cut stays cut in later turns
         self._length = 0  # messages in the last conversation
@@ -131,6 +130,7 @@ class ToolLoop:
         self._calling = replace(self._calling, format=asking.format)
         self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
         self._natively: tuple[Catalog, ToolPrompt] | None = None
+        self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scores = Scores()
         self._way: Way | None = None
 
