@@ -51,4 +51,6 @@ def main(url: str, model: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("expected: python examples/own_client_sync.py URL [MODEL]")
     main(sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "default")

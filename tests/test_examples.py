@@ -99,6 +99,12 @@ def test_the_example_with_a_client_of_its_own(monkeypatch: pytest.MonkeyPatch, c
     assert capsys.readouterr().out.splitlines()[-1] == "It is 32 days."
 
 
+def test_it_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [OWN_CLIENT])
+    with pytest.raises(SystemExit, match=r"own_client_sync\.py URL \[MODEL\]"):
+        runpy.run_path(str(EXAMPLES / OWN_CLIENT), run_name="__main__")
+
+
 async def test_the_example_of_a_server() -> None:
     server = xmlcall.StdioServer(name="notes", command=sys.executable, args=(str(EXAMPLES / SERVER),))
     async with xmlcall.McpHost(server) as host:

@@ -97,6 +97,15 @@ def test_a_call_shows_its_value(width: int, arguments: dict[str, Any], result: s
     assert call_line(entry, speaker("en"), width, 9).plain == line
 
 
+@pytest.mark.parametrize(("lang", "line"), [("en", "-> not allowed: no"), ("zh", "-> 未允许：no")])
+def test_an_outcome_and_its_reason_are_joined_as_the_language_does_it(lang: str, line: str) -> None:
+    log = CallLog()
+    denied = ToolCall(id="1", name="echo", arguments={}, raw=RawCall(index=0, name="echo"))
+    entry = log.note(CallDenied(call=denied, reason="no"))
+    assert entry is not None
+    assert call_line(entry, speaker(lang), 60, 9).plain.endswith(line)
+
+
 def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
     log = logged("Look up Paula.", "Her id is 8821", {"text": "Paula"})
     call = ToolCall(id="2", name="send", arguments={"to": "8821", "text": "zebra"}, raw=RawCall(index=0, name="send"))

@@ -49,7 +49,7 @@ def test_a_prompt_is_sent_from_a_pipe(library: tuple[str, Path], tmp_path: Path)
         done = run_cli("chat", "--model", url, "--mcp", library[0], home=tmp_path, stdin=lines)
         assert asked(fake).startswith("Summarize War and Peace, long.")
     assert "library.summarize(title, style?)  Summarize a book: Ask for a summary." in done.stdout
-    assert "expected the name of a prompt, got 'nothing'" in done.stderr
+    assert "expected the name of a prompt, got 'nothing'; /prompt lists them" in done.stderr
     assert "/prompt summarize: expected title=VALUE" in done.stderr
     assert len(fake.bodies) == 1
 

@@ -557,7 +557,7 @@ ADVISED: list[tuple[dict[str, Any], list[str]]] = [
     ({"context_option": 4096}, ["xmlcall serve --model http://h:1/v1 --context 4096"]),
     (
         {"is_local": True, "named": "local", "known": Capabilities(server="llama.cpp", context_length=2048)},
-        ["xmlcall serve --model local", "--context 16384"],
+        ["xmlcall serve --model local", "xmlcall serve --model local --context 16384"],
     ),
     ({"known": Capabilities(server="llama.cpp", context_length=2048)}, ["-c 16384"]),
     ({"facts": ServerFacts(kind="vllm", context_length=2048)}, ["--max-model-len 16384"]),

@@ -165,6 +165,7 @@ def test_without_a_name_the_clients_are_listed(desk: Desk) -> None:
     lines = desk.launch(env={"PATH": desk.env["PATH"].partition(":")[0]}).stdout.splitlines()
     assert [line.split()[0] for line in lines] == list(CLIENTS)
     assert sum(" here " in line for line in lines) == len(STARTED)
+    assert {line[35] for line in lines} == set("hs")  # the column of `here` and `settings only`
     rows = json.loads(desk.launch("--json").stdout)["clients"]
     assert rows["codex"]["get"] == "npm install -g @openai/codex"
     assert rows["codex"]["program"].endswith("/bin/codex")

@@ -84,6 +84,13 @@ def test_words_are_searched(here: Path) -> None:
     assert run_here("log", "search", "nowhere").returncode == 1
 
 
+def test_the_reminder_below_a_question_is_not_searched(here: Path) -> None:
+    found = json.loads(run_here("log", "search", "what is", "--json").stdout)
+    assert [row["content"] for row in found] == ["What is 1 + 2?"]
+    nothing = run_here("log", "search", "function_calls> block now", "--json")
+    assert (json.loads(nothing.stdout), nothing.returncode) == ([], 1)
+
+
 def test_the_audit_lies_beside_it(here: Path) -> None:
     audit = [json.loads(line) for line in (here / "records" / "audit.jsonl").read_text().splitlines()]
     assert [line["event"] for line in audit] == ["starts", "ended", "rejected"]
@@ -101,7 +108,9 @@ def test_conversations_are_deleted(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     keep(tmp_path, "abcd0001", "Hello")
     monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
     assert run_here("log", "delete", the_id()).returncode == 0
-    assert run_here("log", "list").stdout == ""
+    nothing = run_here("log", "list")
+    assert (nothing.stdout, nothing.stderr) == ("", "xmlcall: no conversation is kept yet\n")
+    assert run_here("log", "list", "--json").stderr == ""
     assert b"Hello" not in (tmp_path / "records" / "conversations.db").read_bytes()
 
 

@@ -44,6 +44,12 @@ def test_what_is_printed(case: str, library: str) -> None:
     assert (done.stdout, done.stderr, done.returncode) == (expected, "", 0)
 
 
+@pytest.mark.parametrize("kind", ["resources", "prompts"])
+def test_a_list_of_nothing_says_so(kind: str) -> None:
+    done = run_here(kind)  # of the demo server
+    assert (done.stdout, done.stderr, done.returncode) == ("", f"xmlcall: no server has {kind}\n", 0)
+
+
 def test_json(library: str, tmp_path: Path) -> None:
     listed = json.loads(run_cli("resources", "--mcp", library, "--json", home=tmp_path).stdout)
     assert [(each["server"], each["resource"].get("uri")) for each in listed["resources"]][:1] == [("library", "note://today")]

@@ -136,6 +136,16 @@ async def test_opening_shows_the_download_and_then_that_it_loads() -> None:
     assert "5.0/491.0 MB" not in drawn
 
 
+@pytest.mark.parametrize(("lang", "shown"), [("en", "Loading the model ..."), ("zh", "正在加载模型 ...")])
+async def test_a_model_whose_name_is_not_known_loads_in_words_of_one_language(lang: str, shown: str) -> None:
+    to, file = console(terminal=False)
+    opening = OpeningStatus(to, speaker(lang))
+    async with opening:
+        opening.progress(step(491))
+        await asyncio.sleep(0.1)
+    assert file.getvalue().splitlines()[-1] == shown
+
+
 def test_a_run_says_how_long_it_takes_after_its_first_replies(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -45,7 +45,20 @@ def test_a_text_takes_values_as_they_are() -> None:
     assert speaker("zh")("running", target="{x} %s") == "正在运行 {x} %s"
 
 
-ODD = ("结局", "说话人", "没有人说过", "允许者", "拒绝者", "得到的是", "服务器自己的", "没有可说的")
+ODD = (
+    "结局",
+    "说话人",
+    "没有人说过",
+    "允许者",
+    "拒绝者",
+    "得到的是",
+    "服务器自己的",
+    "没有可说的",
+    "书写",
+    "试读",
+    "改小",
+    "没有工具做过",
+)
 """Words that a translator would write, and no Chinese program does."""
 
 
@@ -53,3 +66,8 @@ ODD = ("结局", "说话人", "没有人说过", "允许者", "拒绝者", "得�
 def test_the_chinese_has_no_words_of_a_translation(file: str) -> None:
     text = (CLI.parent / file).read_text(encoding="utf-8")
     assert [word for word in ODD if word in text] == []
+
+
+@pytest.mark.parametrize(("file", "other"), [("cli/words.py", "您"), ("ui/static/i18n_zh.js", "你")])
+def test_the_chinese_addresses_a_person_in_one_way(file: str, other: str) -> None:
+    assert other not in (CLI.parent / file).read_text(encoding="utf-8")

@@ -51,7 +51,7 @@ async def prompt_command(chat: "Chat", line: str) -> None:
         print("\n".join(lines) or chat.say("no_prompts"), flush=True)
         return
     name, *given = _split(line)
-    served = await prompt_server(router, name)
+    served = await prompt_server(router, name, lists="/prompt")
     arguments = arguments_of(given)
     prompt = next(each for _, each in listing.items if each.name == name)
     if missing := [each.name for each in prompt.arguments if each.required and each.name not in arguments]:

@@ -299,7 +299,7 @@ class Display:
             counts = (usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
             keys = ("tokens_in", "tokens_cached", "tokens_out")
             parts = [self.say(key, count=count) for key, count in zip(keys, counts, strict=True) if count is not None]
-            words = ", ".join(parts) or self.say("tokens_unknown")
+            words = self.say("comma").join(parts) or self.say("tokens_unknown")
             self.line("tokens", self.say("usage", counts=words, replies=answer.turns), style="dim")
 
     def _broken(self, text: str, indent: int = 0) -> str:

@@ -30,7 +30,7 @@ _NAME: Final = re.compile(r"\w[\w.:/@+\-]{0,199}", re.ASCII)
 _WRONG: Final = ("wrong", "invalid", "ignores", "empty", "thinking")
 _CLIENT: Final = "OPENAI_BASE_URL=http://127.0.0.1:8485/v1 your-client"  # where `serve` listens by default
 _LARGER: Final = {
-    "here": ("--context {enough}",),
+    "here": ("{serve}",),
     "llama.cpp": ("-c {enough}",),
     "ollama": ("OLLAMA_CONTEXT_LENGTH={enough} ollama serve",),
     "vllm": ("--max-model-len {enough}",),
@@ -100,15 +100,16 @@ def kind_of(found: Findings) -> str:
     return found.facts.kind or (found.known.server if found.known.server in ("llama.cpp", "ollama") else "")
 
 
-def serve_line(found: Findings) -> str:
-    """Return the command that puts xmlcall in front of this model."""
+def serve_line(found: Findings, context: int | None = None) -> str:
+    """Return the command that puts xmlcall in front of this model; `context` takes the place of the context that was given."""
     model = f"ollama:{_typed_name(found)}" if _is_ollama_by_url(found) else found.named
     if found.key_variable:
         entry = json.dumps([{"name": _typed_name(found), "address": model, "api_key": "KEY"}])
         before, _, after = shlex.quote(entry).rpartition("KEY")
         return f"XMLCALL_MODEL={before}'\"${found.key_variable}\"'{after} xmlcall serve"
     line = f"{_ollama_host(found)}xmlcall serve --model {_quoted(model)}"
-    return f"{line} --context {found.context_option}" if found.context_option else line
+    context = context or found.context_option
+    return f"{line} --context {context}" if context else line
 
 
 def _quoted(text: str) -> str:
@@ -239,7 +240,10 @@ def _limits(found: Findings) -> Iterator[Advice]:
         why = f"The context has only {length} tokens. A few tools and their results fill it."
         lines = _LARGER.get("here" if found.is_local or _is_by_ollama(found) else kind_of(found), ())
         how = "If the model was trained for more, start it with:" if lines else "Start the server with a larger one."
-        yield f"{why} {how}", *(line.format(model=_typed_name(found), enough=ENOUGH) for line in lines)
+        yield (
+            f"{why} {how}",
+            *(line.format(model=_typed_name(found), serve=serve_line(found, ENOUGH), enough=ENOUGH) for line in lines),
+        )
     if _is_ollama_by_url(found) and length is None:
         why = "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:"
         yield why, f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve"

@@ -346,7 +346,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         note="it uses no tools: the model writes edits as text",
     ),
     "claude": Client(
-        "Claude Code", f"{_NPM} @anthropic-ai/claude-code", _claude, ["claude"], note="`-- --bare` suits a small model best"
+        "Claude Code", f"{_NPM} @anthropic-ai/claude-code", _claude, ["claude"], note="`--bare` suits a small model best"
     ),
     "cline": Client("Cline", f"{_NPM} cline", _cline, ["cline"]),
     "codex": Client("Codex", f"{_NPM} @openai/codex", _codex, ["codex"], places={"config.toml": "~/.codex/config.toml"}),
@@ -373,7 +373,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         places={"config.toml": "~/.kimi-code/config.toml"},
         note="it does not start with Node.js 20",
     ),
-    "kimi-cli": Client("kimi-cli, the one before Kimi Code CLI", "uv tool install kimi-cli", _kimi_cli, ["kimi-cli"]),
+    "kimi-cli": Client("kimi-cli (older)", "uv tool install kimi-cli", _kimi_cli, ["kimi-cli"]),
     "librechat": Client(
         "LibreChat",
         "https://www.librechat.ai/docs/local",

@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any, Final
 
+from ..dialects.replies import says
 from ..errors import UsageError
 from ..records.folder import audit_path, store_path
 from ..records.store import ConversationSummary, Store, message_to_json
 from ..turn_records.kept import turns_of
 from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
-from .exits import FAILED, OK
+from ..types.calls import Message
+from .exits import FAILED, OK, complain
 from .options import Action, add_actions, takes
 from .plain import fenced, json_text, plain, shortened, visible
 
@@ -65,6 +67,8 @@ def _list(options: argparse.Namespace, store: Store) -> int:
         return OK
     for each in found:
         print(_line(each))
+    if not found:
+        complain("no conversation is kept yet")
     return OK
 
 
@@ -94,19 +98,31 @@ def _search(options: argparse.Namespace, store: Store) -> int:
     shown, rows = "", []
     try:
         for found, place, message in store.search(options.words):
+            content = _said(message, store, found.id)
+            folded = content.casefold()
+            if not all(word.casefold() in folded for word in options.words):
+                continue
             is_first, shown = found.id != shown, found.id
             if options.json:
-                rows.append({"id": found.id, "message": place, "role": message.role, "content": message.content})
+                rows.append({"id": found.id, "message": place, "role": message.role, "content": content})
                 continue
-            folded = message.content.casefold()
             start = max(folded.find(options.words[0].casefold()) - _SNIPPET // 4, 0)
-            snippet = plain(message.content)[start : start + _SNIPPET].replace("\n", " ")
+            snippet = plain(content)[start : start + _SNIPPET].replace("\n", " ")
             heading = f"{_line(found)}\n" if is_first else ""
             print(f"{heading}    {place} {message.role}: {shortened(snippet, lines=1, width=_SNIPPET)}")
     finally:  # also where a conversation is damaged, which is reported after the others
         if options.json:
             print(json_text(rows))
     return OK if shown else FAILED
+
+
+def _said(message: Message, store: Store, conversation: str) -> str:
+    """Return a message's text; of a person's, the question without the reminder below it."""
+    if message.role != "user":
+        return message.content
+    asked = (event.body.get("text") for event in store.events(conversation) if event.kind == "asked")
+    questions = (text for text in asked if isinstance(text, str) and text and says(message, text))
+    return max(questions, key=len, default=message.content)
 
 
 def _delete(options: argparse.Namespace, store: Store) -> int:

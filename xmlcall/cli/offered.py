@@ -104,7 +104,7 @@ _RESOURCES_MORE = """examples:
 
 def _configure_resources(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
-    parser.add_argument("uri", nargs="?", help="the resource to read (default: list all resources)")
+    parser.add_argument("uri", metavar="URI", nargs="?", help="the resource to read (default: list all resources)")
     parser.add_argument("--server", metavar="NAME", help="the server to use, if several have resources")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -137,6 +137,8 @@ def _print_list(
         print(json_text({f"{kind}s": [{"server": server, kind: item} for server, item in found]}))
     for line in lines or ():
         print(line)
+    if lines is not None and not found and not router.failures and not different:
+        complain(f"no server has {kind}s")
     return FAILED if router.failures or different else OK
 
 
@@ -160,7 +162,7 @@ _PROMPTS_MORE = """examples:
 
 def _configure_prompts(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser)
-    parser.add_argument("name", nargs="?", help="the prompt to fill in (default: list all prompts)")
+    parser.add_argument("name", metavar="NAME", nargs="?", help="the prompt to fill in (default: list all prompts)")
     parser.add_argument("arguments", nargs="*", metavar="ARGUMENT=VALUE", help="arguments of the prompt")
     parser.add_argument("--server", metavar="NAME", help="the server to use, if several have a prompt of this name")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -194,14 +196,12 @@ def prompt_words(message: PromptMessage) -> str:
     return result_text(ToolResult(content=(message.content,)), reader="user")
 
 
-async def prompt_server(router: Router, name: str) -> Served:
-    """Return the server that has a prompt; if several have it, the person has to choose."""
+async def prompt_server(router: Router, name: str, *, lists: str = "`xmlcall prompts`") -> Served:
+    """Return the server that has a prompt; if several have it, the person has to choose. `lists` is what lists the prompts."""
     found = [server for server, prompt in (await router.prompts()).items if prompt.name == name]
     if len(found) != 1:
         several = f"--server {'|'.join(found)}: several have this prompt"
-        raise UsageError(
-            f"expected {several if found else f'the name of a prompt, got {name[:80]!r}; `xmlcall prompts` lists them'}"
-        )
+        raise UsageError(f"expected {several if found else f'the name of a prompt, got {name[:80]!r}; {lists} lists them'}")
     return router.having("prompts")[found[0]]
 
 

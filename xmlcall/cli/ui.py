@@ -12,7 +12,7 @@ DESCRIPTION = "Open a page with a chat that shows what the model writes, how it 
 EPILOG = """examples:
   xmlcall ui                                             # a local model, fetched on first use, and the demo server
   xmlcall ui --model ollama:gemma3:4b --mcp servers.json
-  xmlcall ui benchmarks/results/runs/talk-0.5b           # a run of `xmlcall bench run`, beside the chat
+  xmlcall ui runs/talk                                   # a run of `xmlcall bench run`, beside the chat
   xmlcall ui --no-chat replies.jsonl                     # recorded turns or replies only, without a model
 
 PATH is the folder of a run, a file of turns (`--record`) or of replies, a JSON object or string a line, or a folder of

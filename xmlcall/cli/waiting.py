@@ -179,7 +179,7 @@ class OpeningStatus:
     """Shows what happens while a model and its servers open: the download's bar, then `Loading MODEL`."""
 
     def __init__(self, console: Console, say: Say) -> None:
-        self.model = "the model"  # the caller sets it before entering this
+        self.model = ""  # the caller sets it before entering this, if it is known
         self._console, self._say = console, say
         self._status = SlowStatus(console, say, line=True)
         self._over = False
@@ -187,7 +187,7 @@ class OpeningStatus:
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
         self._bar = DownloadBar(self._console, self.model)
-        self._status.start(self._say("loading", model=visible(self.model)))
+        self._status.start(self._loading())
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -206,7 +206,10 @@ class OpeningStatus:
         self._bar(step)
         if not self._bar.active:
             self._bar.close()
-            self._status.start(self._say("loading", model=visible(self.model)), after=0)
+            self._status.start(self._loading(), after=0)
+
+    def _loading(self) -> str:
+        return self._say("loading", model=visible(self.model)) if self.model else self._say("loading_unnamed")
 
 
 class RunBar:

@@ -99,7 +99,7 @@ def known(name: str) -> KnownModel:
         return KNOWN[name]
     near = difflib.get_close_matches(name[:100].lower(), KNOWN, n=2)
     hint = f" Did you mean {' or '.join(near)}?" if near else ""
-    raise UsageError(f"Expected the name of a known model, got {name[:100]!r}.{hint} Known: {', '.join(KNOWN)}.")
+    raise UsageError(f"expected the name of a known model, got {name[:100]!r}.{hint} Known: {', '.join(KNOWN)}.")
 
 
 def path(name: str) -> Path | None:

@@ -176,7 +176,7 @@ def test_an_edited_text_is_read_at_once(opened: Open, serving: Program, model: S
     text.fill('<tool_call>{"name": "get_weather", "arguments": {"town": "Oslo"}}</tool_call>')
     page.get_by_text("missing-argument").first.wait_for()
     text.fill("No call at all.")
-    page.get_by_text("No call stands in this text.").wait_for()
+    page.get_by_text("There is no call in this text.").wait_for()
 
 
 def test_without_the_token_the_page_says_what_to_do(opened: Open, serving: Program, tmp_path: Path) -> None:

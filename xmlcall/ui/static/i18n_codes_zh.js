@@ -3,7 +3,7 @@
 const ISSUES = {
   "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必需的参数。", "unexpected-argument": "该工具没有这个参数。",
   "wrong-type": "值的类型与模式要求的不同。", "invalid-value": "类型正确，但值违反了模式的其他规则。", "duplicate-argument": "同一参数给了两次，值不同。",
-  "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字写得像一个调用，但其形式无法确定地读取。",
+  "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字像是一个调用，但无法确定如何解读。",
   echo: "调用重复了别人写的文本，或者用了提示词示例中的值，而对话中没有提到它。", "not-said": "调用需要的一个值在对话和结果中都没有出现。",
 };
 
@@ -26,7 +26,7 @@ const VALUES = {
   "quoted-value": "数字写在引号里。", "boolean-word": "true、yes、on、false、no 或 off 读作布尔值。", "null-word": "None、nil 或空值读作 null。",
   "enum-spelling": "允许的值之一用了不同的大小写、引号或空白。", "time-zone": "城市名读作其 IANA 时区名。",
   "to-string": "需要字符串的地方给了数字或布尔值。", "single-item": "单个值读作只有一项的列表。",
-  "comma-list": "列表用逗号书写，没有括号。", "line-list": "列表每行写一项。",
+  "comma-list": "列表用逗号分隔，没有括号。", "line-list": "列表每行写一项。",
 };
 
 const JSON_TEXT = {

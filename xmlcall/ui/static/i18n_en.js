@@ -1,14 +1,14 @@
 /* English. */
 
 const FRAME = {
-  menu: "Main", skip: "Skip to the content", lost: "The program does not answer; this page looks for it again.",
+  menu: "Main", skip: "Skip to the content", lost: "The program does not answer; the page is reconnecting.",
   "view.live": "Live", "view.turn": "Turn", "view.chat": "Chat", "view.recorded": "Recorded", "view.try": "Try",
   "switch.language": "中文", "switch.theme": "Light or dark", close: "Close", more: "More", search: "Search", copied: "Copied",
   "keys.title": "Keys", "keys.gl": "live turns", "keys.gc": "chat", "keys.gr": "recorded turns", "keys.gt": "try a text",
   "keys.jk": "next, previous line", "keys.Enter": "open", "keys.?": "this list", "keys.Esc": "close, stop",
   "only.label": "Which turns", "only.all": "All turns", "only.calls": "With calls", "only.repairs": "With repairs",
   "only.issues": "With calls that cannot run", "only.errors": "Failed",
-  "live.none": "No turn is like that.", "live.empty": "Nothing has been asked yet. Point a client at this server.",
+  "live.none": "No turn matches.", "live.empty": "Nothing has been asked yet. Point a client at this server.",
   "live.empty_chat": "Nothing has been asked yet. Ask something in the chat.", no_question: "(no question)",
   "repairs.count": "{count} repaired", "issues.count": "{count} cannot run", "replies.count": "{count} {count|reply|replies}",
 };
@@ -24,8 +24,8 @@ const TURN = {
   "copy.menu": "Copy", "copy.raw": "Copy text", "copy.corpus": "Copy as case", "copy.curl": "Copy as curl", "copy.bench": "Copy for bench", "try.this": "Open in Try",
   "call.label": "Call of {name}", "call.allowed_by": "allowed by: {who}", "call.denied_by": "denied by: {who}", "call.allowed_you": "allowed by you", "call.allowed_always": "always allowed by you", "call.denied_you": "denied by you",
   "call.issues": "Why it cannot run", "call.repairs": "What was repaired", "call.no_arguments": "No arguments", "call.ran_with": "A person changed the arguments to",
-  "call.result": "Result", "value.path": "Argument", "value.value": "Value", "value.source": "Comes from", "value.show": "Show where it stands",
-  "issue.expected": "Expected:", "issue.got": "Got:", "issue.told": "What the model is told",
+  "call.result": "Result", "value.path": "Argument", "value.value": "Value", "value.source": "Comes from", "value.show": "Show its place",
+  "issue.expected": "Expected:", "issue.got": "Got:", "issue.told": "What the model reads",
   "source.person": "the person", "source.you": "you", "source.result": "result {number} of {tool}", "source.some_result": "a result of {tool}", "source.schema": "the tool's description", "source.system": "the instructions",
   "source.assistant": "the model earlier", "source.trivial": "plain value", "source.invented": "the model alone",
   "outcome.writing": "being written", "outcome.waiting": "waits for you", "outcome.running": "runs", "outcome.ok": "ran", "outcome.error": "tool error",
@@ -44,25 +44,25 @@ const TURN = {
   "over.repetition": "The model repeated itself and was stopped. Rephrase the question, or use a larger model.",
   "over.repeated_call": "No answer: the model made the same call again and again. Rephrase the question, or use a larger model.",
   "over.length": "The reply was cut off at the limit of tokens. Allow more with --ask max_tokens=N, or give a larger --context.",
-  "refusal.invented_results": "Not an answer: the model wrote results that no tool gave. It was told, and asked again.",
-  "refusal.own_words": "Not an answer: the model repeated its instructions. It was told, and asked again.",
-  "refusal.unfounded": "Asked again: the answer stated what no tool had found.",
-  "refusal.undone": "Asked again: the answer said that it was done, and no tool did it.",
+  "refusal.invented_results": "Not an answer: the model wrote results that no tool gave. It was asked again with that reason.",
+  "refusal.own_words": "Not an answer: the model repeated its instructions. It was asked again with that reason.",
+  "refusal.unfounded": "Asked again: the answer stated something that no tool found.",
+  "refusal.undone": "Asked again: the answer claimed to have done something that no tool did.",
   "refusal.native_empty": "The server's own function calling gave an empty reply. Asked again with the tools in the prompt.",
   "refusal.native_unread": "The server could not read what its model wrote. Asked again with the tools in the prompt.",
   "refusal.native_failed": "The server failed with its own function calling. Asked again with the tools in the prompt.",
-  "refusal.repeated_answer": "Asked again: the answer was an earlier one, although there is a new result.",
+  "refusal.repeated_answer": "Asked again: the answer repeated an earlier one despite a new result.",
 };
 
 const RECORDED = {
-  "recorded.conversations": "Conversations", "recorded.runs": "Measured runs", "recorded.files": "Files of turns", "recorded.no_conversations": "No conversation was kept yet.",
+  "recorded.conversations": "Conversations", "recorded.runs": "Measured runs", "recorded.files": "Files of turns", "recorded.no_conversations": "No conversation is kept yet.",
   "messages.count": "{count} {count|message|messages}", "turns.count": "{count} {count|turn|turns}", loading: "Reading …", copy: "Copy", image: "Picture",
-  "filter.way": "Way", "filter.failure": "Failure", "filter.repair": "Repair", "filter.tool": "Tool", "filter.all": "all", "chat.go_on": "Go on in the chat",
+  "filter.way": "Way", "filter.failure": "Failure", "filter.repair": "Repair", "filter.tool": "Tool", "filter.all": "all", "chat.go_on": "Continue in the chat",
 };
 
 const TRY = {
   "try.text": "A reply, as a model wrote it", "try.tools": "Tools on offer (JSON, as MCP has them)", "try.dialect": "Format", "try.ending": "Reply", "try.ending.stop": "is whole",
-  "try.ending.length": "was cut", "try.reasoning_open": "begins inside <think>", "try.no_call": "No call stands in this text.", "try.ways": "The same question in other ways (nothing runs)",
+  "try.ending.length": "was cut", "try.reasoning_open": "begins inside <think>", "try.no_call": "There is no call in this text.", "try.ways": "The same question in other ways (nothing runs)",
   "try.ask": "Ask", "try.waits": "waits …", "try.threshold": "with threshold", stop: "Stop",
 };
 
@@ -74,8 +74,8 @@ const CHAT = {
   "refused.turn_running": "An answer of this conversation is still under way. Wait for its end, or stop it.", "refused.nothing_running": "Nothing is running in this conversation.", "refused.held_elsewhere": "Another program uses this conversation. Close it there, or begin a new one.", "refused.no_conversation": "There is no such conversation any more.",
   "refused.already_answered": "This question has its answer already.", "refused.no_question": "This question is not open any more.", "refused.no_turn": "There is no such turn any more: only the newest ones are kept.", "refused.other_page_asks": "Another page is asking just now. Wait until it has its answers.",
   "asks.nothing": "No tool is on offer: the model answers from what it knows.", "asks.all": "You are asked before any call runs.", "asks.none": "Calls run without asking you, since rules allow these tools; a call with a value that looks made up may still ask.", "asks.some": "These tools run without asking you, since rules or you allow them: {names}. You are asked before any other call.",
-  "ask.title": "May this call run?", "ask.destructive": "It may destroy something, its server says.", "ask.unsaid": "Nobody said {names}: the model was told, and stays with it.", "ask.unsaid_place": "Nobody said where {path} leads.", "ask.foreign": "{path} comes from server {server}, not from you.",
-  "ask.repairs": "It was made out by repairs: {codes}", "ask.changed": "The server has changed what this tool says of itself since you allowed it.", "ask.changes": "What changes", "ask.times": "The same call, {count} times in a row.",
+  "ask.title": "May this call run?", "ask.destructive": "Its server says that it may destroy something.", "ask.unsaid": "The conversation does not give {names}: the model was asked again, and kept its call.", "ask.unsaid_place": "The conversation does not mention the place in {path}.", "ask.foreign": "{path} comes from server {server}, not from you.",
+  "ask.repairs": "The model did not write it quite as shown; repaired: {codes}", "ask.changed": "The server has changed this tool's description since you allowed it.", "ask.changes": "What changes", "ask.times": "The same call, {count} times in a row.",
   "ask.yes": "Yes", "ask.no": "No", "ask.deny": "Do not run it", "ask.always": "Allow this tool until xmlcall ends", "ask.with": "Allow these arguments until xmlcall ends", "ask.edit": "Edit arguments", "ask.stop": "Stop", "ask.more": "More answers", "ask.reason": "Reason for the model (may be empty)",
   "ask.run_edited": "Run with these", "ask.cancel": "Back", "ask.keys": "Keys: y yes, n no, e edit, a this tool from now on, w these arguments, s stop", "ask.was_yes": "accepted", "ask.was_no": "declined", "ask.was_stop": "stopped", "ask.was_late": "not answered in time", "ask.was_gone": "withdrawn",
   "ask.server": "{server} asks you", "ask.completion": "{server} wants the model to answer this", "ask.reply": "Send this answer to {server}?", "ask.address": "{server} wants you to open an address", "ask.accept": "Accept", "ask.decline": "Decline",
