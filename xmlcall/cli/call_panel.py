@@ -120,7 +120,7 @@ def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text
     given = [*entry.call.arguments.values()] if isinstance(entry.call, ToolCall) else []
     only = next(map(_bare, given)) if len(given) == 1 else ""
     outcome = "" if entry.outcome == "ok" and entry.text.strip() else say(f"outcome_{entry.outcome}")
-    rows = [_joined(outcome, text) for text in _result_in_short(entry.text, given)]
+    rows = [": ".join(filter(None, (outcome, text))) for text in _result_in_short(entry.text, given)]
     least = min(cell_len(rows[-1]), room // 2)
     arguments = _fitted(only if _BARE.fullmatch(only) else arguments_text(entry.call), max(room - least, _LEAST_RESULT))
     room = max(room - cell_len(arguments), _LEAST_RESULT)
@@ -130,10 +130,6 @@ def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text
     line = Text.assemble((label, "cyan"), f"{target}({arguments}) -> ", (shown, style), (took, "dim"))
     line.truncate(max(width, 20))
     return line
-
-
-def _joined(outcome: str, text: str) -> str:
-    return f"{outcome}: {text}" if outcome and text else outcome or text
 
 
 def _result_in_short(text: str, given: Sequence[Any]) -> list[str]:

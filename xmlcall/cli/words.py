@@ -408,7 +408,6 @@ ZH = {
 }
 
 TEXTS = {"en": EN, "zh": ZH}
-"""Language -> key -> text."""
 
 
 def speaker(lang: str) -> Say:
