@@ -21,8 +21,7 @@ from ..dialects.inert import FRAME_TAGS
 from ..dialects.write import tag_names
 from ..types.calls import Tool
 
-Call = tuple[str, Mapping[str, Any]]
-"""A tool's name and its arguments."""
+Call = tuple[str, Mapping[str, Any]]  # a tool's name and its arguments
 
 # A parameter without a type is BFCL's `any`, which its checker takes for a string.
 _TYPES: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}

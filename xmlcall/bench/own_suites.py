@@ -340,10 +340,7 @@ def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[T
 # template. A case depends only on the seed, its category and its index there, so a small sample is part of every larger one.
 
 
-Draw = Callable[[random.Random, int], Any]
-"""Makes the value of the case with this number in a category."""
-
-
+Draw = Callable[[random.Random, int], Any]  # makes the value of the case with this number in a category
 _DATA: Final = tomllib.loads(Path(__file__).with_name("wire.toml").read_text(encoding="utf-8"))
 _WORDS: Final[Sequence[str]] = _DATA["lexicon"]["word"]
 _LEXICON: Final[Mapping[str, Sequence[str]]] = {**_DATA["lexicon"], "Word": [word.capitalize() for word in _WORDS]}

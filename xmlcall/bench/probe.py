@@ -105,8 +105,7 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
 # can end early. Each check therefore requires p < 0.022, which keeps the chance of a false winner at 5 % (Pocock 1977).
 
 
-Answers = Mapping[str, bool]
-"""Case -> whether it was answered rightly."""
+Answers = Mapping[str, bool]  # case -> whether it was answered rightly
 
 CLEAR: Final = 0.022
 LOOKS: Final = 3

@@ -43,8 +43,7 @@ _STARTED: Final = {
     "vllm": ("vLLM", "vllm serve", " --enable-auto-tool-choice"),
     "sglang": ("SGLang", "sglang serve --model-path", ""),
 }
-Advice = tuple[str, ...]
-"""A reason, and lines to copy."""
+Advice = tuple[str, ...]  # a reason, and lines to copy
 
 
 _PARSER_OF: Final = ("vllm", "sglang", "tabbyapi")
