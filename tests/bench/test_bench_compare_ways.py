@@ -187,7 +187,7 @@ async def test_another_start_goes_on(tmp_path: Path) -> None:
     notes: list[str] = []
     done: list[tuple[int, bool]] = []
     result = await found(second, tmp_path, note=notes.append, progress=lambda *step: done.append(step))
-    assert notes == [f"going on with {tmp_path}: 15 of 54 replies are there"]
+    assert notes == [f"continuing in {tmp_path}: 15 of 54 replies are kept there"]
     assert [sum(answered for answered, is_new in done if is_new is kind) for kind in (False, True)] == [15, 39]
     assert len(first.asked) == 15
     assert not {*first.asked} & {*second.asked}

@@ -182,7 +182,7 @@ def test_compare_ways_prints_a_table_and_writes_a_file(tmp_path: Path) -> None:
         again = bench(*words, "--json")
     assert (done.returncode, again.returncode) == (0, 0), done.stderr
     assert done.stderr.startswith(f"xmlcall: asks for 70 replies, which are kept in {tmp_path / 'out'}\n")
-    assert again.stderr.startswith(f"xmlcall: going on with {tmp_path / 'out'}: 70 of 70 replies are there\n")
+    assert again.stderr.startswith(f"xmlcall: continuing in {tmp_path / 'out'}: 70 of 70 replies are kept there\n")
     assert "recommended: xml (--ask mode=xml): no other way that was asked has more right" in done.stdout
     assert "ordinary answers kept" in done.stdout
     assert "own format: not asked: the format that the model was trained on is unknown" in done.stderr

@@ -240,7 +240,7 @@ def test_a_proxy_with_a_key(desk: Desk, tmp_path: Path) -> None:
         with run_server(create_app(f"{model}/v1", api_key=KEY), lifespan="on") as url:
             port = url.rpartition(":")[2]
             done = desk.launch("codex", "--port", port)
-            assert (done.returncode, "wants a key: set XMLCALL_API_KEY" in done.stderr) == (2, True), done.stderr
+            assert (done.returncode, "requires a key: set XMLCALL_API_KEY" in done.stderr) == (2, True), done.stderr
             assert desk.launch("codex", "--port", port, env={"XMLCALL_API_KEY": KEY}).returncode == 0
     (run,) = desk.runs
     assert run["answer"] == "Hello."

@@ -4,6 +4,7 @@ import asyncio
 import io
 import threading
 import time
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -34,7 +35,7 @@ def step(done: int, note: str = "") -> Progress:
 
 def test_a_download_is_a_bar_on_a_terminal_and_leaves_nothing_behind() -> None:
     to, file = console(terminal=True)
-    with DownloadBar(to, "tiny[bold]") as bar:
+    with closing(DownloadBar(to, "tiny[bold]")) as bar:
         for done in (0, 100, 200, 491):
             bar(step(done))
             assert bar.active == (done < 491)
@@ -48,7 +49,7 @@ def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyP
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     to, file = console(terminal=False)
-    with DownloadBar(to, "tiny") as bar:
+    with closing(DownloadBar(to, "tiny")) as bar:
         for done in range(250):
             now[0] += 0.125
             bar(step(done))
@@ -70,7 +71,7 @@ def test_a_download_is_a_line_now_and_then_elsewhere(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize("terminal", [True, False])
 def test_what_a_model_needs_is_said_once_before_its_download(name: str, needs: list[str], terminal: bool) -> None:
     to, file = console(terminal=terminal)
-    with DownloadBar(to, name) as bar:
+    with closing(DownloadBar(to, name)) as bar:
         for done in (0, 100):
             bar(step(done))
     [line] = [line for line in file.getvalue().splitlines() if "once" in line]
@@ -83,7 +84,7 @@ def test_notes_are_lines_and_those_that_count_seconds_are_rare(terminal: bool, m
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     to, file = console(terminal=terminal)
-    with DownloadBar(to, "tiny") as bar:
+    with closing(DownloadBar(to, "tiny")) as bar:
         for second in range(25):
             now[0] += 1
             bar(step(0, f"another process is fetching: waiting ({second} s)"))

@@ -221,7 +221,7 @@ def test_keys_of_oauth_that_are_not_known_are_told() -> None:
     said: list[str] = []
     entry = {"url": "http://h", "oauth": {"enabled": True, "tokenUrl": "http://t", "scopes": ["a"]}}
     assert parse_servers(json.dumps({"mcpServers": {"srv": entry}}), {}, "f.json", said.append)
-    assert [line.partition(":")[2].partition(": known")[0] for line in said] == [" srv.oauth: passed over tokenUrl"]
+    assert [line.partition(":")[2].partition(": known")[0] for line in said] == [" srv.oauth: ignored tokenUrl"]
 
 
 def test_a_file_of_variables(tmp_path: Path) -> None:

@@ -161,7 +161,7 @@ async def test_calls_with_a_token_run_side_by_side(server: HttpServer, grants: G
     [
         ({}, False, "the sign-in was declined"),
         ({"refuses": True}, True, "refused the sign-in: access_denied: No, [31m thanks"),
-        ({"state": "another"}, True, "nobody signed in within 0.3 s"),
+        ({"state": "another"}, True, "no sign-in within 0.3 s"),
         ({"methods": None}, True, "does not offer PKCE"),
         ({"long_metadata": True}, True, "a message of more than 1 MiB"),
     ],

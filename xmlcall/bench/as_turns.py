@@ -181,9 +181,8 @@ def _played_reply(
 
 
 def _is_of(call: ToolCall | InvalidCall, played: Mapping[str, Any]) -> bool:
-    if call.name != played["name"]:
-        return False
-    return ("arguments" not in played) or (isinstance(call, ToolCall) and call.arguments == played["arguments"])
+    is_alike = "arguments" not in played or (isinstance(call, ToolCall) and call.arguments == played["arguments"])
+    return is_alike and call.name == played["name"]
 
 
 def _as_played(played: Mapping[str, Any], raw: RawCall) -> ToolCall | InvalidCall:

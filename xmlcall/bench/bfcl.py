@@ -39,7 +39,6 @@ DISPUTED = frozenset(
 
 _EXPECTS: dict[str, Expects] = {"irrelevance": "no_call", "live_irrelevance": "no_call", "live_relevance": "any_call"}
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}
-_DROPPED = frozenset({"optional"})
 
 
 def read_cases(wheel: Path, category: str) -> Iterator[Case]:
@@ -72,7 +71,7 @@ def schema_of(schema: Any) -> dict[str, Any]:
     """Return BFCL's schema as JSON Schema 2020-12."""
     if not isinstance(schema, Mapping):
         return {}
-    found = {key: value for key, value in schema.items() if key not in _DROPPED}
+    found = {key: value for key, value in schema.items() if key != "optional"}
     kind = _TYPES.get(found.get("type", ""), found.get("type"))
     found.pop("type", None)
     if kind:

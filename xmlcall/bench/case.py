@@ -8,41 +8,27 @@ from typing import Any, Literal
 from ..types.calls import Message, RawCall, Tool, ToolCall
 from .judge import Call, judge
 
+# In order: the calls of `answers` or `exact`; a valid call; none; a task, judged while it was played by the state that it led to
+# (in runs of earlier versions); a conversation, judged turn by turn (see `play`).
 Expects = Literal["calls", "any_call", "no_call", "task", "talk"]
+_CONVERSATIONAL = ("half", "servers", "turns")  # fields of a case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """A question, the tools offered, and what is expected.
-
-    Args:
-        category: part of the suite that it belongs to; samples are drawn evenly from all categories.
-        messages: the conversation so far, each with `role` and `content`, the person's question last; calls that were made
-            before are in it as `messages_of` reads them.
-        expects: `calls` (those of `answers` or `exact`), `any_call` (a valid one), `no_call`, or `talk` (a conversation,
-            judged turn by turn, see `play`); in runs of earlier versions also `task` (several turns, judged while they were
-            played by the state that they led to).
-        answers: per expected call `{name: {parameter: [accepted values]}}`, in BFCL's form; with `""` it may be left out.
-        exact: the expected calls, if their arguments must be equal character for character.
-        disputed: no answer is right, or only one that breaks the tool's schema; reported with and without these.
-        half: `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn.
-        turns: for a conversation, what the person says in each turn, and what is expected.
-    """
+    """A question, the tools offered, and what is expected."""
 
     id: str
-    category: str
-    messages: tuple[Mapping[str, Any], ...]
+    category: str  # part of the suite that it belongs to; samples are drawn evenly from all categories
+    messages: tuple[Mapping[str, Any], ...]  # the conversation so far, as `messages_of` reads it, the person's question last
     tools: tuple[Tool, ...]
     expects: Expects = "calls"
-    answers: tuple[Mapping[str, Any], ...] = ()
-    exact: tuple[Call, ...] = ()
-    disputed: bool = False
-    half: str = ""
+    answers: tuple[Mapping[str, Any], ...] = ()  # per expected call `{name: {parameter: [accepted values]}}`; `""`: left out
+    exact: tuple[Call, ...] = ()  # the expected calls, if their arguments must be equal character for character
+    disputed: bool = False  # no answer is right, or only one that breaks the tool's schema; reported with and without these
+    half: str = ""  # `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn
     servers: tuple[str, ...] = ()
-    turns: tuple[Mapping[str, Any], ...] = ()
-
-
-_CONVERSATIONAL = ("half", "servers", "turns")
+    turns: tuple[Mapping[str, Any], ...] = ()  # for a conversation, what the person says in each turn, and what is expected
 
 
 def case_to_json(case: Case) -> dict[str, Any]:

@@ -39,6 +39,8 @@ FULL: Final = 72
 _MAX_TOKENS: Final = 1024  # the longest reply, including its reasoning
 _HOW: Final = {"xml": "mode=xml", "native": "mode=native-only", "native+read": "mode=native"}
 OWN: Final = "own format"
+_COSTS: Final = ("replies", "prompt_tokens", "completion_tokens", "cached_tokens", "median_seconds")
+_CHANCE: Final = 0.05
 
 
 def compared_cases(*, quick: bool) -> list[Case]:
@@ -88,9 +90,6 @@ def planned(server: Capabilities) -> list[Measured]:
     return [Measured(name="none", way=way_of("none")), Measured(name="xml", way=way, settings=settings), *native, own]
 
 
-Note = Callable[[str], None]
-
-
 async def measure(
     backend: Backend,
     cases: Sequence[Case],
@@ -98,32 +97,27 @@ async def measure(
     *,
     concurrency: int = 1,
     progress: runner.Answered = lambda answered, is_new: None,
-    note: Note = lambda sentence: None,
+    note: Callable[[str], None] = lambda sentence: None,
 ) -> list[Measured]:
-    """Ask all cases in all ways, and judge the replies.
-
-    Raises:
-        BackendError: the server fails; the replies before are kept.
-    """
+    """Ask all cases in all ways, and judge the replies; if the server fails (`BackendError`), the replies before are kept."""
     ways = planned(backend.capabilities)
-    runs = {each.name: _run_of(each, backend, each.cases(cases), folder) for each in ways if not each.problem}
+    runs = {
+        each.name: run_of_way(folder, "compare-ways", each.name, backend, each.cases(cases), (each.way, each.settings))
+        for each in ways
+        if each.way and not each.problem
+    }
     total, there = sum(len(run.cases) for run in runs.values()), sum(len(run.done()) for run in runs.values())
     asks = f"asks for {total} replies, which are kept in {folder}"
-    note(f"going on with {folder}: {there} of {total} replies are there" if there else asks)
+    note(f"continuing in {folder}: {there} of {total} replies are kept there" if there else asks)
     for each in ways:
         wanted = each.cases(cases)
-        if not each.problem:
+        if each.name in runs:
             await _measure(each, backend, runs[each.name], {"concurrency": concurrency, "progress": progress})
         if each.problem:
             note(f"{each.name}: not asked: {each.problem}")
         elif missing := len(wanted) - len(each.verdicts):
             note(f"{each.name}: {missing} requests got no answer; the same command asks them again")
     return ways
-
-
-def _run_of(each: Measured, backend: Backend, cases: list[Case], folder: Path) -> RecordedRun:
-    assert each.way is not None
-    return run_of_way(folder, "compare-ways", each.name, backend, cases, (each.way, each.settings))
 
 
 async def _measure(each: Measured, backend: Backend, run: RecordedRun, options: Mapping[str, Any]) -> None:
@@ -213,9 +207,6 @@ def _row(each: Measured, none: Measured, default: Measured) -> dict[str, Any]:
     }
 
 
-_COSTS: Final = ("replies", "prompt_tokens", "completion_tokens", "cached_tokens", "median_seconds")
-
-
 def _rate(found: Sequence[bool]) -> dict[str, float]:
     return rate_of(sum(found), len(found))
 
@@ -234,9 +225,6 @@ def recommended(rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     if pair["p"] < _CHANCE / len(others):
         return {"way": name, "ask": _HOW.get(name, f"dialect={name}"), "why": why}
     return {"way": "xml", "ask": _HOW["xml"], "why": f"{why}, which may be chance"}
-
-
-_CHANCE: Final = 0.05
 
 
 def _gain(pair: Mapping[str, Any]) -> int:

@@ -72,9 +72,9 @@ class Verdict:
     reached: frozenset[str]
     counted: frozenset[str]  # the metrics that the reply counts for, reached or not
     failure: str  # why it is not right, as a code; "" if it is right
-    repairs: tuple[str, ...]
     reply: Reply
     row: Mapping[str, Any]
+    repairs: tuple[str, ...] = ()
 
     @property
     def is_right(self) -> bool:
@@ -127,7 +127,6 @@ def _of_task(row: Mapping[str, Any], case: Case) -> Verdict:
         reached=frozenset(reached),
         counted=frozenset({"completed", "task_correct"}),
         failure=outcome["error"] and (cut or outcome["error"]),
-        repairs=(),
         reply=Reply(),
         row=row,
     )
@@ -168,7 +167,6 @@ def _of_turn(
         reached=frozenset(name for name in counted if holds[name]),
         counted=frozenset(counted),
         failure=error,
-        repairs=(),
         reply=Reply(text=played["answer"]),
         row={**row, "rounds": [kept], "outcome": outcome},
     )

@@ -21,8 +21,7 @@ from ..dialects.inert import FRAME_TAGS
 from ..dialects.write import tag_names
 from ..types.calls import Tool
 
-Call = tuple[str, Mapping[str, Any]]
-"""A tool's name and its arguments."""
+Call = tuple[str, Mapping[str, Any]]  # a tool's name and its arguments
 
 # A parameter without a type is BFCL's `any`, which its checker takes for a string.
 _TYPES: dict[str, type] = {"string": str, "integer": int, "number": float, "boolean": bool, "array": list, "object": dict}
@@ -157,8 +156,7 @@ _COMPARISONS: dict[tuple[type, bool], Callable[[Any, Sequence[Any]], str]] = {
 # for.
 
 
-CALLED: Final = "called"
-"""Why a turn ended if only its call was asked for; not a stop reason of `Answer`."""
+CALLED: Final = "called"  # why a turn ended if only its call was asked for; not a stop reason of `Answer`
 # What a person reads as "I do not know", "it did not work" or a question back.
 _ADMITS: Final = re.compile(
     r"sorry|apolog|unable|cannot|can't|can not|couldn't|could not|didn't|did not|does not exist|doesn't exist|no such|not "
@@ -257,11 +255,11 @@ def _either_clock(text: str) -> str:
     if not (match := _CLOCK.fullmatch(text)):
         return re.escape(_read(text))
     hour, minute = int(match[1]), match[2]
-    (behind, _), (wrong_behind, wrong_in_front) = _HALVES_OF_DAY[:: -1 if hour >= 12 else 1]
+    (after, _), (wrong_after, wrong_before) = _HALVES_OF_DAY[:: -1 if hour >= 12 else 1]
     hours = "|".join({match[1]: None, str(hour): None, str(hour % 12 or 12): None, f"{hour % 12 or 12:02}": None})
-    minutes = [f"[:点时]{minute}", *{"00": (f" ?(?:{behind}|o'clock)", r"点(?![\d半])"), "30": ("点半",)}.get(minute, ())]
-    not_in_front = "".join(f"(?<!{word})(?<!{word} )" for word in wrong_in_front)
-    return f"{not_in_front}(?<![\\d:点时])(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_behind})"
+    minutes = [f"[:点时]{minute}", *{"00": (f" ?(?:{after}|o'clock)", r"点(?![\d半])"), "30": ("点半",)}.get(minute, ())]
+    not_before = "".join(f"(?<!{word})(?<!{word} )" for word in wrong_before)
+    return f"{not_before}(?<![\\d:点时])(?:{hours})(?:{'|'.join(minutes)})(?! ?{wrong_after})"
 
 
 def _read(answer: str) -> str:

@@ -65,8 +65,7 @@ def _described(tool: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, A
 # where among them the right one is. A smaller catalog is part of the larger ones, so that they differ in size only.
 
 
-CATALOG_SIZES = (1, 10, 50, 100, 200)
-"""How many tools a question is asked with."""
+CATALOG_SIZES = (1, 10, 50, 100, 200)  # how many tools a question is asked with
 
 
 def catalog_cases(seed: int = 1) -> list[Case]:
@@ -101,7 +100,6 @@ def _catalog_case(row: Mapping[str, Any], number: int, size: int, tools: Sequenc
 
 
 def _catalog_tools() -> list[dict[str, Any]]:
-    """Return the tools of public servers, as they list them."""
     return list(json.loads(Path(__file__).with_name("catalog.json").read_text(encoding="utf-8"))["tools"])
 
 
@@ -114,12 +112,8 @@ def _catalog_tools() -> list[dict[str, Any]]:
 # The cases of one category have a long prompt in common and are asked one after the other (see `suites.cases_of`).
 
 
-LONG_TURNS: Final = (1, 5, 10, 20, 40)
-"""At which turn of a conversation a question is asked; the first has nothing before it."""
-
-LONG_SIZES: Final = (10, 50)
-"""How many tools are offered."""
-
+LONG_TURNS: Final = (1, 5, 10, 20, 40)  # at which turn of a conversation a question is asked; the first has nothing before it
+LONG_SIZES: Final = (10, 50)  # how many tools are offered
 _LANGUAGES: Final = ("english", "chinese")
 
 
@@ -176,7 +170,6 @@ def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
 
 
 def talk_cases() -> list[Case]:
-    """Return the conversations, in the order of the files."""
     return [_talk_case(row, language) for language in _LANGUAGES for row in _read(f"talk/{language}")["conversation"]]
 
 
@@ -206,8 +199,7 @@ def _talk_case(row: Mapping[str, Any], language: str) -> Case:
 # The first call that runs ends a turn: the judge checks whether it was due, and its arguments. So no tool does anything.
 
 
-CANNED: Final = "catalog:"
-"""Marks the name of a catalog among the servers of a conversation."""
+CANNED: Final = "catalog:"  # marks the name of a catalog among the servers of a conversation
 _CATEGORIES: Final = {"en": "english", "zh": "chinese"}
 _APART: Final = 4  # distance of the two catalogs that a request is asked with
 _SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind of sums, and the catalogs with a calculator
@@ -224,7 +216,6 @@ def ordinary_cases() -> list[Case]:
 
 
 def needed_cases() -> list[Case]:
-    """Return the requests that need a tool, in the order of the file."""
     return [_needed(row) for row in _read("ordinary/needed")["request"]]
 
 
@@ -289,12 +280,10 @@ def _earlier(turn: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 # -- probe: the questions of `xmlcall probe`, our own so that no published suite is fitted to ----------------------------
 
 
-WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})
-"""Categories in which words are the right answer."""
+WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})  # categories in which words are the right answer
 
 
 def probe_cases() -> list[Case]:
-    """Return all cases, in the order of the file's `order`."""
     data = _read("probe")
     cases = {case.id: case for case in _probe_rows(data)}
     return [cases[id] for id in data["order"]]
@@ -327,7 +316,6 @@ def _probe_case(row: Mapping[str, Any], id: str, category: str, tools: tuple[Too
 
 
 def _said(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message of the earlier conversation (see `history`)."""
     if "calls" in row:
         return {"role": "assistant", "content": "", "calls": row["calls"]}
     ((who, text),) = row.items()
@@ -352,10 +340,7 @@ def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[T
 # template. A case depends only on the seed, its category and its index there, so a small sample is part of every larger one.
 
 
-Draw = Callable[[random.Random, int], Any]
-"""Makes the value of the case with this number in a category."""
-
-
+Draw = Callable[[random.Random, int], Any]  # makes the value of the case with this number in a category
 _DATA: Final = tomllib.loads(Path(__file__).with_name("wire.toml").read_text(encoding="utf-8"))
 _WORDS: Final[Sequence[str]] = _DATA["lexicon"]["word"]
 _LEXICON: Final[Mapping[str, Sequence[str]]] = {**_DATA["lexicon"], "Word": [word.capitalize() for word in _WORDS]}

@@ -27,8 +27,7 @@ from .report import SHOWN, compared
 from .store import RecordedRun
 from .ways import prompt_hash, way_of
 
-Shown = tuple[RecordedRun, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]
-"""A run, its verdicts by way, and its report."""
+Shown = tuple[RecordedRun, Mapping[str, Sequence[Verdict]], Mapping[str, Any]]  # a run, its verdicts by way, and its report
 
 PROMPT_LIMIT = 8000  # characters of a message; the rest is counted
 

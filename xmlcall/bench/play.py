@@ -91,7 +91,6 @@ _AUTHOR: Final = {
 
 
 def folder_of(name: str) -> Path:
-    """Say where the folder of a conversation is."""
     return Path(tempfile.gettempdir()) / f"talk-{name}"
 
 
@@ -181,7 +180,6 @@ def _python(name: str, module: str, *arguments: str) -> StdioServer:
 
 
 def _script(server: str) -> str:
-    """Return the program of a server from npm, installed on first use."""
     package = NPM_PACKAGES[server]
     place = data_folder() / "node" / package.rpartition("/")[2].replace("@", "-")
     root = made_once(place, lambda folder: npm_install(folder, package))

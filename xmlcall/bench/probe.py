@@ -105,8 +105,7 @@ def in_lanes(cases: Sequence[Case], lanes: int) -> list[Case]:
 # can end early. Each check therefore requires p < 0.022, which keeps the chance of a false winner at 5 % (Pocock 1977).
 
 
-Answers = Mapping[str, bool]
-"""Case -> whether it was answered rightly."""
+Answers = Mapping[str, bool]  # case -> whether it was answered rightly
 
 CLEAR: Final = 0.022
 LOOKS: Final = 3
@@ -198,7 +197,6 @@ class Finding:
 
     @property
     def calls_rightly(self) -> bool:
-        """Whether any way gave a right call."""
         return any(each.figure().calls.right for each in self.outcomes)
 
     @property
@@ -238,7 +236,6 @@ class Probe:
         self._runs: dict[Profile, RecordedRun] = {}
 
     async def run(self) -> Finding:
-        """Measure until a way is chosen."""
         default, *challengers = self._outcomes
         asked = 0
         while asked == 0 or len(challengers) > 1:
@@ -278,7 +275,6 @@ class Probe:
     # -- candidates made from the measurements -------------------------------------------------------------------------
 
     def _joining(self) -> list[Outcome]:
-        """Return the candidates that join after the first cases."""
         known = {each.profile.words for each in self._outcomes}
         new = [Outcome(profile=each) for each in (*self._calibrated(), *self._together()) if each.words not in known]
         self._outcomes += new
@@ -380,14 +376,13 @@ class Probe:
 
 
 _NO_TOOLS: Final = {
-    "llama.cpp": "the model's chat template has no tools: llama.cpp drops them in silence, and the model never sees them",
+    "llama.cpp": "the model's chat template has no tools: llama.cpp drops them silently, and the model never sees them",
     "ollama": "Ollama says that this model does not support tools, and refuses them",
     "": "the server says that this model has no function calling",
 }
 
 
 def without_tools(server: str) -> str:
-    """Say why a server's own function calling does not work with a model."""
     return _NO_TOOLS.get(server, _NO_TOOLS[""])
 
 
@@ -485,7 +480,6 @@ def sentences(finding: Finding) -> list[str]:
 
 
 def native_words(native: Native) -> str:
-    """Say why the server's own function calling works with a model, or why it does not."""
     if not native.offered:
         return native.reason
     share = f"of {native.calls} replies to questions that need a call, {native.told} came with calls"

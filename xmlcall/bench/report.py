@@ -18,11 +18,9 @@ from .stats import mcnemar, rate_of, slope, standing_of, wilson
 from .store import RecordedRun, read_json, write_whole
 from .ways import Way, way_of
 
-LEAST_CASES = 100
-"""Below this, intervals are wider than most differences between prompts."""
+LEAST_CASES = 100  # below this, intervals are wider than most differences between prompts
 _LEAST_SIZES = 3  # fewest sizes of catalogs that show how prompts grow
 _USAGES = ("usage", "need_usage")  # usage of the reply, and of the decision whether the question needs a tool
-
 _TOKENS = ("prompt_tokens", "completion_tokens", "cached_tokens")
 
 
@@ -70,7 +68,6 @@ def _reported_way(verdicts: list[Verdict], suite: str) -> dict[str, Any]:
 
 
 def _metrics(verdicts: Sequence[Verdict]) -> dict[str, dict[str, float]]:
-    """Return count, total and interval of each metric that counts for some case."""
     return {metric: rate_of(count, total) for metric, (count, total) in rates(verdicts).items() if total}
 
 

@@ -52,10 +52,7 @@ async def execute(
     progress: Answered = lambda answered, is_new: None,
     failed: Failed = lambda case, way, error: None,
 ) -> int | None:
-    """Answer what is not answered yet.
-
-    Args:
-        progress: called first with the requests that an earlier start answered.
+    """Answer what is not answered yet; `progress` is called first with the requests that an earlier start answered.
 
     Returns:
         How many requests got no answer; None if the run was given up because the server fails, with requests left unasked.
@@ -104,7 +101,7 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
 def _wanted(run: RecordedRun, every: Iterable[Asked], model: str) -> list[tuple[Asked, str]]:
     """Return the requests without an answer, with their keys.
 
-    Those that an earlier start passed over come last: if they fail each time, the others still have their turn.
+    Those that failed in an earlier start come last: if they always fail, the others still have their turn.
     """
     done, keyed = run.done(), [(asked, request_key(asked, model)) for asked in every]
     begun = max((place for place, (_, key) in enumerate(keyed, 1) if key in done), default=0)

@@ -70,9 +70,7 @@ def assignment(costs: Sequence[Sequence[float]]) -> list[tuple[int, int]]:
 
 Decision = Literal["better", "worse", "no difference that matters", "cannot tell", "go on"]
 
-MATTERS: Final = 3.0
-"""Percentage points; a difference that is smaller for certain does not matter."""
-
+MATTERS: Final = 3.0  # percentage points; a difference that is smaller for certain does not matter
 _BETS: Final = tuple(number / 50 for number in range(1, 50))
 _STEPS: Final = 30  # halvings, which reach 2e-9
 

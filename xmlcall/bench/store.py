@@ -169,7 +169,6 @@ def read_run(folder: Path) -> RecordedRun:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """Read what a run says of itself."""
     if not (folder / "run.json").is_file():
         raise UsageError(f"expected the folder of a run of `xmlcall bench run`, got {folder}, which has no run.json")
     about: dict[str, Any] = read_json(folder / "run.json", {"type": "object"}, _RESTORE_FILE)
@@ -319,20 +318,12 @@ _USAGE = {
     "additionalProperties": _NUMBER_OR_NOT,
 }
 _ROUND = _object(
-    text=_STRING,
-    reasoning=_STRING,
+    **dict.fromkeys(("text", "reasoning", "finish_reason"), _STRING),
+    **dict.fromkeys(("usage", "need_usage"), _USAGE),
+    **dict.fromkeys(("seconds", "first_event_seconds"), _NUMBER),
+    **dict.fromkeys(("log_odds", "score", "moved", "named", "threshold"), _NUMBER_OR_NOT),
     calls=_array(_array(_STRING, minItems=2, maxItems=2)),
-    finish_reason=_STRING,
-    usage=_USAGE,
-    need_usage=_USAGE,
-    seconds=_NUMBER,
-    first_event_seconds=_NUMBER,
     described=_array(_STRING),
-    log_odds=_NUMBER_OR_NOT,
-    score=_NUMBER_OR_NOT,
-    moved=_NUMBER_OR_NOT,
-    named=_NUMBER_OR_NOT,
-    threshold=_NUMBER_OR_NOT,
 )
 _TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
 _OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1))
@@ -391,8 +382,6 @@ class ReplyRecorder(KeptOpen):
 
 @dataclass(slots=True)
 class PlayedTurn:
-    """What is kept of a turn of a conversation."""
-
     replies: list[str]
     calls: list[dict[str, Any]] = field(default_factory=list)
     answer: str = ""
@@ -415,12 +404,7 @@ class PlayedTurn:
 
 
 def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
-    """Return the saved form of a call.
-
-    Returns:
-        A JSON object: `name`, `reply` (its number in the turn, from 1), and `arguments` with `result` and `is_error`,
-        `arguments` with `denied`, or `issues`.
-    """
+    """Return the saved form of a call; `reply` is the number of its reply in the turn, from 1."""
     row: dict[str, Any] = {"name": event.call.name, "reply": reply}
     match event:
         case CallFinished(call=call, result=result):

@@ -32,6 +32,7 @@ from .ways import Way, catalog_of
 Script = list[Chunk]
 
 _PLAIN: Final = Chunk(text="In plain words: it depends.")
+_PLAIN_WORDS: Final = {"english": "All right.", "chinese": "好的。"}
 _DAMAGED: Final = DIALECTS["function_calls"]
 _OPENER: Final = _DAMAGED.written["call_open"].partition("{name}")[0]
 _ROUNDS = 50  # replies from stand-ins that repeat themselves; more than any case needs
@@ -153,9 +154,6 @@ def concrete(value: Any) -> Any:
 # -- what a perfect model says in a conversation -----------------------------------------------------------------------
 # The answer is the turn's `reply`. Without one it is the tools' results, because a result such as the time is known only when the
 # conversation is played, or a plain sentence if nothing was called. Nothing is remembered: what to say follows from the messages.
-
-
-_PLAIN_WORDS: Final = {"english": "All right.", "chinese": "好的。"}
 
 
 class RightTurns(KeptOpen):

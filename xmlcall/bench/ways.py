@@ -36,10 +36,7 @@ from ..types.completion import Capabilities, Chunk, CompletionRequest
 from ..wire.openai import finish_reason_of, native_call
 from .case import Case, messages_of
 
-OF_WAY: Final = frozenset({"mode", "dialect"})
-"""Fields of `Asking` that the way of calling sets, and a run does not."""
-
-
+OF_WAY: Final = frozenset({"mode", "dialect"})  # fields of `Asking` that the way of calling sets, and a run does not
 _USUAL: Final = (("family", ENGLISH.family), ("sampling", "greedy"))  # left out of a run's settings
 
 
@@ -147,7 +144,6 @@ class Asked:
 
     @property
     def offered(self) -> ToolPrompt:
-        """How the tools are described to the model."""
         catalog, settings = catalog_of(self.case), self.settings
         if settings.tool_tokens is not None and self.way.is_ours:
             budget = Budget(whole=settings.whole_tokens or settings.tool_tokens, parts=settings.tool_tokens)

@@ -1,21 +1,21 @@
 """The command line: `xmlcall COMMAND ...`, also `python -m xmlcall`.
 
-Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`; one with many
-options names in `COMMON` those that `--help` shows, and with `PASSES_ON` what comes after `--` is for another program. Small
-commands about one subject share a module (`_SHARED`), whose table `COMMANDS` has a row for each. `main` imports only the module
-of the command that was given, and modules import heavy dependencies where they use them. So `--help`, `parse` and `prompt` start
-at once.
+Each command is a module with `configure(parser)`, which declares its arguments, and `execute(options) -> int`, or with a table
+`ACTIONS` in their place; one with many options names in `COMMON` those that `--help` shows, and with `PASSES_ON` what comes after
+`--` is for another program. Small commands about one subject share a module (`_SHARED`), whose table `COMMANDS` has a row for
+each. `main` imports only the module of the command that was given, and modules import heavy dependencies where they use them. So
+`--help`, `parse` and `prompt` start at once.
 """
 
 import argparse
-import difflib
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
 from ..errors import UsageError
 from .exits import guarded, prepare_streams
-from .options import Command, CommandParser
+from .options import Action, Command, CommandParser, add_actions, unknown
 
 __all__ = ["COMMANDS", "GROUPS", "command_of", "main", "parser_of"]
 
@@ -69,7 +69,6 @@ See `xmlcall COMMAND --help` for details. Exit codes: 0 success, 1 failure, 2 wr
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command."""
     prepare_streams()
     given = sys.argv[1:] if arguments is None else list(arguments)
     return guarded(lambda: _dispatch(given))
@@ -87,11 +86,9 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _command(name: str, arguments: list[str]) -> int:
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(f"expected a command ({', '.join(COMMANDS)}), got {name[:80]!r}.{hint}")
+        raise unknown("a command", name, COMMANDS)
     command = command_of(name)
-    return command.execute(_parser(name, command).parse_args(arguments))
+    return command.execute(parser_of(name, command).parse_args(arguments))
 
 
 def command_of(name: str) -> Command:
@@ -99,15 +96,15 @@ def command_of(name: str) -> Command:
     if name in _SHARED:
         command: Command = module.COMMANDS[name]
         return command
+    actions: Mapping[str, Action] = getattr(module, "ACTIONS", {})
+    configure = getattr(module, "configure", partial(add_actions, actions=actions))
+    execute = getattr(module, "execute", lambda options: actions[options.action].run(options))
     common, passes_on = getattr(module, "COMMON", ""), getattr(module, "PASSES_ON", False)
-    return Command(module.DESCRIPTION, module.EPILOG, module.configure, module.execute, common, passes_on)
+    return Command(module.DESCRIPTION, module.EPILOG, configure, execute, common, passes_on)
 
 
-def parser_of(name: str) -> CommandParser:
-    return _parser(name, command_of(name))
-
-
-def _parser(name: str, command: Command) -> CommandParser:
+def parser_of(name: str, command: Command | None = None) -> CommandParser:
+    command = command or command_of(name)
     parser = CommandParser(prog=f"xmlcall {name}", description=command.description, epilog=command.epilog, common=command.common)
     parser.passes_on = command.passes_on
     command.configure(parser)

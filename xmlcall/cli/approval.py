@@ -37,7 +37,6 @@ class TerminalAsker:
         self.lang: str = display.lang
 
     def is_there(self) -> bool:
-        """Return whether there is a user to ask."""
         return is_interactive()
 
     async def ask(self, question: Question) -> PersonAnswer:

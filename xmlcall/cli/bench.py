@@ -19,7 +19,7 @@ from ..private_folders import user_path
 from . import bench_read
 from .exits import FAILED, INTERRUPTED, OK, complain, run_async
 from .open_model import connected, model_notices, profile_of
-from .options import Action, add_actions, add_asking_options, add_profile_option, number
+from .options import Action, add_asking_options, add_profile_option, number
 from .plain import json_text, visible
 from .words import speaker
 
@@ -41,14 +41,6 @@ A run is a folder; the same command continues a run that was stopped. `xmlcall b
 
 
 _OF_SERVER = ("server", "build", "context_length", "reasoning_open")  # the recorded capabilities of a server
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(parser, _ACTIONS)
-
-
-def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action].run(options)
 
 
 def _declare_run(parser: argparse.ArgumentParser) -> None:
@@ -85,8 +77,7 @@ def _declare_run(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--feedback", type=number(int, least=0), default=0, metavar="N", help="rounds of feedback on calls that cannot run"
     )
-    parser.add_argument("--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time")
-    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
+    _add_request_options(parser)
     add_profile_option(parser)
     add_asking_options(parser, [key for key in ASK_KEYS if key not in ("mode", "dialect")], options=("seed",))  # --way
 
@@ -268,11 +259,14 @@ def _declare_ways(parser: argparse.ArgumentParser) -> None:
 
 def add_measuring_options(parser: argparse.ArgumentParser) -> None:
     """Declare what `compare-ways` and `probe` have in common."""
-    parser.add_argument("--context", type=number(int, least=1), metavar="N", help="tokens that prompt and reply share")
-    parser.add_argument(
-        "--concurrency", type=number(int, least=1), default=1, metavar="N", help="requests at a time (default: 1)"
-    )
+    _add_request_options(parser)
     parser.add_argument("--out", type=Path, metavar="DIR", help="folder for the replies (default: in the user's cache folder)")
+
+
+def _add_request_options(parser: argparse.ArgumentParser) -> None:
+    count = number(int, least=1)
+    parser.add_argument("--context", type=count, metavar="N", help="tokens that prompt and reply share")
+    parser.add_argument("--concurrency", type=count, default=1, metavar="N", help="requests at a time (default: %(default)s)")
 
 
 def _ways(options: argparse.Namespace) -> int:
@@ -327,7 +321,7 @@ async def _compare_ways(options: argparse.Namespace) -> int:
     return OK
 
 
-_ACTIONS: Final = {
+ACTIONS: Final = {
     "run": Action(
         lambda options: run_async(_run(options)),
         "ask a model the cases of a suite, in one or more ways of calling",

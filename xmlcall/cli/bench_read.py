@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import UsageError
 from .exits import FAILED, OK, complain
-from .options import Action, number
+from .options import Action, add_repeated, number
 from .plain import json_text, plain, visible
 
 if TYPE_CHECKING:
@@ -43,14 +43,8 @@ def _declare_report(parser: argparse.ArgumentParser) -> None:
     form.add_argument("--json", action="store_true", help="print JSON: metrics, ways, failures, cost")
     form.add_argument("--markdown", action="store_true", help="print Markdown")
     form.add_argument("--html", metavar="FILE", type=Path, help="write one page that needs nothing else")
-    parser.add_argument(
-        "--fail-under",
-        metavar="METRIC=VALUE",
-        type=_gate,
-        action="append",
-        default=[],
-        help="exit with 1 if a metric of any way is below a share from 0 to 1, such as call_correct=0.8 (may be repeated)",
-    )
+    gate = "exit with 1 if a metric of any way is below a share from 0 to 1, such as call_correct=0.8"
+    add_repeated(parser, "--fail-under", "METRIC=VALUE", gate, type=_gate)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from ..prompting.format import PromptFormat
 from ..prompting.results import stopped
 from ..systems import on_signals
 from ..turn.events import Answer, LoopEvent, ReplyEnded, ReplyStarted
-from ..turn_records.keeping import Conversation, checked_text
+from ..turn_records.keeping import Conversation, checked_text, keep_question
 from ..types.calls import Message
 from ..types.completion import Usage
 from ..types.events import ReasoningDelta, TextDelta, ToolArgumentDelta
@@ -135,7 +135,6 @@ class Chat:
             await self._interruptible(self.answer(line))
 
     async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do work that Ctrl-C can stop."""
         task = asyncio.create_task(work)
         current = asyncio.current_task()
         assert current is not None
@@ -154,7 +153,7 @@ class Chat:
         self.calls.ask(question)
         display.wait("waiting_servers")
         await self.session.tell_notices()
-        await self.session.asked(messages)
+        await keep_question(self.session.keeper, self.session.loop, messages)
         try:
             answer = await self._answered(messages)
             self.conversation.end(answer.messages)

@@ -18,6 +18,7 @@ from rich.cells import set_cell_size
 from ..agent.asking_person import AskingPerson
 from ..dialects.replies import replies_of
 from ..errors import UsageError
+from ..models.known import KNOWN
 from ..turn_records.keeping import Conversation
 from ..types.calls import Message
 from .call_panel import call_lines
@@ -178,12 +179,6 @@ def _switches(chat: "Chat") -> Iterable[str]:
     return [f"{'on' if state.kind == 'off' else 'off'} {state.name}" for state in states]
 
 
-def _models(chat: "Chat") -> Iterable[str]:
-    from ..models.known import KNOWN
-
-    return ["local", *KNOWN]
-
-
 def _call_numbers(chat: "Chat") -> Iterable[str]:
     return [str(call.number) for call in chat.calls.calls]
 
@@ -198,7 +193,7 @@ _ROWS: Final = (
         takes="[off [NAME]]",
         words=lambda chat: [f"off {name}" for name in _always_allowed(chat)],
     ),
-    Command(name="/model", run=_model, takes="[NAME]", words=_models),
+    Command(name="/model", run=_model, takes="[NAME]", words=lambda chat: ["local", *KNOWN]),
     Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
     Command(name="/prompt", run=prompt_command, takes="[NAME ...]", words=prompt_completions),
     Command(name="/retry", run=_retry),
@@ -209,8 +204,7 @@ _ROWS: Final = (
     Command(name="/quit", run=_quit),
 )
 
-COMMANDS: Final = {command.name: command for command in _ROWS}
-"""Name -> command, in the order of the help."""
+COMMANDS: Final = {command.name: command for command in _ROWS}  # in the order of the help
 
 
 def is_command(line: str) -> bool:

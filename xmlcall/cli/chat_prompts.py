@@ -30,10 +30,8 @@ if TYPE_CHECKING:
     from .chat import Chat
 
 _LABELS: Final = {"user": "User:", "assistant": "Assistant:"}
-SECONDS: Final = 2.0
-"""Seconds that a server may take."""
-REST: Final = 10.0
-"""Seconds for which no server is asked after one failed."""
+SECONDS: Final = 2.0  # that a server may take
+REST: Final = 10.0  # seconds for which no server is asked after one failed
 _COMMAND: Final = "/prompt "
 _LONGEST: Final = 200  # characters of a value
 _UNSAFE: Final = re.compile(r"[^\w@%+=:,./-]")

@@ -59,21 +59,16 @@ _SOON = 0.5  # seconds after which a line says that the program waits for the mo
 _TOLD_WIDTH = 100  # characters of what a tool says while it runs
 
 _UNSEEN = Markup | Repaired | ToolCallEnd | CallTask
-_PASSING = PromptProgress | ToolCallStart | ToolArgumentDelta | CallProgress
-"""Events that only change the waiting line."""
+_PASSING = PromptProgress | ToolCallStart | ToolArgumentDelta | CallProgress  # events that only change the waiting line
 
 
 class Display:
-    """Shows the events of a run as they happen; from the thread of a running event loop.
-
-    Args:
-        answers: write the answer to standard output; False where something else is printed there.
-        calls: keeps the calls; each is then shown as one line and can be opened later. None shows more of each at once.
-    """
+    """Shows the events of a run as they happen; from the thread of a running event loop."""
 
     def __init__(
         self, *, live: bool, answers: bool = True, verbose: bool = False, lang: str = "en", calls: CallLog | None = None
     ) -> None:
+        """Make a display; `answers` go to standard output, and with `calls` each call is one line that can be opened later."""
         self.console = error_console()
         self.verbose = verbose
         self.lang = lang
@@ -122,10 +117,8 @@ class Display:
                 self.line("retry", self.say("constrained", name=visible(event.constrained)), style="dim")
             case RetryAsked() if event.refusal:
                 self.line("retry", self.say(f"refused_{event.refusal}"), style="dim")
-            case AskedAgain(why=why, in_text=True):
-                self.line("retry", self.say(f"native_{why}"), style="dim")
-            case AskedAgain():
-                self.line("retry", self.say("asked_again"), style="dim")
+            case AskedAgain(why=why, in_text=in_text):
+                self.line("retry", self.say(f"native_{why}" if in_text else "asked_again"), style="dim")
             case ReplyEnded():
                 self._end_turn(event.reply)
             case CallStarted():
@@ -210,7 +203,6 @@ class Display:
             self._print(f"  {visible(row)}")
 
     def ask(self, question: str) -> None:
-        """Show a question and leave the cursor after it."""
         self._print(question, "bold", end="")
         self.console.file.flush()
 

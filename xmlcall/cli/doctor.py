@@ -55,7 +55,6 @@ _URL: Final = re.compile(r"https?://", re.IGNORECASE)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "model",
         metavar="URL|MODEL",
@@ -79,7 +78,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     return run_async(_run(options))
 
 
@@ -146,7 +144,6 @@ async def _findings(options: argparse.Namespace, key: str | None) -> Findings:
 
 
 def _barrier(error: BackendError) -> Barrier:
-    """Return why a server could not be tested."""
     if isinstance(error, BackendStatusError):
         return _BARRIERS.get(error.status_code, "other")
     return "no connection" if isinstance(error, BackendUnavailable) else "no model"  # the server has no such API

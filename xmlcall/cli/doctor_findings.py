@@ -121,8 +121,6 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """Everything that was found."""
-
     named: str  # the model as a command of ours takes it, without secrets
     address: str = ""
     is_local: bool = False  # whether the model runs inside this process
@@ -145,18 +143,16 @@ class Findings:
 
     @property
     def context_length(self) -> int | None:
-        """Tokens of the context; None if unknown."""
         return self.facts.context_length or self.known.context_length
 
     @property
     def template_has_tools(self) -> bool | None:
         """Whether the chat template can show tools; None if unknown."""
-        told = self.facts.template_has_tools if self.facts.template_has_tools is not None else self.known.native_tools
-        return self._shows_tools if told is None else told
+        answers = (self.facts.template_has_tools, self.known.native_tools, self._shows_tools)
+        return next((answer for answer in answers if answer is not None), None)
 
     @property
     def native_outcome(self) -> Outcome:
-        """The result of the server's own function calling."""
         if self.native is None:
             return "untested"
         if self.native.calls and all(call.by == "xmlcall" for call in self.native.calls):
@@ -166,12 +162,10 @@ class Findings:
 
     @property
     def prompt_outcome(self) -> Outcome:
-        """The result of tools that are offered in our prompt."""
         return "untested" if self.prompt is None else self.prompt.outcome
 
     @property
     def works(self) -> Works:
-        """How the model calls tools here."""
         if self.native_outcome == "works":
             return "native"
         return "prompt" if self.prompt_outcome == "works" else "no"
@@ -191,7 +185,6 @@ class Findings:
 
 
 def spoken_of(trial: Trial | None, *words: str) -> bool:
-    """Say whether the error of a trial contains one of these words."""
     return trial is not None and any(word in trial.error.lower() for word in words)
 
 
@@ -211,7 +204,6 @@ class Pace:
         self._has_logprobs = False
 
     def hear(self, chunk: Chunk) -> None:
-        """Note a piece."""
         self.usage = chunk.usage or self.usage
         self._has_logprobs = self._has_logprobs or bool(chunk.top_logprobs)
         self.text = (self.text + chunk.text)[:KEPT]

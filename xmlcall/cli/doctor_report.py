@@ -43,8 +43,7 @@ _STARTED: Final = {
     "vllm": ("vLLM", "vllm serve", " --enable-auto-tool-choice"),
     "sglang": ("SGLang", "sglang serve --model-path", ""),
 }
-Advice = tuple[str, ...]
-"""A reason, and lines to copy."""
+Advice = tuple[str, ...]  # a reason, and lines to copy
 
 
 _PARSER_OF: Final = ("vllm", "sglang", "tabbyapi")
@@ -245,7 +244,7 @@ def _limits(found: Findings) -> Iterator[Advice]:
             *(line.format(model=_typed_name(found), serve=serve_line(found, ENOUGH), enough=ENOUGH) for line in lines),
         )
     if _is_ollama_by_url(found) and length is None:
-        why = "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools in silence:"
+        why = "Clients cannot set the context over Ollama's /v1, and a prompt that is too long loses its tools silently:"
         yield why, f"OLLAMA_CONTEXT_LENGTH={ENOUGH} ollama serve"
     if found.plain.streaming == "at once":
         why = "The whole reply arrived at once: something in front of the server buffers it. For nginx:"
@@ -477,7 +476,7 @@ def _call(call: Mapping[str, Any]) -> str:
 
 
 def _filled(label: str, text: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=f"  {label:9} ", subsequent_indent=" " * 12, break_on_hyphens=False) or []
+    return textwrap.wrap(text, WIDTH, initial_indent=f"  {label:9} ", subsequent_indent=" " * 12, break_on_hyphens=False)
 
 
 def _shown_advice(items: Sequence[Mapping[str, Any]]) -> Iterator[str]:

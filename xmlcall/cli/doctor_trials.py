@@ -186,7 +186,6 @@ class _Watched(Around, KeptOpen):
         self.paces: list[Pace] = []
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts to make a request."""
         tries, pace = tries_of(self._backend, request), Pace(time.monotonic)
         tries.listeners = (*tries.listeners, pace.hear)
         self.paces.append(pace)

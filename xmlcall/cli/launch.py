@@ -7,7 +7,6 @@ ended.
 
 import argparse
 import contextlib
-import difflib
 import os
 import shlex
 import shutil
@@ -24,7 +23,7 @@ from ..errors import UsageError, XmlcallError
 from ..systems import END_SIGNALS, assignment, on_signals
 from .exits import OK, complain
 from .launch_clients import CLIENTS, CONTEXT, NO_KEY, Client, Proxy, Settings
-from .options import number
+from .options import number, unknown
 from .plain import json_text, visible
 from .running import SERVE_PORT, Running, proxy_at, served
 
@@ -48,7 +47,6 @@ _KEY_SHOWN: Final = "YOUR_XMLCALL_API_KEY"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument(
         "client", metavar="CLIENT", nargs="?", help="the client to start, such as claude; without it, all clients are listed"
     )
@@ -75,13 +73,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    """Run the command."""
     if options.client is None:
         return _list(options)
     if options.client not in CLIENTS:
-        near = difflib.get_close_matches(options.client, CLIENTS, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise UsageError(f"expected a client ({', '.join(CLIENTS)}), got {options.client[:80]!r}.{hint}")
+        raise unknown("a client", options.client, CLIENTS)
     client = CLIENTS[options.client]
     if options.print:
         return _print(client, options)
@@ -184,13 +179,15 @@ def _launch(client: Client, options: argparse.Namespace) -> int:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlcall-", ignore_cleanup_errors=True)))
         running = _running(options, folder, stack)
-        proxy = _proxy(running, options, key=_key() or NO_KEY, folder=_made(folder / "client"))
+        own = folder / "client"
+        own.mkdir(mode=0o700)
+        proxy = _proxy(running, options, key=_key() or NO_KEY, folder=own)
         if proxy.context < client.least_context:
             more = (
                 f"{client.title} starts with a context of at least {client.least_context} tokens, the model has {proxy.context}"
             )
             raise UsageError(f"{more}: start one with --context {-(-client.least_context // 1024) * 1024}")
-        return _run(client, [program], client.settings(proxy), folder / "client", options.passed_on)
+        return _run(client, [program], client.settings(proxy), own, options.passed_on)
 
 
 def _missing(client: Client) -> str:
@@ -216,11 +213,6 @@ def _proxy(running: Running, options: argparse.Namespace, *, key: str, folder: P
     return Proxy(url=running.url, model=model, key=key, context=context or CONTEXT, folder=folder)
 
 
-def _made(folder: Path) -> Path:
-    folder.mkdir(mode=0o700)
-    return folder
-
-
 def _run(client: Client, program: list[str], settings: Settings, folder: Path, arguments: Sequence[str]) -> int:
     for path, text in settings.files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -231,7 +223,9 @@ def _run(client: Client, program: list[str], settings: Settings, folder: Path, a
             [*program, *settings.before], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
         )
         if first.returncode:
-            raise XmlcallError(f"{client.title} took no settings: the run that should store them ended with {first.returncode}")
+            raise XmlcallError(
+                f"{client.title} did not store its settings: the run that stores them exited with {first.returncode}"
+            )
     command = [*program, *settings.arguments, *(arguments or settings.usual)]
     children: list[subprocess.Popen[bytes]] = []
     with _passed_on(children), subprocess.Popen(command, env=env) as child:

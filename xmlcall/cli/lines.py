@@ -36,8 +36,7 @@ T = TypeVar("T")
 _MAX_LINE: Final = 1 << 20
 _PIECE: Final = 1 << 16
 _PAUSE: Final = 0.25  # seconds without a key before a server is asked (MCP 2025-11-25, completion: clients SHOULD wait)
-Suggest = Callable[[str], Awaitable[str]]
-"""Returns how a line could continue; "" if that is unknown."""
+Suggest = Callable[[str], Awaitable[str]]  # returns how a line could continue; "" if that is unknown
 
 
 class LineReader:

@@ -55,10 +55,10 @@ def url_of(listener: socket.socket) -> str:
 async def serve_app(
     app: "Starlette",
     listener: socket.socket,
-    on_stop: Callable[[], None] | None = None,
+    on_stop: Callable[[], None] = lambda: None,
     *,
     grace: float = STOP_SECONDS,
-    on_over: Callable[[], None] | None = None,
+    on_over: Callable[[], None] = lambda: None,
     announce: Callable[[], None] = lambda: None,
 ) -> None:
     """Serve until a signal; a second one does not wait for running answers.
@@ -70,10 +70,8 @@ async def serve_app(
     def stop() -> None:
         server.force_exit = server.should_exit
         server.should_exit = True
-        if on_stop is not None:
-            on_stop()
-        if on_over is not None:
-            loop.call_later(grace, on_over)
+        on_stop()
+        loop.call_later(grace, on_over)
 
     loop = asyncio.get_running_loop()
     with on_signals((signal.SIGINT, *END_SIGNALS), lambda *_: loop.call_soon_threadsafe(stop)), counted_lines():

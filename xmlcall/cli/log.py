@@ -18,7 +18,7 @@ from ..turn_records.kept import turns_of
 from ..turn_records.record import CallRecord, MarkRecord, ReplyRecord, SourceRecord, TurnRecord, ValueRecord, record_to_json
 from ..types.calls import Message
 from .exits import FAILED, OK, complain
-from .options import Action, add_actions, takes
+from .options import Action, takes
 from .plain import fenced, json_text, plain, shortened, visible
 
 DESCRIPTION = "List, show, search, export and delete the conversations of `run` and `chat`."
@@ -51,13 +51,9 @@ _SOURCES: Final = {
 }
 
 
-def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(parser, _ACTIONS, usual="list")
-
-
 def execute(options: argparse.Namespace) -> int:
     with Store(store_path()) as store:
-        return _ACTIONS[options.action or "list"].run(options, store)
+        return ACTIONS[options.action].run(options, store)
 
 
 def _list(options: argparse.Namespace, store: Store) -> int:
@@ -154,7 +150,7 @@ def _takes_several(parser: argparse.ArgumentParser) -> None:
 
 
 _AN_ID: Final = "the beginning of an id from `xmlcall log list`"
-_ACTIONS: Final = {
+ACTIONS: Final = {
     "list": Action(_list, "list the conversations, the last one first: id, time (UTC), number of messages, first words"),
     "show": Action(
         _show,

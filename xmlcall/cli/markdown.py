@@ -15,7 +15,8 @@ is ended, so each character is read a bounded number of times.
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any, ClassVar, Final
 
 from markdown_it import MarkdownIt
@@ -230,19 +231,13 @@ def _is_opening(line: str) -> bool:
 
 def _parsed(text: str) -> list[Token]:
     tokens = _PARSER.parse(text)
-    for token in _all(tokens):
+    for token in chain.from_iterable((top, *(top.children or ())) for top in tokens):
         token.content = plain(token.content)
         if "href" in token.attrs:
             token.attrs["href"] = plain(str(token.attrs["href"]))
         if token.type == "softbreak":  # a model that ends a line means it
             token.type = "hardbreak"
     return tokens
-
-
-def _all(tokens: Iterable[Token]) -> Iterator[Token]:
-    for token in tokens:
-        yield token
-        yield from token.children or ()
 
 
 def _block_rows(console: Console, text: str) -> Rows:

@@ -1,12 +1,13 @@
 """`xmlcall models`: the local models that xmlcall knows by name."""
 
 import argparse
+import contextlib
 from typing import Final
 
 from ..models import known as models
 from ..models.known import KnownModel
 from .exits import FAILED, OK, complain
-from .options import Action, add_actions, takes
+from .options import Action, takes
 from .plain import json_text
 
 DESCRIPTION = "List, fetch and remove the local models that xmlcall knows by name."
@@ -17,14 +18,6 @@ EPILOG = f"""examples:
 
 Models are kept in $XMLCALL_MODELS, else in the user's cache folder. Any other GGUF file works as `--model path/to.gguf`.
 """
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(parser, _ACTIONS, usual="list")
-
-
-def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action or "list"].run(options)
 
 
 def _name(options: argparse.Namespace) -> str:
@@ -62,7 +55,7 @@ def _pull(options: argparse.Namespace) -> int:
     from .waiting import DownloadBar, error_console
 
     name = _name(options)
-    with DownloadBar(error_console(), name) as bar:
+    with contextlib.closing(DownloadBar(error_console(), name)) as bar:
         path = models.pull(name, progress=bar)
     print(json_text({"name": name, "path": str(path)}) if options.json else path)
     return OK
@@ -92,7 +85,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 _A_MODEL: Final = "a name from `xmlcall models list`"
 _OR_USUAL: Final = takes("name", nargs="?", default="local", help=f"{_A_MODEL}; local is the default one")
-_ACTIONS: Final = {
+ACTIONS: Final = {
     "list": Action(_list, "list the known models, and which of them are downloaded"),
     "pull": Action(_pull, "download a model, if it is not there yet", _OR_USUAL),
     "path": Action(_path, "print the path of a model's file", _OR_USUAL),

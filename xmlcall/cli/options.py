@@ -4,6 +4,7 @@ Each default is defined here only: help texts take it from `%(default)s`.
 """
 
 import argparse
+import difflib
 import math
 import shlex
 import shutil
@@ -17,23 +18,19 @@ from ..errors import UsageError
 from .exits import complain
 
 _KEYS = "the keys of --ask"
+_NEW: Final = frozenset({"sampling", "top_p", "top_k", "min_p", "presence_penalty", "repeat_penalty"})  # never were options
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What the command line needs from a command.
-
-    Args:
-        common: the options that `--help` shows, if not all.
-        passes_on: whether what comes after `--` is for another program, in `passed_on`.
-    """
+    """What the command line needs from a command."""
 
     description: str
     epilog: str
     configure: Callable[[argparse.ArgumentParser], None]
     execute: Callable[[argparse.Namespace], int]
-    common: str = ""
-    passes_on: bool = False
+    common: str = ""  # the options that `--help` shows, if not all
+    passes_on: bool = False  # whether what comes after `--` is for another program, in `passed_on`
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +43,9 @@ class Action:
     examples: tuple[str, ...] = ()  # what can be typed after it
 
 
-def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, Action], *, usual: str | None = None) -> None:
-    """Declare the actions of a command; with a `usual` one, it is what the command does without a name, and each prints JSON."""
+def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, Action]) -> None:
+    """Declare the actions of a command; one with a `list` does that without a name, and each of its actions prints JSON."""
+    usual = "list" if "list" in actions else None
     names = parser.add_subparsers(dest="action", metavar="ACTION", required=usual is None)
     parser.set_defaults(action=usual, json=False)
     for name, action in actions.items():
@@ -62,7 +60,7 @@ def add_actions(parser: argparse.ArgumentParser, actions: Mapping[str, Action], 
 
 
 def takes(dest: str, **more: Any) -> Callable[[argparse.ArgumentParser], object]:
-    """Return what declares one argument of an action."""
+    """Return a function that declares one argument of an action."""
     return lambda parser: parser.add_argument(dest, **{"metavar": dest.upper(), **more})
 
 
@@ -142,15 +140,17 @@ def add_server_options(parser: argparse._ActionsContainer) -> None:
     )
 
 
+def add_repeated(parser: argparse._ActionsContainer, option: str, metavar: str, what: str, **more: Any) -> None:
+    """Declare an option that may be given several times; its values are collected in a list."""
+    parser.add_argument(option, action="append", default=[], metavar=metavar, help=f"{what} (may be repeated)", **more)
+
+
 def add_mcp_option(parser: argparse._ActionsContainer, what: str) -> None:
-    parser.add_argument(
-        "--mcp",
-        action="append",
-        default=[],
-        metavar="SERVERS",
-        help=f'{what}: a JSON file with "mcpServers" as other clients read it, or one server: a URL, a script such as '
-        "server.py, or a command line such as 'npx -y some-server /data' (may be repeated)",
+    forms = (
+        'a JSON file with "mcpServers" as other clients read it, or one server: a URL, a script such as server.py, or a command '
+        "line such as 'npx -y some-server /data'"
     )
+    add_repeated(parser, "--mcp", "SERVERS", f"{what}: {forms}")
 
 
 def add_model_choice(model: argparse._ActionsContainer, *, talks: bool = False) -> None:
@@ -195,13 +195,7 @@ def add_model_options(parser: argparse.ArgumentParser, *, talks: bool = False) -
 def _add_control_options(tools: argparse._ArgumentGroup) -> None:
     approval = tools.add_mutually_exclusive_group()
     approval.add_argument("--yes", action="store_true", help="run every call without asking")
-    approval.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="run these tools without asking, such as 'files.read_*' of a server `files` (may be repeated)",
-    )
+    add_repeated(approval, "--allow", "GLOB", "run these tools without asking, such as 'files.read_*' of a server `files`")
     tools.add_argument(
         "--flow",
         choices=("ask", "allow"),
@@ -223,13 +217,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     add_server_options(tools)
     tools.add_argument("--no-tools", action="store_true", help="use no server: the model answers alone")
     _add_control_options(tools)
-    tools.add_argument(
-        "--root",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="a folder to name to servers that ask where they may work (may be repeated)",
-    )
+    add_repeated(tools, "--root", "DIR", "a folder to name to servers that ask where they may work")
     tools.add_argument(
         "--sampling",
         choices=("ask", "allow", "off"),
@@ -256,15 +244,8 @@ def add_policy_option(parser: argparse._ActionsContainer) -> None:
     )
 
 
-_NEW: Final = frozenset({"sampling", "top_p", "top_k", "min_p", "presence_penalty", "repeat_penalty"})  # never were options
-
-
 def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str] = (), *, options: Collection[str] = ()) -> None:
-    """Declare `--ask` for these fields of `Asking` (all without `keys`), and the hidden options that it has replaced.
-
-    Args:
-        options: keys whose names are options of the command.
-    """
+    """Declare `--ask` for these keys (all if none), and the hidden options that it replaced, but for `options`, its own ones."""
     from ..turn.asking import ASK_KEYS  # only here: some commands need none of what it imports
 
     keys = tuple(keys or ASK_KEYS)
@@ -292,7 +273,6 @@ class _Ask(argparse.Action):
         self.add(namespace, key, text)
 
     def add(self, namespace: argparse.Namespace, key: str, text: str) -> None:
-        """Read a value, and add it to those that were given before."""
         from ..turn.asking import read_ask
 
         try:
@@ -321,6 +301,13 @@ class _Replaced(_Ask):
         text = "no" if self.nargs == 0 else values
         self.add(namespace, key, text)
         complain(f"{option if self.nargs == 0 else f'{option} {text}'} is now --ask {shlex.quote(f'{key}={text}')}")
+
+
+def unknown(what: str, given: str, known: Collection[str]) -> UsageError:
+    """Make the error about a name that is none of the known ones; it suggests the nearest."""
+    near = difflib.get_close_matches(given, known, n=1)
+    hint = f" Did you mean {near[0]}?" if near else ""
+    return UsageError(f"expected {what} ({', '.join(known)}), got {given[:80]!r}.{hint}")
 
 
 def number(kind: type[int] | type[float], *, least: float = -math.inf, above: float = -math.inf) -> Callable[[str], int | float]:

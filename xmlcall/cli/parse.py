@@ -152,7 +152,7 @@ _KINDS: Final[dict[type[Any], tuple[str, Callable[[Any], str]]]] = {
     Markup: ("markup", lambda event: event.kind),
     ToolCallStart: ("call", lambda event: f"{event.name}, {event.dialect}"),
     ToolArgumentDelta: ("value", lambda event: event.parameter or "all arguments"),
-    ToolCallEnd: ("end of call", lambda event: _end(event)),
+    ToolCallEnd: ("end of call", lambda event: ", ".join([event.raw.name, *(issue.code for issue in event.raw.issues)])),
     Repaired: ("repair", lambda event: event.code),
     CallInReasoning: ("lost call", lambda event: f"{event.name}: the reasoning has no end"),
 }
@@ -176,11 +176,6 @@ def _bound(end: ToolCallEnd, tools: Catalog) -> Iterator[tuple[str, str]]:
         return
     yield "runs as", f"{visible(call.name)}({arguments_text(call, width=_WIDTH)})"
     yield from (("repair", visible(f"{each.code} {each.path}".strip())) for each in call.repairs if each not in end.raw.repairs)
-
-
-def _end(event: ToolCallEnd) -> str:
-    codes = [issue.code for issue in event.raw.issues]
-    return ", ".join([event.raw.name, *codes] if codes else [event.raw.name])
 
 
 def _piece_lines(pieces: Iterable[Piece]) -> Iterator[str]:

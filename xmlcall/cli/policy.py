@@ -59,7 +59,6 @@ def _proposal(target: str, text: str) -> Proposal:
 
 
 def _explained(rules: Rules, proposal: Proposal) -> list[str]:
-    """Return what happens, and each rule about the tool."""
     ruling = rules.judge(proposal)
     lines = [f"{ruling.effect}: {visible(ruling.rule.name) if ruling.rule else 'no rule matches'}"]
     for rule in rules.about(proposal.host, proposal.host_tool):

@@ -10,7 +10,7 @@ from ..profiles.profile import FoundProfile, Profile, asking_by, folder, listed,
 from ..turn.asking import Asking
 from ..types.completion import Capabilities
 from .exits import OK, complain
-from .options import Action, add_actions, takes
+from .options import Action, takes
 from .plain import json_text, visible
 
 DESCRIPTION = "List, show and remove profiles: the prompt and call format of each model. `xmlcall probe` measures one."
@@ -22,14 +22,6 @@ EPILOG = """examples:
 They are kept in $XMLCALL_PROFILES, else in the user's configuration folder. Those that ship with xmlcall are used where you have
 none.
 """
-
-
-def configure(parser: argparse.ArgumentParser) -> None:
-    add_actions(parser, _ACTIONS, usual="list")
-
-
-def execute(options: argparse.Namespace) -> int:
-    return _ACTIONS[options.action or "list"].run(options)
 
 
 def _list(options: argparse.Namespace) -> int:
@@ -81,7 +73,6 @@ def _show(options: argparse.Namespace) -> int:
 
 
 def _sampling(profile: Profile) -> str:
-    """Say which sampling options apply, and why."""
     row = recommended(profile.model)
     values = asking_by(Asking(), {}, profile).sampled(Capabilities(server="", recommended=row.values if row else {}))
     shown = in_words(values) or "the server's own"
@@ -119,7 +110,7 @@ def _remove(options: argparse.Namespace) -> int:
 
 
 _A_PROFILE: Final = "a name from `xmlcall profiles list`"
-_ACTIONS: Final = {
+ACTIONS: Final = {
     "list": Action(_list, "list the profiles, yours and those that ship with xmlcall"),
     "show": Action(_show, "show the settings of a profile, and what was measured", takes("name", help=_A_PROFILE)),
     "path": Action(_path, "print where a profile's file is, or the folder of yours", takes("name", nargs="?", help=_A_PROFILE)),

@@ -79,9 +79,7 @@ A template can write these formats: {", ".join(supported())}.
 def _configure_template(parser: argparse.ArgumentParser) -> None:
     add_asking_options(parser, ("dialect", "lang", "parallel"))
     parser.add_argument(
-        "--reminder",
-        action="store_true",
-        help="end each user message with a reminder of the tools, which small models need",
+        "--reminder", action="store_true", help="end each user message with a reminder of the tools, which small models need"
     )
     parser.add_argument(
         "--base",

@@ -10,7 +10,7 @@ from ..prompting.results import result_text
 from ..turn.builtin_tools import OURS
 from ..turn.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..turn.tool_need import ToolNeed
-from ..turn_records.keeping import checked_text
+from ..turn_records.keeping import checked_text, keep_question
 from ..types.calls import InvalidCall, Message, ToolCall
 from .exits import FAILED, OK, complain, run_async
 from .inputs import read_text
@@ -48,7 +48,7 @@ async def _run(options: argparse.Namespace, question: str) -> int:
     messages = [*opening_messages(options), Message(role="user", content=question)]
     async with open_session(options, answers=not options.json) as session:
         record = Record(session.loop.router)
-        await session.asked(messages)
+        await keep_question(session.keeper, session.loop, messages)
         async with aclosing(session.loop.run(messages)) as events:
             async for event in events:
                 session.keeper.note(event)

@@ -28,18 +28,12 @@ _APART: Final[int] = getattr(subprocess, "CREATE_NEW_PROCESS_GROUP", 0)  # on Wi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """A proxy that runs, and the names of its models."""
-
     url: str
     models: tuple[str, ...]
     key: str
 
     def model(self, name: str | None) -> tuple[str, int | None]:
-        """Return the name by which a client asks for a model, and its context, if that is known; without a name, the first one.
-
-        Raises:
-            UsageError: the proxy has no such model.
-        """
+        """Return the name by which a client asks for a model, and its context if known; without a name, those of the first."""
         for tried in (name,) if name else ("local", *self.models[:1]):  # a proxy that takes every name takes this one
             if not tried.isprintable():
                 raise UsageError(f"expected a name of a model that can be printed, got {visible(tried[:80])}")
@@ -51,23 +45,19 @@ class Running:
 
 
 def proxy_at(url: str, key: str) -> Running | None:
-    """Return the proxy at an address, None if nothing listens there.
-
-    Raises:
-        UsageError: something else listens there, or it wants another key.
-    """
+    """Return the proxy at an address, None if nothing listens there; anything else there, or another key, is a `UsageError`."""
     try:
         status, said = _get(f"{url}/v1/models", key)
     except ConnectionError:
         return None
     if status == 401:
         raise UsageError(
-            f"what listens at {url} wants a key: set XMLCALL_API_KEY to that of your `xmlcall serve`, or choose a --port"
+            f"the program at {url} requires a key: set XMLCALL_API_KEY to that of your `xmlcall serve`, or choose a --port"
         )
     rows = said.get("data")
     listed = [row for row in rows if isinstance(row, dict)] if isinstance(rows, list) else []
     if status != 200 or any(row.get("owned_by") != "xmlcall" for row in listed) or (not listed and "has_more" not in said):
-        raise UsageError(f"what listens at {url} is not `xmlcall serve`: choose another port with --port, or stop that program")
+        raise UsageError(f"the program at {url} is not `xmlcall serve`: choose another port with --port, or stop that program")
     models = tuple(str(row.get("id")) for row in listed)
     if not models:
         raise UsageError(f"the proxy at {url} has no model that this key may use: see its settings")
@@ -75,11 +65,7 @@ def proxy_at(url: str, key: str) -> Running | None:
 
 
 def _get(url: str, key: str) -> tuple[int, Mapping[str, Any]]:
-    """Ask for JSON.
-
-    Raises:
-        ConnectionError: nothing listens there.
-    """
+    """Ask for JSON; a `ConnectionError` says that nothing listens there, the status 0 that it is another program."""
     import httpx2
 
     headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -108,11 +94,7 @@ def _message(said: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def served(arguments: Sequence[str], log: Path, key: str) -> Iterator[Running]:
-    """Start `xmlcall serve`, and stop it at the end; its output goes to a file, and until it listens also to standard error.
-
-    Raises:
-        XmlcallError: it did not start; its output says why.
-    """
+    """Start `xmlcall serve`, and stop it at the end; its output goes to a file, and until it listens also to standard error."""
     command, output = [sys.executable, "-m", "xmlcall", "serve", *arguments], log.with_suffix(".out")
     with log.open("wb") as errors, output.open("wb") as said, on_signals(END_SIGNALS, _end_by_signal):
         child = subprocess.Popen(

@@ -25,7 +25,7 @@ from ..turn.attempts import RepairPolicy
 from .exits import OK, complain, run_async
 from .listening import STOP_SECONDS, listening, serve_app, url_of
 from .open_model import connected, model_notices, profile_of, profile_words, way_words
-from .options import add_asking_options, add_mcp_option, add_model_choice, add_policy_option, number
+from .options import add_asking_options, add_mcp_option, add_model_choice, add_policy_option, add_repeated, number
 from .plain import visible
 from .serve_observed import add_observed_options, add_page_options, observing, page_beside, recording, start_log
 from .servers import described, hosts_of, servers_of
@@ -76,13 +76,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     tools = parser.add_argument_group("tools that the proxy runs itself")
     add_mcp_option(tools, "the MCP servers")
-    tools.add_argument(
-        "--allow",
-        action="append",
-        default=[],
-        metavar="GLOB",
-        help="offer and run these tools: a glob over server.tool such as 'files.read_*' (may be repeated)",
-    )
+    add_repeated(tools, "--allow", "GLOB", "offer and run these tools: a glob over server.tool such as 'files.read_*'")
     add_policy_option(tools)
     tools.add_argument(
         "--timeout", type=number(float, above=0), metavar="SECONDS", help="time for a server to start (default: 30)"
@@ -102,20 +96,9 @@ def _add_network_options(network: argparse._ArgumentGroup) -> None:
     network.add_argument(
         "--no-api-key", action="store_true", help="with a --host that other machines can reach: let anyone call without a key"
     )
-    network.add_argument(
-        "--allow-origin",
-        action="append",
-        default=[],
-        metavar="URL",
-        help="origin of a web page that may call, such as http://localhost:3000 (may be repeated; default: none)",
-    )
-    network.add_argument(
-        "--allow-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="host name that clients use for this server, besides its address (may be repeated)",
-    )
+    origin = "origin of a web page that may call, such as http://localhost:3000; without it none may"
+    add_repeated(network, "--allow-origin", "URL", origin)
+    add_repeated(network, "--allow-host", "NAME", "host name that clients use for this server, besides its address")
 
 
 def _add_many(many: argparse._ArgumentGroup) -> None:
@@ -154,11 +137,11 @@ def execute(options: argparse.Namespace) -> int:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Serving:
     host: str
-    port: int
-    grace: float
-    wait: float
     guard: "Guard"
     ask: Mapping[str, Any]
+    port: int = _PORT
+    grace: float = STOP_SECONDS
+    wait: float = 0.0
     models: "tuple[ModelSettings, ...]" = ()
     config: Path | None = None
     log_format: str = "text"
@@ -178,19 +161,15 @@ def _serving_of(options: argparse.Namespace) -> _Serving:
     }
     host = said.get("host", _HOST)
     key = options.api_key if options.api_key is not None else os.environ.get(_KEY, "")
+    given = {name: said[name] for name in ("port", "grace", "wait", "log_format", "open_metrics", "traces") if name in said}
     serving = _Serving(
         host=host,
-        port=said.get("port", _PORT),
-        grace=said.get("grace", STOP_SECONDS),
-        wait=said.get("wait", 0.0),
         guard=_guard(options, settings, host, key),
         ask={**settings.ask, **options.ask},
         models=tuple(row.asked(settings.ask, options.ask) for row in settings.model),
         config=options.config,
-        log_format=said.get("log_format", "text"),
-        open_metrics=said.get("open_metrics", False),
-        traces=said.get("traces", False),
         secrets=(key,) if key else (),
+        **given,
     )
     _check(options, serving)
     return serving
@@ -229,11 +208,7 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
         own = _own_tools(options, serving)
         if serving.wait:
             await stack.enter_async_context(own)  # otherwise each attempt to open the model would restart its servers
-        more = {
-            "strict": options.strict,
-            "repair": RepairPolicy(asks_for_unsaid=True),
-            "recorder": recorder,
-        }
+        more = {"strict": options.strict, "repair": RepairPolicy(asks_for_unsaid=True), "recorder": recorder}
         rows = serving.models or await _all_of_a_server(options, serving)
         opening = _many(rows, serving, own, more) if rows else _one(options, serving, own, more)
         served = await stack.enter_async_context(opening)
@@ -283,7 +258,6 @@ async def _all_of_a_server(options: argparse.Namespace, serving: _Serving) -> "t
 async def _many(
     rows: "Sequence[ModelSettings]", serving: _Serving, own: "OwnTools", more: dict[str, Any]
 ) -> AsyncIterator["ServedModels"]:
-    """Open the models of the settings."""
     from ..proxy.configured import models_of, opened
     from ..proxy.http.access import ServedModels
 
@@ -350,7 +324,6 @@ async def _offered(engine: "Engine") -> list[str]:
 
 
 def _announce(url: str, names: Sequence[str]) -> None:
-    """Print the address."""
     more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     shown = visible(", ".join(names[:NAMES_SHOWN]))
     complain(f"serving {shown}{more}; OpenAI clients: base URL {url}/v1; Anthropic and Ollama clients: {url}; Ctrl-C ends it")

@@ -53,7 +53,8 @@ _REFUSED = {  # method -> key of what is said
     "roots/list": "no_roots",
 }
 _OPTIONS_SHOWN: Final = 50  # how many options of a field are shown at most
-_Step = Literal["send", "edit", "decline", "cancel"]
+_Leaving = Literal["decline", "cancel"]
+_Step = Literal["send", "edit"] | _Leaving
 _WORDS: Final[Mapping[_Step, Iterable[str]]] = {
     "send": YES,
     "edit": ("e", "edit", "修改"),
@@ -61,7 +62,7 @@ _WORDS: Final[Mapping[_Step, Iterable[str]]] = {
     "cancel": ("c", "cancel", "取消"),
 }
 _STEPS: Final[Mapping[str, _Step]] = {word: step for step, words in _WORDS.items() for word in words}
-_LEAVING: Final[Mapping[str, _Step]] = {"/no": "decline", "/cancel": "cancel"}
+_LEAVING: Final[Mapping[str, _Leaving]] = {"/no": "decline", "/cancel": "cancel"}
 
 
 def features_of(options: argparse.Namespace, display: Display, backend: Callable[[], Backend]) -> ClientFeatures:
@@ -136,7 +137,7 @@ def _refusing(display: Display, notice: Callable[[str], None]) -> Callable[[str,
 class _Left(Exception):
     """The person left a form without sending it."""
 
-    def __init__(self, action: Literal["decline", "cancel"]) -> None:
+    def __init__(self, action: _Leaving) -> None:
         self.action = action
 
 
@@ -221,8 +222,7 @@ class _Elicitation:
         if line is None:
             self._display.line("", "")
             raise _Left("cancel")
-        left = _LEAVING.get(line.strip().lower())
-        if left == "decline" or left == "cancel":
+        if left := _LEAVING.get(line.strip().lower()):
             raise _Left(left)
         return line
 

@@ -100,7 +100,6 @@ def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: s
 
 
 def servers_given(arguments: Iterable[str]) -> tuple[ServerConfig, ...]:
-    """Return the servers of the arguments of `--mcp`, in their order."""
     groups = [_read(argument) for argument in arguments]
     taken = {server.name for servers, is_named in groups if is_named for server in servers}
     found: list[ServerConfig] = []

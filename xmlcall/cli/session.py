@@ -8,7 +8,7 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict
 from typing import Final
@@ -29,7 +29,7 @@ from ..records.folder import audit_path, store_path
 from ..records.store import Store
 from ..turn.attempts import RepairPolicy
 from ..turn.events import Answer, CallFinished
-from ..turn_records.keeping import Keeper, TaskMoment, checked_text, keep_question, recovered
+from ..turn_records.keeping import Keeper, TaskMoment, checked_text, recovered
 from ..types.calls import Message
 from .approval import TerminalAsker
 from .call_panel import CallLog
@@ -109,10 +109,6 @@ class Session:
             why = self.display.say(f"way_{way.finding}")
             self.display.line("", self.display.say("way", mode=way.mode, why=why), style="dim")
 
-    async def asked(self, messages: Sequence[Message]) -> None:
-        """Record the question and the offered tools before the model is asked."""
-        await keep_question(self.keeper, self.loop, messages)
-
     async def tell_of_answer(self, answer: Answer) -> None:
         """Point to `doctor` if the model says that it cannot look something up, and called none of the tools on offer."""
         if answer.turns == 1 and says_no_tools(answer.text) and len(await self.loop.catalog()):
@@ -189,7 +185,6 @@ def _rules(options: argparse.Namespace, display: Display) -> Rules:
 
 
 def opening_messages(options: argparse.Namespace) -> list[Message]:
-    """Return the messages before the user's first question."""
     if options.system is None:
         return []
     return [Message(role="system", content=checked_text(options.system, "a system message"))]

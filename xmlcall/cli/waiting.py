@@ -7,7 +7,6 @@ one of them, so starting one stops the other.
 import asyncio
 import re
 import time
-from collections.abc import Callable
 from typing import Any, Self
 
 from rich.console import Console
@@ -31,9 +30,7 @@ from .exits import complain
 from .plain import visible
 from .words import Say
 
-SLOW_SECONDS = 2.0
-"""After these, a line says what the program waits for."""
-
+SLOW_SECONDS = 2.0  # after these, a line says what the program waits for
 _LINE_SECONDS = 10.0  # between two lines without a terminal, and between two notes that differ only in a number
 _USUAL_RATE = 10_000_000  # bytes a second, for estimating how long a download takes
 _RUN_LINE_SECONDS = 30.0  # between two lines of progress of a run
@@ -74,12 +71,6 @@ class DownloadBar:
         elif self._due("line"):
             self._print(f"fetching {self._name}: {step.done / 1e6:.0f} of {step.total / 1e6:.0f} MB")
         self.active = step.done < step.total
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
 
     def close(self) -> None:
         self.active = False
@@ -128,33 +119,28 @@ class SlowStatus:
 
     def __init__(self, console: Console, say: Say, *, line: bool = False) -> None:
         self._console, self._say, self._line = console, say, line
-        self._status = console.status(_Renewed(self._shown))
+        self._status = console.status(self)
         self._timer: asyncio.TimerHandle | None = None
-        self._text = self._begun = ""
+        self._text = self.begun = ""
         self._since = 0.0
 
     def start(self, text: str, *, after: float = SLOW_SECONDS) -> None:
         self.stop()
-        self._text = self._begun = text
+        self._text = self.begun = text
         self._since = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(after, self._show)
-
-    @property
-    def begun(self) -> str:
-        return self._begun
 
     def update(self, text: str) -> None:
         """Change what the status says, if it is shown or about to be."""
         self._text = text
 
     def stop(self) -> None:
-        """Remove the status."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
             self._status.stop()
 
-    def _shown(self) -> Text:
+    def __rich__(self) -> Text:  # for each drawing
         seconds = int(time.monotonic() - self._since)
         return Text(self._say("elapsed", text=self._text, seconds=seconds), style="dim", no_wrap=True, overflow="ellipsis")
 
@@ -163,16 +149,6 @@ class SlowStatus:
             self._status.start()
         elif self._line:
             self._console.print(Text(f"{self._text} ...", style="dim"))
-
-
-class _Renewed:
-    """Something that is rebuilt each time that it is drawn."""
-
-    def __init__(self, make: Callable[[], Text]) -> None:
-        self._make = make
-
-    def __rich__(self) -> Text:
-        return self._make()
 
 
 class OpeningStatus:

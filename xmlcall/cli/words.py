@@ -7,8 +7,7 @@ from collections.abc import Callable
 
 from ..turn.asking import REASONS
 
-Say = Callable[..., str]
-"""Returns the text of a key, with its placeholders filled in."""
+Say = Callable[..., str]  # returns the text of a key, with its placeholders filled in
 
 LABELS = (
     *("call", "result", "error", "failed", "denied", "rejected", "waits", "cut", "retry", "decided", "repaired", "left out"),
@@ -414,7 +413,6 @@ ZH = {
 }
 
 TEXTS = {"en": EN, "zh": ZH}
-"""Language -> key -> text."""
 
 
 def speaker(lang: str) -> Say:

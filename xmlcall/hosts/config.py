@@ -58,7 +58,6 @@ def load_servers(
 def parse_servers(
     text: str, environ: Mapping[str, str], source: str = "configuration", tell: Callable[[str], None] = log.warning
 ) -> dict[str, ServerConfig]:
-    """Read the text of a file."""
     variables = Variables(environ, source)
     found: dict[str, ServerConfig] = {}
     failed: list[UsageError] = []
@@ -248,7 +247,7 @@ class EntryReader:
         if value is False:
             return None
         if not isinstance(value, dict):
-            raise self._wrong("oauth", 'an object, "oauth", true or false (a token belongs into "headers")', value)
+            raise self._wrong("oauth", 'an object, "oauth", true or false (a token belongs in "headers")', value)
         return read_oauth(value, self._where("oauth"), self._variables, self.notes)
 
     def _timeout(self) -> float:
@@ -346,16 +345,11 @@ def _scalar(value: Any) -> Any:
 
 # The spellings of Claude Code; those in capitals are Cursor's.
 _OAUTH_SPELLINGS: Final = {
-    "clientId": "client_id",
-    "client_id": "client_id",
-    "CLIENT_ID": "client_id",
-    "clientSecret": "client_secret",
-    "client_secret": "client_secret",
-    "CLIENT_SECRET": "client_secret",
+    **dict.fromkeys(("clientId", "client_id", "CLIENT_ID"), "client_id"),
+    **dict.fromkeys(("clientSecret", "client_secret", "CLIENT_SECRET"), "client_secret"),
     "clientMetadataUrl": "client_metadata_url",
     "callbackPort": "callback_port",
-    "scopes": "scopes",
-    "scope": "scopes",
+    **dict.fromkeys(("scopes", "scope"), "scopes"),
     "issuer": "issuer",
     "grantType": "grant",
     "privateKey": "private_key",
@@ -373,7 +367,7 @@ def read_oauth(value: dict[Any, Any], where: str, variables: Variables, notes: l
         return None
     given = {str(key): item for key, item in value.items() if item not in (None, "") and key != "enabled"}
     if unknown := [key[:60] for key in given if key not in _OAUTH_SPELLINGS]:
-        notes.append(f"{where}: passed over {', '.join(unknown[:8])}: known are {', '.join(_OAUTH_SPELLINGS)}")
+        notes.append(f"{where}: ignored {', '.join(unknown[:8])}: known are {', '.join(_OAUTH_SPELLINGS)}")
     known = [key for key in given if key in _OAUTH_SPELLINGS]  # of two spellings of one field, the last counts
     oauth = OAuth(**{_OAUTH_SPELLINGS[key]: _oauth_value(key, given[key], f"{where}.{key}", variables) for key in known})
     is_whole = oauth.client_id and oauth.issuer and (oauth.client_secret or oauth.private_key)

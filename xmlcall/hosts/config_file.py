@@ -43,7 +43,6 @@ _MOST_VALUES: Final = 100_000
 
 
 def entries_in(text: str, source: str) -> dict[str, Any]:
-    """Return the entries of servers, by name, in the order of the file."""
     suffix = PurePath(source).suffix.lower()
     document = _PARSERS.get(suffix, _parse_json)(text, source)
     entries = _root(document, _YAML_ROOTS if suffix in (".yaml", ".yml") else _ROOTS)
@@ -251,11 +250,9 @@ class Variables:
         return os.path.expanduser(text)
 
     def folder(self, text: str) -> str:
-        """Return a folder as an absolute path."""
         return os.path.abspath(self.path(text))
 
     def home(self) -> str:
-        """Return the user's home folder."""
         return self._environ.get("HOME") or os.path.expanduser("~")
 
     def workspace(self) -> str:
@@ -307,17 +304,12 @@ class Variables:
 
 # The names of VS Code, Cursor, Roo Code and Gemini CLI.
 _EDITORS: Final[dict[str, Callable[[Variables], str]]] = {
-    "workspaceFolder": Variables.workspace,
-    "workspaceRoot": Variables.workspace,
-    "fileWorkspaceFolder": Variables.workspace,
-    "workspacePath": Variables.workspace,
+    **dict.fromkeys(("workspaceFolder", "workspaceRoot", "fileWorkspaceFolder", "workspacePath"), Variables.workspace),
     "workspaceFolderBasename": lambda known: os.path.basename(known.workspace()),
     "cwd": lambda known: os.getcwd(),
     "userHome": Variables.home,
-    "pathSeparator": lambda known: os.sep,
-    "/": lambda known: os.sep,
-    "extensionPath": lambda known: str(known._folder()),
-    "__dirname": lambda known: str(known._folder()),
+    **dict.fromkeys(("pathSeparator", "/"), lambda known: os.sep),
+    **dict.fromkeys(("extensionPath", "__dirname"), lambda known: str(known._folder())),
 }
 _OPEN: Final = ("value:", "workspaceFolder:")  # how variables begin that are not of the environment
 # What Claude Code sets for its servers.

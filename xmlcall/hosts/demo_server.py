@@ -114,7 +114,6 @@ def build_server() -> MCPServer:
 
 
 def main() -> None:
-    """Run the server until it is stopped."""
     parser = argparse.ArgumentParser(prog="python -m xmlcall.hosts.demo_server", description="The demo MCP server of xmlcall.")
     transport = parser.add_mutually_exclusive_group()
     transport.add_argument("--http", type=int, metavar="PORT", help="serve Streamable HTTP on 127.0.0.1")

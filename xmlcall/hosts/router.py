@@ -37,8 +37,6 @@ PAUSES: Final = (5.0, 15.0, 60.0)  # seconds before a host that failed is tried 
 
 
 class Member:
-    """One host and its state."""
-
     def __init__(self, host: Host, changed: asyncio.Event) -> None:
         self.host = host
         self.settled = asyncio.Event()  # set while no request to the host is pending
@@ -69,7 +67,6 @@ class Member:
         return (*late, *(f"{name}: {notice}" for notice in self.host.notices))
 
     def start(self) -> None:
-        """Begin to open the host and to list its tools."""
         self._task = asyncio.create_task(self._attend(), name=f"tool host {self.host.name}")
 
     def ask(self) -> None:
@@ -145,16 +142,12 @@ class HostState:
 
 
 class Router:
-    """Hosts, each with its own name, that open, list and close together, in tasks of the router.
-
-    Args:
-        patience: seconds to wait for further hosts after the first answer; None waits until each has answered or failed.
-    """
+    """Hosts, each with its own name, that open, list and close together, in tasks of the router."""
 
     def __init__(self, hosts: Iterable[Host], *, patience: float | None = PATIENCE) -> None:
         self.changed = asyncio.Event()  # set when the tools of any host may have changed; `tools()` clears it
         self._members = tuple(Member(host, self.changed) for host in hosts)
-        self._patience = patience
+        self._patience = patience  # seconds to wait for others after the first answer; None: until all have answered or failed
         self._origins: dict[str, tuple[Host, str]] = {}
         self._listed: dict[str, Tool] = {}  # the tools as their hosts described them when listed
         self._reported: set[str] = set()
@@ -184,7 +177,6 @@ class Router:
         return news
 
     def states(self) -> list[HostState]:
-        """Return how each host is doing now, in their order."""
         states = []
         for member in self._members:
             name, problem = member.host.name, str(member.failure or "")
@@ -225,15 +217,12 @@ class Router:
         return {name: each for name, each in served.items() if getattr(each, f"has_{kind}")}
 
     async def resources(self) -> Listing[tuple[str, Resource]]:
-        """List the resources of all servers that have any, each with its server's name."""
         return await self._listings("resources", lambda served: served.resources())
 
     async def resource_templates(self) -> Listing[tuple[str, ResourceTemplate]]:
-        """List the templates of resources of all servers that have any, each with its server's name."""
         return await self._listings("resources", lambda served: served.resource_templates())
 
     async def prompts(self) -> Listing[tuple[str, Prompt]]:
-        """List the prompts of all servers that have any, each with its server's name."""
         return await self._listings("prompts", lambda served: served.prompts())
 
     async def _listings(

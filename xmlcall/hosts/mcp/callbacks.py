@@ -87,7 +87,6 @@ class CallPatience:
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit has run out."""
         return self._timeout.expired()
 
     @contextlib.contextmanager

@@ -48,7 +48,6 @@ _CANCEL_SECONDS: Final = 2.0
 
 
 def runs_tasks(client: Client) -> bool:
-    """Return whether a server can run a tool call as a task."""
     tasks = client.server_capabilities.tasks
     tools = tasks.requests.tools if tasks and tasks.requests else None
     return client.protocol_version not in MODERN_PROTOCOL_VERSIONS and tools is not None and tools.call is not None
@@ -189,7 +188,6 @@ class Connection:
 
     @property
     def closed(self) -> bool:
-        """Whether the connection can take no more requests."""
         return self._stop.is_set()
 
     async def open(self, mode: str, timeout: float) -> None:

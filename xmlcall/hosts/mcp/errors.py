@@ -69,7 +69,6 @@ def older_transport(server: ServerConfig, connection: Connection) -> HttpServer 
 
 
 def connect_error(server: ServerConfig, connection: Connection, timeout: float) -> ToolHostError:
-    """Describe why a connection could not be opened."""
     failure, status = connection.failure, connection.log.http_status
     heard = connection.log.describe()
     if connection.log.sign_in:
@@ -112,7 +111,6 @@ def left_out_error(server: ServerConfig, deaths: int, seconds: float) -> ToolHos
 
 
 def timeout_error(server: ServerConfig, doing: str, seconds: float, connection: Connection) -> ToolHostUnavailable:
-    """Report that a request took too long."""
     what = f'no answer within {seconds:g} s while {doing} ("timeout" in its configuration is in milliseconds)'
     return _unavailable(server, f"{what}; {_LOOK_FIRST}.{connection.log.describe()}", "timeout")
 

@@ -375,6 +375,5 @@ class _Writer(ObjectSendStream[Any]):
 async def filtered(
     transport: AbstractAsyncContextManager[tuple[Any, Any]], filter_: Filter
 ) -> AsyncIterator[tuple[_FilteredReader, _Writer]]:
-    """Open a transport of the SDK with a filter around its two streams."""
     async with transport as (reader, writer):
         yield _FilteredReader(reader, filter_), _Writer(writer, filter_)

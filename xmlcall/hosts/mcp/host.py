@@ -66,6 +66,7 @@ _MOST_CONTENTS: Final = 1000  # of one resource
 _MAX_RESULT_CHARACTERS = 2_000_000
 _MAX_SILENT = 3  # requests in a row without an answer: the server hangs
 _HARMLESS = ("readOnlyHint", "idempotentHint")
+_CHOOSE = 'choose some by "includeTools" in its configuration'
 
 
 class McpHost:
@@ -427,9 +428,6 @@ def _progress_to(on_progress: OnProgress | None, patience: CallPatience) -> Prog
     return report
 
 
-_CHOOSE = 'choose some by "includeTools" in its configuration'
-
-
 class _Listing:
     """Tools in the server's order, and notices about the others."""
 
@@ -455,11 +453,8 @@ class _Listing:
 
 # -- when a server that has died is restarted ----------------------------------------------------------------------------
 
-PAUSES: Final = (0.0, 1.0, 4.0, 15.0, 60.0)
-"""Seconds before a start, after the first, second ... death in a row; the last one repeats."""
-
-LONGEST_WAIT: Final = 5.0
-"""Seconds that a request waits for a restart or a busy server; if it had to wait longer, it fails at once."""
+PAUSES: Final = (0.0, 1.0, 4.0, 15.0, 60.0)  # seconds before a start, after each death in a row; the last one repeats
+LONGEST_WAIT: Final = 5.0  # seconds that a request waits for a restart or a busy server; rather than longer, it fails at once
 
 
 class Restarts:

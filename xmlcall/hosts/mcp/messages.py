@@ -146,7 +146,6 @@ class Flood:
         self._count, self._since = 0, time.monotonic()
 
     def add(self) -> None:
-        """Count one."""
         self._count += 1
         if self._count < _MAX_UNASKED:
             return

@@ -182,8 +182,7 @@ class KeptSignIn:
         self.entry = await self._read()
         client = self.entry.client
         port = client.redirect_uris[0].port if client is not None and client.redirect_uris else None
-        if self._oauth.callback_port or port is None or not _is_free(port):
-            port = self._oauth.callback_port or _free_port()
+        port = self._oauth.callback_port or _free_port(port or 0)
         self.redirect = AnyUrl(f"http://{HOST}:{port}{PATH}")
         if client is not None and self.redirect not in (client.redirect_uris or ()):
             self.entry.client = None
@@ -258,20 +257,15 @@ class KeptSignIn:
         await self._write()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def _is_free(port: int) -> bool:
+def _free_port(wanted: int) -> int:
+    """Return this port if it is free, else another one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
-            probe.bind((HOST, port))
+            probe.bind((HOST, wanted))
         except OSError:
-            return False
-    return True
+            probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
 
 
 # -- signing in --------------------------------------------------------------------------------------------------------
@@ -608,12 +602,11 @@ class Loopback:
         await asyncio.gather(*(task for task in self._connections if task), return_exceptions=True)
 
     async def answer(self, seconds: float) -> AuthorizationCodeResult:
-        """Wait until the browser returns."""
         try:
             async with asyncio.timeout(seconds):
                 return await self._answer
         except TimeoutError:
-            raise OAuthFlowError(f"nobody signed in within {seconds:g} s") from None
+            raise OAuthFlowError(f"no sign-in within {seconds:g} s") from None
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

@@ -75,8 +75,6 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleReply:
-    """A completion."""
-
     text: str
     model: str
     finish_reason: FinishReason = "stop"
@@ -149,7 +147,6 @@ class Field:
 
 
 def fields(schema: Mapping[str, Any]) -> tuple[Field, ...]:
-    """List the fields of a form."""
     properties, required = schema.get("properties"), schema.get("required")
     if not isinstance(properties, Mapping):
         return ()
