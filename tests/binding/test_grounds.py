@@ -30,6 +30,25 @@ def test_case(case: dict[str, Any]) -> None:
     assert list(groundless(case["arguments"], tool, Said(case["said"]))) == case.get("made_up", [])
 
 
+@pytest.mark.parametrize(
+    ("before", "request_", "result", "made_up"),
+    [
+        ("你好，你能做什么？", "天气怎么样？", "", ["city"]),
+        ("用Python写一个判断素数的函数", "天气怎么样？", "", ["city"]),
+        ("我在巴黎", "天气怎么样？", "", ["city"]),  # the model is asked to check, and may insist
+        ("我在巴黎", "那边天气怎么样？", "", []),
+        ("天气怎么样？", "巴黎", "", []),
+        ("你好，你能做什么？", "我家的天气怎么样？", "地址：巴黎", []),
+    ],
+)
+def test_a_name_in_another_script_comes_from_the_request_or_its_results(
+    before: str, request_: str, result: str, made_up: list[str]
+) -> None:
+    texts = [before, request_, *filter(None, [result])]
+    said = said_before(texts, request_, texts[2:], (), texts)
+    assert list(groundless({"city": "Paris"}, WEATHER, said)) == made_up
+
+
 ANALYZE = Tool(name="text_analyzer", input_schema={"type": "object", "properties": {"text": {}}, "required": ["text"]})
 WEATHER = Tool(name="weather", input_schema={"type": "object", "properties": {"city": {}}, "required": ["city"]})
 SEARCH = Tool(name="search", input_schema={"type": "object", "properties": {"query": {}}, "required": ["query"]})

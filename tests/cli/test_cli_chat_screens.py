@@ -180,6 +180,11 @@ def test_another_model_goes_on_with_the_conversation(tmp_path: Path) -> None:
         assert said(other_fake) == ["first", "second"]
 
 
+def test_a_call_is_opened_in_a_pipe_too(tmp_path: Path) -> None:
+    out, _, _ = piped(tmp_path, "Echo\n/open\n", ECHO, "Done.")
+    assert "call 1     files.echo" in out
+
+
 def test_retry_and_undo(tmp_path: Path) -> None:
     out, told, fake = piped(tmp_path, "a\nb\n/retry\n/undo\nc\n/edit d\n", "A.", "B.", "B again.", "C.", "D.")
     assert out == "A.\nB.\nB again.\nC.\nD.\n"

@@ -178,7 +178,8 @@ class Said:
 
     Args:
         texts: of people, results, the program and the model itself, before this reply.
-        worked_with: texts from which a number or a date may be worked out: the request and its results; None for all texts.
+        worked_with: texts from which a number, a date or the Latin spelling of a name may be worked out: the request and its
+            results; None for all texts.
         own: calls that the model made in this turn, which are no evidence of what exists.
         of_others: the texts that are not the model's own; None for all texts.
     """
@@ -194,6 +195,7 @@ class Said:
         self._of_others = self._told if of_others is None else list(of_others)
         self._texts = [*self._told, *own]
         self._worked_with = self._texts if worked_with is None else list(worked_with)
+        self._named_in = self._of_others if worked_with is None else self._worked_with
 
     @cached_property
     def told(self) -> str:
@@ -237,8 +239,11 @@ class Said:
 
     @cached_property
     def may_name_in_other_script(self) -> bool:
-        """Whether somebody else than the model wrote what may be a name, in a script other than Latin."""
-        return self.has_other_script and any(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)) for text in self._of_others)
+        """Whether the texts to work from have what may be a name in a script other than Latin; the model's own words do not count.
+
+        Most sentences leave something that may be a name ("能做"), so a conversation would vouch for any name in the end.
+        """
+        return self.has_other_script and any(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)) for text in self._named_in)
 
     @cached_property
     def speaks_of_time(self) -> bool:

@@ -170,6 +170,8 @@ class Chat:
             async for event in events:
                 self.session.keeper.note(event)
                 self.status.note(event)
+                if self.session.display.calls is None:  # in a pipe it shows calls in full, and notes none
+                    self.calls.note(event)
                 self.session.display.show(event)
                 answer = event if isinstance(event, Answer) else answer
         assert answer is not None
