@@ -239,7 +239,7 @@ class Said:
 
     @cached_property
     def may_name_in_other_script(self) -> bool:
-        """Whether the texts to work from have what may be a name in a script other than Latin; the model's own words do not count.
+        """Whether the texts to work from, without the model's own words, have what may be a name in a script other than Latin.
 
         Most sentences leave something that may be a name ("能做"), so a conversation would vouch for any name in the end.
         """
