@@ -5,9 +5,11 @@ tools and servers are put in fences that are longer than any run of backticks in
 """
 
 import argparse
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
 from ..dialects.replies import says
@@ -92,9 +94,10 @@ def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
 
 def _search(options: argparse.Namespace, store: Store) -> int:
     shown, rows = "", []
+    questions_of = functools.cache(partial(_questions, store))
     try:
         for found, place, message in store.search(options.words):
-            content = _said(message, store, found.id)
+            content = _said(message, questions_of(found.id))
             folded = content.casefold()
             if not all(word.casefold() in folded for word in options.words):
                 continue
@@ -112,13 +115,16 @@ def _search(options: argparse.Namespace, store: Store) -> int:
     return OK if shown else FAILED
 
 
-def _said(message: Message, store: Store, conversation: str) -> str:
+def _questions(store: Store, conversation: str) -> list[str]:
+    asked = (event.body.get("text") for event in store.events(conversation) if event.kind == "asked")
+    return [text for text in asked if isinstance(text, str) and text]
+
+
+def _said(message: Message, questions: Sequence[str]) -> str:
     """Return a message's text; of a person's, the question without the reminder below it."""
     if message.role != "user":
         return message.content
-    asked = (event.body.get("text") for event in store.events(conversation) if event.kind == "asked")
-    questions = (text for text in asked if isinstance(text, str) and text and says(message, text))
-    return max(questions, key=len, default=message.content)
+    return max((text for text in questions if says(message, text)), key=len, default=message.content)
 
 
 def _delete(options: argparse.Namespace, store: Store) -> int:

@@ -475,7 +475,7 @@ def is_refused_beginning(error: BackendError) -> bool:
 
 @functools.cache
 def prepare() -> None:
-    """Compile what the first reply with tools needs: templates, and the patterns of all formats. It takes some 0.3 s, once."""
+    """Compile what the first reply with tools needs: templates, and the patterns of all formats. It takes some 0.5 s, once."""
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
     catalog = Catalog([Tool(name="example", description="", input_schema=schema)])
     reader = ReplyReader(Binder(catalog=catalog), CompletionRequest(messages=()), Capabilities(server=""))
