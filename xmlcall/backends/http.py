@@ -5,6 +5,7 @@ sent. httpx2 and not httpx: its connection pool does not count busy connections 
 """
 
 import contextlib
+import functools
 import ipaddress
 import json
 import re
@@ -242,8 +243,13 @@ class HttpBackend(ABC):
     ) -> AbstractAsyncContextManager[httpx2.Response]:
         if self._client is None:
             raise UsageError(f"the backend of {self._server} is not open: use it inside `async with`")
-        url = self._url.copy_with(path=path, **({"query": query.encode()} if query else {}))
+        url = _address(str(self._url), path, query)
         return self._client.stream(method, url, content=content, headers=json_headers())
+
+
+@functools.lru_cache(maxsize=64)  # parsing an address takes as long as writing the request to it
+def _address(server: str, path: str, query: str) -> httpx2.URL:
+    return httpx2.URL(server).copy_with(path=path, **({"query": query.encode()} if query else {}))
 
 
 async def read_whole(response: httpx2.Response) -> bytes:

@@ -20,7 +20,7 @@ Text is held back only while it may still become one of these: the beginning of 
 import functools
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, Literal
 
 import regex
@@ -68,8 +68,7 @@ class Leaks:
         self._held = ""
         self._start = 0  # offset of the held text
         self._frame: ResultForm | None = None  # the form of the frame that is held
-        self._forms = {_RESULT: OWN_RESULTS, **result_openers()}
-        self._openers = regex.compile("|".join(map(regex.escape, self._forms)))
+        self._forms, self._openers = _frames(tuple(DIALECTS))
         self._at_line_start = True  # nothing of this line was passed on
         self._head = ""  # how this line begins, without white space
         self._last = ""  # the last character of this line that was passed on
@@ -202,6 +201,13 @@ def results_in(messages: Iterable[Message]) -> frozenset[str]:
     """Return the texts of the results that a model received, exactly as sent, without errors and feedback."""
     found = ((message.content, reply) for message in messages if message.role == "user" for reply in replies_of(message))
     return frozenset(reply.text_in(content).strip() for content, reply in found if reply.is_ended and not reply.is_error)
+
+
+@functools.lru_cache(maxsize=4)  # for each set of dialects, because a program may add some
+def _frames(_: tuple[str, ...]) -> tuple[Mapping[str, ResultForm], regex.Pattern[str]]:
+    """Return the forms of results by how they begin, and a pattern for all beginnings."""
+    forms = {_RESULT: OWN_RESULTS, **result_openers()}
+    return forms, regex.compile("|".join(map(regex.escape, forms)))
 
 
 def _may_be_ours(line: str) -> bool:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import islice
 from math import inf
 from typing import Any, Final, Literal, TypeVar
 from urllib.parse import unquote
@@ -205,17 +206,16 @@ def _anchors(whole: _Whole) -> Mapping[str, Any]:
 
 def deeper_than(levels: int, value: Any) -> bool:
     """Say whether a JSON value is nested deeper; what validates, shows or stores it recurses."""
-    layer = [value]
-    for _ in range(levels):
-        layer = [
-            child
-            for node in layer
-            if isinstance(node, (dict, list))
-            for child in (node.values() if isinstance(node, dict) else node)
-        ]
-        if not layer:
-            return False
-    return any(isinstance(node, (dict, list)) and node for node in layer)
+    return bool(next(islice(layers(value), levels, None), ()))
+
+
+def layers(value: Any) -> Iterator[list[Any]]:
+    """Yield what is inside a JSON value, level by level."""
+    around = [value] if isinstance(value, (dict, list)) else []
+    while around:
+        inside = [child for node in around for child in (node.values() if isinstance(node, dict) else node)]
+        yield inside
+        around = [child for child in inside if isinstance(child, (dict, list))]
 
 
 class Places:

@@ -226,8 +226,7 @@ def alone(server: Capabilities, request: CompletionRequest) -> CompletionRequest
 def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: bool = False) -> Script[FirstToken]:
     """Ask a model for the first token of its reply, or for the next token if the reply's beginning is given."""
     extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
-    plain = replace(request, max_tokens=1, temperature=0.0, options={}, stop=())
-    asked = replace(plain, top_logprobs=server.most_logprobs, extra=extra)
+    asked = replace(request, max_tokens=1, temperature=0.0, options={}, stop=(), top_logprobs=server.most_logprobs, extra=extra)
     answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)
     return answers[0]
 

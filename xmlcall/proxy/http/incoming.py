@@ -31,7 +31,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ...schema.references import deeper_than
+from ...schema.references import deeper_than, layers
 from ...wire.openai import refuse_constant
 from ..formats.anthropic import MessagesBody
 from ..formats.contract import ApiError
@@ -148,15 +148,8 @@ def _finite(text: str) -> float:
 
 
 def refuse_many(data: Mapping[str, Any]) -> None:
-    waiting: list[Any] = [data]
-    count = 0
-    while waiting:
-        node = waiting.pop()
-        inside = list(node.values()) if isinstance(node, dict) else node if isinstance(node, list) else []
-        count += len(inside)
-        if count > VALUE_LIMIT:
-            raise ApiError(f"expected a body of at most {VALUE_LIMIT} values", status=413, code="request_too_large")
-        waiting += inside
+    if sum(map(len, layers(data))) > VALUE_LIMIT:
+        raise ApiError(f"expected a body of at most {VALUE_LIMIT} values", status=413, code="request_too_large")
 
 
 # -- one reading --------------------------------------------------------------------------------------------------------
