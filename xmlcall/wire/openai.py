@@ -338,8 +338,8 @@ class StreamReader:
             self._add_call(part)
         text = self._without_echo(text_of(delta.get("content")))
         reasoning = text_of(delta.get("reasoning_content")) or text_of(delta.get("reasoning"))
-        candidates = candidates_of(mapping(choice.get("logprobs")).get("content"))
-        progress = progress_of(data)
+        candidates = candidates_of(mapping(logprobs).get("content")) if (logprobs := choice.get("logprobs")) else ()
+        progress = progress_of(data) if "prompt_progress" in data else None  # a stream has thousands of chunks without
         if not (text or reasoning or candidates or progress):
             return None
         so_far = replace(usage, is_estimated=True) if usage and (text or reasoning) else None

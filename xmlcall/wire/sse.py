@@ -34,13 +34,13 @@ class EventDecoder:
         first, *rest = _LINE_END.split(data)
         self._add(first)
         for line in rest:
-            yield from self._end_line()
+            if payload := self._end_line():
+                yield payload
             self._add(line)
 
     def close(self) -> Iterator[str]:
         """Yield the payload of an unfinished last event."""
-        yield from self._end_line()
-        yield from self._end_event()
+        yield from filter(None, (self._end_line(), self._end_event()))
 
     def _add(self, piece: bytes) -> None:
         self._size += len(piece)
@@ -48,19 +48,19 @@ class EventDecoder:
             raise BackendProtocolError(f"expected server-sent events, got one of more than {EVENT_LIMIT} bytes")
         self._line.append(piece)
 
-    def _end_line(self) -> Iterator[str]:
+    def _end_line(self) -> str:
+        """End a line; return the payload of the event that it ends, else ""."""
         line = b"".join(self._line)
         self._line.clear()
         if not line:
-            yield from self._end_event()
-            return
+            return self._end_event()
         name, _, value = line.removeprefix(b"\xef\xbb\xbf").partition(b":")
         if name == b"data":
             self._data.append(value.removeprefix(b" "))
+        return ""
 
-    def _end_event(self) -> Iterator[str]:
+    def _end_event(self) -> str:
         payload = b"\n".join(self._data).decode("utf-8", "replace")
         self._data.clear()
         self._size = 0
-        if payload:
-            yield payload
+        return payload
