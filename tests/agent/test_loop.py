@@ -304,6 +304,14 @@ async def test_native_mode_uses_the_servers_own_calls() -> None:
     assert second.messages[2].tool_call_id == second.messages[1].tool_calls[0].id
 
 
+async def test_mode_none_shows_the_model_no_tools_and_runs_nothing() -> None:
+    loop, backend = make([ADD, "It is 3."], mode="none")
+    events = await run(loop)
+    assert kinds(events) == ["CallRejected", "Answer"]
+    assert [(message.role, message.content) for message in backend.requests[0].messages] == [("user", "What is 1 + 2?")]
+    assert backend.requests[0].tools == ()
+
+
 async def test_a_native_call_that_cannot_run_has_its_issues_as_its_result() -> None:
     loop, backend = make([[native("one")], [native(1)], "It is 3."], mode="native")
     assert kinds(await run(loop)) == ["CallRejected", "CallStarted", "CallFinished", "Answer"]

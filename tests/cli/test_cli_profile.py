@@ -52,6 +52,8 @@ HERMES: dict[str, Any] = {"dialect": "hermes", "call_threshold": -1.5}
         (HERMES, {"mode": "native"}, "native"),
         ({"way": "native"}, {}, "native"),
         ({"way": "native"}, {"mode": "xml"}, "xml, list, threshold auto"),
+        ({"way": "none"}, {}, "none"),
+        ({"way": "none"}, {"mode": "xml"}, "xml, list, threshold auto"),
         ({"way": "native"}, {"dialect": "qwen"}, "qwen, list, threshold auto"),
         ({"way": "native"}, {"call_threshold": None}, "xml, list, threshold off"),
         ({"way": "native"}, {"call_threshold": 0.0}, "xml, list, threshold 0"),

@@ -67,6 +67,20 @@ ANSWERS: dict[str, tuple[list[str], str, Calls, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("choice", "replies", "text", "expected"),
+    [("auto", ["Hello."], "Hello.", []), ("required", ["Three.", add(1, 2)], "Three.", [SUM])],
+)
+async def test_mode_none_shows_tools_only_to_a_caller_who_requires_a_call(
+    choice: str, replies: list[str], text: str, expected: Calls
+) -> None:
+    backend = ScriptedBackend(replies)
+    async with Engine(backend, mode="none") as engine:
+        turn = whole_response([event async for event in engine.respond(CHAT.read(body(tool_choice=choice)).request)])
+    assert (turn.text, calls(turn)) == (text, expected)
+    assert ("### add" in str(backend.requests[0].messages)) == bool(expected)
+
+
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("chunk_size", [None, 1])
 async def test_answers(name: str, chunk_size: int | None) -> None:

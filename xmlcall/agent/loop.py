@@ -46,6 +46,7 @@ from .run_call import Audit, Calling, OwnTool, resource_tools, taken_up
 from .way_check import check_way
 
 log: Final = logging.getLogger("xmlcall.agent")
+_NO_TOOLS: Final = Catalog(())
 
 
 class _LoopFields(AskingFields, total=False):
@@ -204,7 +205,8 @@ class ToolLoop:
     async def tool_prompt(self) -> ToolPrompt:
         """Return the description of the offered tools for mode `xml`; it is rendered again only if the tools change."""
         await self.catalog()
-        catalog, instructions = self._all, dict(self.router.instructions())
+        is_shown = self.mode != "none"
+        catalog, instructions = (self._all, dict(self.router.instructions())) if is_shown else (_NO_TOOLS, {})
         if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
             budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
             offered = tool_prompt_within(budget, catalog, self.format, instructions=instructions)

@@ -60,7 +60,7 @@ _JOINING: Final = 2  # a calibrated threshold, and the best settings together
 
 def incumbent(shipped: Profile | None) -> Profile:
     """Return the settings that hold for a model without a profile of the person's: those that others have to beat."""
-    if shipped is None or shipped.way == "native":
+    if shipped is None or shipped.way != "xml":
         return DEFAULT
     return replace(shipped, model=DEFAULT.model, fingerprints=(), measured=None)
 

@@ -73,7 +73,7 @@ def way_words(way: "Way | None") -> str:
     """Describe how `serve` offers tools to a model, and why; None if a check decides that."""
     if way is None:
         return "tools: the first request that has some checks the server's own function calling; where that fails, in the prompt"
-    how = "by the server's own function calling" if way.mode == "native" else "in the prompt"
+    how = {"native": "by the server's own function calling", "none": "not shown to the model"}.get(way.mode, "in the prompt")
     return f"tools: {how} (mode {way.mode}; {way.reason})"
 
 
@@ -83,3 +83,5 @@ def model_notices(backend: Backend, mode: str, say: Say) -> Iterator[str]:
         yield say("no_template", model=visible(backend.model))
     if mode == "native" and backend.capabilities.native_tools is False:
         yield say("no_native")
+    if mode == "none":
+        yield say("no_tools_shown", model=visible(backend.model))

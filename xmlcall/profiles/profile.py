@@ -34,8 +34,8 @@ from ..types.completion import SAMPLED, Capabilities
 PROFILED: Final = ("mode", "dialect", "family", "call_threshold")
 """The fields of `Asking` that a profile sets, beside those of sampling."""
 
-ProfileWay = Literal["xml", "native"]
-WAYS: Final[tuple[ProfileWay, ...]] = ("xml", "native")
+ProfileWay = Literal["xml", "native", "none"]
+WAYS: Final[tuple[ProfileWay, ...]] = ("xml", "native", "none")
 
 CallThreshold = float | Literal["auto", "off"]
 
@@ -74,7 +74,8 @@ class Profile:
     Args:
         model: its name, for people.
         fingerprints: identifiers of the model (`Capabilities.fingerprints`); one match is enough.
-        way: `xml` offers tools in the prompt; `native` uses the server's own function calling, and also reads calls in the text.
+        way: `xml` offers tools in the prompt; `native` uses the server's own function calling, and also reads calls in the text;
+            `none` shows the model no tools, because it calls none rightly and answers worse beside them.
         dialect: the wire format of calls that the prompt asks for, with `xml`.
         family: the family of the prompt, with `xml`.
         call_threshold: log-odds of a call above which a message is answered with one (see `tool_need`); `auto`, or `off`.
@@ -117,7 +118,7 @@ class Profile:
     @property
     def asking(self) -> Asking:
         """The settings as the loop, the proxy and the harness take them."""
-        threshold = None if self.way == "native" or self.call_threshold == "off" else self.call_threshold
+        threshold = None if self.way != "xml" or self.call_threshold == "off" else self.call_threshold
         asking = Asking(mode=self.way, dialect=self.dialect, family=self.family, call_threshold=threshold)
         return replace(asking, **self.sampled)
 
@@ -135,8 +136,8 @@ class Profile:
 
 def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThreshold) -> str:
     """Describe how a model is asked: `xml, list, threshold auto`; our own wire format is not named."""
-    if way == "native":
-        return "native"
+    if way != "xml":
+        return way
     threshold = call_threshold if isinstance(call_threshold, str) else f"{call_threshold:g}"
     return ", ".join(["xml" if dialect == ENGLISH.dialect else dialect, family, f"threshold {threshold}"])
 
@@ -144,7 +145,8 @@ def way_in_words(way: str, dialect: str, family: str, call_threshold: CallThresh
 def asking_in_words(asking: Asking) -> str:
     """Describe how a model is asked (see `way_in_words`)."""
     threshold = "off" if asking.call_threshold is None else asking.call_threshold
-    return way_in_words("native" if asking.mode.startswith("native") else "xml", asking.dialect, asking.family, threshold)
+    way = {"native-only": "native", "auto": "xml"}.get(asking.mode, asking.mode)
+    return way_in_words(way, asking.dialect, asking.family, threshold)
 
 
 def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None) -> Asking:

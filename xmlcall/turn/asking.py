@@ -17,7 +17,7 @@ from ..types.calls import Message, Tool
 from ..types.completion import SAMPLED, Capabilities, CompletionRequest
 
 Threshold = float | Literal["auto"]
-Mode = Literal["xml", "native", "native-only", "auto"]
+Mode = Literal["xml", "native", "native-only", "none", "auto"]
 Sampling = Literal["server", "greedy", "recommended"]
 _MODES: Final = get_args(Mode)
 _SAMPLINGS: Final = get_args(Sampling)
@@ -52,7 +52,7 @@ class Asking:
     Args:
         mode: `xml` offers tools in the prompt and reads calls from the text. `native` uses the server's own function calling; it
             also reads calls that the server left in the text, and asks in text where a reply comes to nothing; `native-only` does
-            neither. `auto` is `native` if a check before first use shows that it works, else `xml`.
+            neither. `none` shows the model no tools. `auto` is `native` if a check before first use shows that it works, else `xml`.
         dialect: name of the format in which the model is asked to write calls (docs/reference/dialects.md); all formats are read.
         family: how the system prompt shows tools (see `prompting.format`).
         lang: language of the prompts, `en` or `zh`.
@@ -180,7 +180,7 @@ REASONS: Final[dict[Finding, str]] = {
 class Way:
     """How tools are offered, and the finding that decided it; None if it was set."""
 
-    mode: Literal["xml", "native", "native-only"]
+    mode: Literal["xml", "native", "native-only", "none"]
     finding: Finding | None = None
 
     @property
@@ -244,7 +244,8 @@ ASK_KEYS: Final[Mapping[str, AskKey]] = {
         _MODES,
         "native",
         "xml: tools in the prompt, calls read from the text; native: the server's own function calling, and the text where that "
-        "loses a call; native-only: without that; auto: native if a check at first use shows that it works, else xml",
+        "loses a call; native-only: without that; none: the model is shown no tools; auto: native if a check at first use shows "
+        "that it works, else xml",
     ),
     "dialect": AskKey(
         "the format to ask for calls in, such as one that the model was trained on (docs/reference/dialects.md), or "

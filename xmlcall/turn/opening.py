@@ -130,7 +130,7 @@ def begin_turn(
     """
     said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
-    limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(tools)
+    limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(() if asking.mode == "none" else tools)
     budget = budget_for(server.context_length, asking.tool_tokens)
 
     def in_prompt() -> ToolPrompt:

@@ -122,7 +122,7 @@ class _KeptTurn:
             source="conversation",
             began=self._asked.time,
             model=found.model,
-            way="xml" if self._mode == "xml" else "native",
+            way={"xml": "xml", "none": "plain"}.get(self._mode, "native"),
             dialect=_text(self._asked.body, "dialect"),
             lang=_text(self._asked.body, "lang") or "en",
             family=_text(self._asked.body, "family"),

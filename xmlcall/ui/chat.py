@@ -283,7 +283,7 @@ class ChatRoom:
             id=f"{id}.{1 + sum(event.kind == 'asked' for event in events)}",
             source="chat",
             model=self.loop.backend.model,
-            way="xml" if is_xml else "native",
+            way="xml" if is_xml else "plain" if self.loop.mode == "none" else "native",
             dialect=form.dialect if is_xml else "",
             lang=form.lang,
             family=form.family if is_xml else "",

@@ -138,13 +138,13 @@ class Engine:
         """The wire format of the model server, `openai` or `ollama`."""
         return "ollama" if self.backend.capabilities.server == "ollama" else "openai"
 
-    async def is_native(self) -> bool:
-        """Return whether tools go to the model server's own function calling."""
+    async def way(self) -> Way:
+        """Return how tools are offered to the model; in mode `auto` the model server is checked at first use."""
         if (known := self.known_way()) is not None:
-            return known.mode == "native"
+            return known
         if self._way is None or self._may_be_checked_again(self._way):
             self._way, self._checked = asyncio.create_task(check_way(self.backend)), time.monotonic()
-        return (await asyncio.shield(self._way)).mode == "native"
+        return await asyncio.shield(self._way)
 
     def _may_be_checked_again(self, check: asyncio.Task[Way]) -> bool:
         """Say whether a check has ended without a finding, or was too slow for one some time ago: the model may be loaded now."""
@@ -174,10 +174,14 @@ class Engine:
         names = offered_names(request.tools, {tool.name for tool in await self.own.listed()})
         request, begun = begun_by_caller(renamed(request, names))
         shown = await self._shown(request)
-        offers = bool(shown.tools) and request.choice.mode != "none"
+        offers = (
+            bool(shown.tools)
+            and request.choice.mode != "none"
+            and (self.asking.mode != "none" or request.choice.mode == "required")
+        )
         if not offers:
             first = self._plain(request, begun, self._recalled(request), recording)
-        elif request.is_simple and not begun and not self.own and await self.is_native():
+        elif request.is_simple and not begun and not self.own and (await self.way()).mode == "native":
             first = self._natively(request, shown, recording)
         else:
             first = self._text(request, begun, shown, recording)
