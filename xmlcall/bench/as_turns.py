@@ -29,7 +29,6 @@ _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) -> TurnRecord:
-    """Return a line of a run, or the part of it that a verdict is about, as a turn."""
     chosen = way_of(way)
     if "outcome" in row:
         catalog, replies = _played(run, case, row["outcome"])

@@ -154,7 +154,6 @@ async def _natively(watched: "_Watched", tokens: int) -> Trial:
 
 
 async def _prompted(watched: "_Watched", asking: Asking) -> Trial:
-    """Run a turn up to the end of its first reply, as `serve` does in mode `xml`."""
     limits = RepairPolicy(max_replies=1)
     turn = begin_turn([TRIAL_QUESTION], [TRIAL_TOOL], asking=asking, server=watched.capabilities, repair=limits)
     async with aclosing(drive(turn, watched)) as events:

@@ -66,7 +66,6 @@ class Keeper:
         self._is_held = self.is_resumed = True
 
     def asked(self, messages: Sequence[Message], tools: Iterable[Tool], model: str, how: dict[str, Any]) -> None:
-        """Save a question."""
         if self.store is None:
             return
         if not self._is_held:
@@ -204,7 +203,6 @@ class Conversation:
         return question
 
     def clear(self) -> None:
-        """Start a new conversation."""
         self.messages, self.question = list(self._start), ""
         self._begun, self._is_kept = [], False
 
@@ -271,8 +269,6 @@ _MARKS: Final = _WHOLE | {"asked", "step"}  # after these the stored messages ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTask:
-    """A call that its server runs as a task."""
-
     server: str
     tool: str
     task: str
@@ -280,8 +276,6 @@ class KeptTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """A step that was cut off."""
-
     reply: Message | None = None  # in the conversation's form; None if it was not complete, or not kept
     calls: tuple[ToolCall, ...] = ()  # the reply's calls; those that could not be read have no arguments
     ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # call id -> result; None if it only started

@@ -234,8 +234,6 @@ log = logging.getLogger("xmlcall.turn_records")
 
 
 class LineThread:
-    """Appends turns to a file of JSON lines."""
-
     def __init__(self, path: Path, say: Callable[[str], None] = log.warning) -> None:
         self.path = path
         self._say = say

@@ -40,7 +40,6 @@ _MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
 
 
 def routes(shown: ShownPage, backend: Callable[[], Backend]) -> list[Route]:
-    """Return the routes by which a page asks."""
     asking = asyncio.Lock()
 
     async def ask(request: Request) -> Response:
@@ -147,11 +146,9 @@ class _Offered:
     async def __aexit__(self, *_: object) -> None: ...
 
     async def tools(self) -> tuple[Tool, ...]:
-        """List the tools."""
         return self._tools
 
     async def call(
         self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
     ) -> ToolResult:
-        """Refuse to run one."""
         raise ToolHostProtocolError(f"{name}: only asked about", host=self.name, reason="not_run")

@@ -66,8 +66,6 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTools:
-    """A list of tools as a model is shown it."""
-
     tools: tuple[Tool, ...]
     catalog: Catalog
     words: list[str]
@@ -102,7 +100,6 @@ class Catalogs:
         return found
 
     def knows(self, key: str) -> bool:
-        """Return whether a tool list is compiled already, so that it is cheap to use."""
         return key in self._known
 
     def offered(
@@ -115,7 +112,6 @@ class Catalogs:
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
 
     def natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
-        """Return how a catalog is offered to the server's own function calling."""
         return _kept(self._native, (catalog, format, budget), lambda: self._within(catalog, format, budget))
 
     def _within(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
@@ -281,7 +277,6 @@ class Sender:
         self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
 
     def begin(self) -> None:
-        """Note that a reply begins."""
         self._earlier = [*self.sent]
 
     def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:

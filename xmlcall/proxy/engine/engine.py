@@ -118,7 +118,6 @@ class Engine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close everything."""
         if self._way is not None:
             self._way.cancel()
             await asyncio.gather(self._way, return_exceptions=True)

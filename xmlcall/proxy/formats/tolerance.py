@@ -57,7 +57,6 @@ def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str
 
 
 def copies_in(body: Body, field: str) -> list[Body]:
-    """Replace the objects in a list with copies, and return these."""
     if not isinstance(items := body.get(field), list):
         return []
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
@@ -356,7 +355,6 @@ def _calls(message: Body, notes: set[str]) -> None:
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
-    """Write a call's arguments as the text of an object."""
     given = call.get("arguments")
     if not isinstance(given, str | dict | None) or (isinstance(given, str) and isinstance(_parsed(given), dict)):
         return
@@ -476,7 +474,6 @@ def _summary(block: Any) -> Any:
 
 
 def _write_input(call: Body, notes: set[str]) -> None:
-    """Write a call's input as an object."""
     if isinstance(given := call.get("input"), str | None):
         call["input"] = _object_of(given)
         notes.add("input of a call in the history: made an object of it")

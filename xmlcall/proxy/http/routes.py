@@ -99,7 +99,6 @@ class Handler:
         self._observed = observed
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
         observing, headers = self._observed(request), self._guard.cors(request.headers.get("origin"))
         exchange = Exchange(receive, send, self._form, headers, ending=self._ending, observing=observing)
@@ -134,8 +133,6 @@ Responder = Callable[[Caller, Request, Exchange], Awaitable[None]]
 
 
 def asking(question: QuestionPath) -> Responder:
-    """Make the responder of a question's path."""
-
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
         assert exchange.observing is not None
@@ -410,8 +407,6 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 
 class Endpoint(NamedTuple):
-    """A path with its method and its responder."""
-
     path: str
     method: str
     answer: Responder
