@@ -299,7 +299,6 @@ class PromptedAnswer(Answer):
         self,
         turn: Turn,
         driven: AsyncGenerator[LoopEvent],
-        sender: Sender,
         format: PromptFormat,
         *,
         is_strict: bool,
@@ -307,7 +306,7 @@ class PromptedAnswer(Answer):
         recording: "Observing | None" = None,
     ) -> None:
         super().__init__(recording)
-        self._turn, self._driven, self._sender, self._format = turn, driven, sender, format
+        self._turn, self._driven, self._sender, self._format = turn, driven, Sender(), format
         self._is_strict = is_strict  # calls that cannot run are an error, instead of being left to the caller to check
         self._keep = keep  # receives the rounds of the proxy's own tools, if calls to the caller follow them
         self._shown = ""  # text of the replies before the last one
