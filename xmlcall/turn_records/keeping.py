@@ -323,13 +323,7 @@ OnTask = Callable[[TaskMoment, str, CallFinished | str], None]
 """Notified of a call that runs as a task of its server: the moment, `server.tool`, and its end or why that is unknown."""
 
 
-def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
-    """Report nothing."""
-
-
-async def recovered(
-    keeper: Keeper, store: Store, loop: ToolLoop, on_task: OnTask = _silent
-) -> tuple[list[Message], InFlight | None]:
+async def recovered(keeper: Keeper, store: Store, loop: ToolLoop, on_task: OnTask) -> tuple[list[Message], InFlight | None]:
     """Return the messages to resume from and the interrupted step; the repaired conversation is saved."""
     messages, cut = store.messages(keeper.id), in_flight(store.events(keeper.id), keeper.id)
     if cut and cut.tasks:
