@@ -282,16 +282,9 @@ class Observing:
             if tokens:
                 self._metrics.add(row, self.model, self.key, amount=tokens)
 
-    @property
-    def note(self) -> Callable[[LoopEvent], None]:
-        return self._count if self.recording is None else self._count_and_record
-
-    def _count(self, event: LoopEvent) -> None:
+    def note(self, event: LoopEvent) -> None:
         if (heard := _HEARD.get(type(event))) is not None:
             heard(self, event)
-
-    def _count_and_record(self, event: LoopEvent) -> None:
-        self._count(event)
         if self.recording is not None:
             self.recording.note(event)
 
