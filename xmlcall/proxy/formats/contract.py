@@ -270,6 +270,11 @@ def arguments_of(text: str, path: str) -> dict[str, Any]:
     return value
 
 
+def integral(value: Any) -> Any:
+    """Read 5.0 as 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
 def call_of(identity: str, name: str, arguments: Mapping[str, Any], index: int) -> ToolCall:
     return ToolCall(id=identity, name=name, arguments=dict(arguments), raw=RawCall(index=index, name=name, dialect="native"))
 

@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...loosejson import reader as loosejson
+from .contract import integral
 from .openai_responses import KNOWN_ITEMS
 
 Body = dict[str, Any]
@@ -101,10 +102,6 @@ def _switch(value: Any) -> Any:
     return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
 
 
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
 def _limit(value: Any) -> Any:
     """Leave out 0 and -1, which some clients send for no limit."""
     return _GONE if isinstance(value, int) and not isinstance(value, bool) and value < 1 else value
@@ -157,7 +154,7 @@ _VALUES: Final[tuple[tuple[frozenset[str], tuple[str, ...], Callable[[Any], Any]
     (_NOT_OLLAMA, ("model",), _not_null, "model: null means the one that is served"),
     (_ALL | {_OPTIONS}, _NUMBERS, _number, "{}: read a number"),
     (_ALL | {_OPTIONS}, _SWITCHES, _switch, "{}: read true or false"),
-    (_NOT_OLLAMA, _LIMITS, _whole, "{}: read a whole number"),
+    (_NOT_OLLAMA, _LIMITS, integral, "{}: read a whole number"),
     (_NOT_OLLAMA, _LIMITS, _limit, "{}: left out, as it was below 1"),
     (_ALL | {_OPTIONS}, ("temperature",), _temperature, "{}: left out, as it was below 0"),
     (_NOT_OLLAMA | {_OPTIONS}, ("stop", "stop_sequences"), _stops, "{}: left out what was empty"),
