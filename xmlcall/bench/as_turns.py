@@ -37,8 +37,7 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
     else:
         asked = Asked(chosen, case, run.settings)
         catalog, replies = asked.catalog, asyncio.run(_rounds(run, asked, row["rounds"]))
-        last_reply = replies[-1] if replies else ReplyRecord(number=0)
-        answer = "".join(last_reply.raw[span.start : span.end] for span in last_reply.spans if span.kind == "text")
+        answer = replies[-1].text if replies else ""
         calls = any(call.arguments is not None for reply in replies for call in reply.calls)
         outcome = "tool_calls" if calls else "end"
     first = row["rounds"][0] if row["rounds"] else {}

@@ -131,7 +131,7 @@ def _turn_of_reply(row: Mapping[str, Any], number: int) -> TurnRecord:
         tools=tools_told(catalog),
         replies=(reply,),
         outcome="end",
-        answer="".join(text[span.start : span.end] for span in reply.spans if span.kind == "text"),
+        answer=reply.text,
     )
 
 
