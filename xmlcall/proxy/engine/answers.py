@@ -43,14 +43,7 @@ from ...turn.turn import Turn
 from ...types.calls import InvalidCall, Message, Reply, TextContent, Tool, ToolCall, ToolResult
 from ...types.completion import UNCUT, CompletionRequest, Usage
 from ...types.events import CallInReasoning, ReasoningDelta, TextDelta, ToolCallEnd, ToolCallStart
-from ..formats.contract import (
-    ApiError,
-    CallPiece,
-    ReasoningPiece,
-    ResponseEnded,
-    ResponseEvent,
-    TextPiece,
-)
+from ..formats.contract import ApiError, CallPiece, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .filters import Filter
 
 if TYPE_CHECKING:
