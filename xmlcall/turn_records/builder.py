@@ -231,8 +231,8 @@ class TurnBuilder:
 
     def _call_finished(self, event: CallFinished) -> None:
         text = result_text(event.result)
-        outcome = "failed" if event.failure else "error" if event.result.is_error else "ok"
-        fact = self._tell(event.call.id, outcome=outcome, result=text[:MOST_RESULT], result_size=len(text), failure=event.failure)
+        facts = {"result": text[:MOST_RESULT], "result_size": len(text), "failure": event.failure}
+        fact = self._tell(event.call.id, outcome=event.outcome, **facts)
         if fact.began is not None:
             fact.shown["seconds"] = time.monotonic() - fact.began
 

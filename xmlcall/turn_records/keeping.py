@@ -119,8 +119,7 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
         case CallTask(call=call, task=task):
             return "task", {"id": call.id, "name": call.name, "task": task}
         case CallFinished(call=call, result=result, failure=failure):
-            outcome = "failed" if failure else "error" if result.is_error else "ok"
-            return "ended", _ended(call, outcome, result_text(result)) | ({"failure": failure} if failure else {})
+            return "ended", _ended(call, event.outcome, result_text(result)) | ({"failure": failure} if failure else {})
         case CallDenied(call=call, reason=reason, by=by):
             return "ended", _ended(call, "denied", reason) | {"by": by, "server": event.host, "tool": event.host_tool}
         case CallRejected(call=call):

@@ -319,10 +319,9 @@ class Observing:
             self._spans.tool_began(event.call.id, event.call.name)
 
     def _tool_over(self, event: CallFinished) -> None:
-        result = "failed" if event.failure else "error" if event.result.is_error else "ok"
-        self._metrics.add(TOOL_RUNS, self.model, result)
+        self._metrics.add(TOOL_RUNS, self.model, event.outcome)
         if self._spans:
-            self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
+            self._spans.tool_over(event.call.id, "" if event.outcome == "ok" else f"tool_{event.outcome}")
 
     def over(self, *, status: int, error: "ApiError | None", has_left: bool) -> dict[str, Any]:
         seconds, shown = time.monotonic() - self._started, status or LEFT_STATUS
