@@ -72,7 +72,7 @@ async def _talk(folder: Path, seed: int, turns: int) -> None:
             keeper.resume(found[0].id)
         model = _Model(folder, random, str(seed))
         async with ToolLoop(model, [LocalHost([act])], policy=["*"], reminder=False, audit=keeper.audit) as loop:
-            messages = (await recovered(keeper, store, loop))[0] if found else []
+            messages = (await recovered(keeper, store, loop, lambda *_: None))[0] if found else []
             print("ready", flush=True)
             for number in range(turns):
                 messages = await _turn(loop, keeper, [*messages, Message(role="user", content=f"Question {seed}.{number}")])

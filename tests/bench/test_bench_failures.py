@@ -246,7 +246,7 @@ TURNS = [
 def test_causes_of_turns(failure: str, played: dict[str, Any], causes: str) -> None:
     before = turn(ran("Rome", result="Kyoto is full"))
     asked = replace(ONE, expects="talk", turns=({"say": QUESTION, "tools": ["book_hotel|book_flight"]},))
-    tools = [{"name": "book_hotel", "input_schema": HOTEL.input_schema}]
+    tools = [{"name": "book_hotel", "description": "", "input_schema": HOTEL.input_schema}]
     row = {"rounds": [{}], "outcome": {"turns": [played], "before": [before], "tools": tools}}
     found = Verdict(case=asked, reached=frozenset(), counted=frozenset(), failure=failure, repairs=(), reply=Reply(), row=row)
     assert causes_of(found) == tuple(causes.split())

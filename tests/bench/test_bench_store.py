@@ -170,6 +170,7 @@ async def test_whole_replies_are_read_as_they_are(tmp_path: Path) -> None:
         (row(rounds=[{"calls": [["add_one"]]}]), r"\['add_one'\] is too short"),
         (row(rounds=[{"usage": {"prompt_tokens": "5"}}]), "'5' is not of type 'number', 'null'"),
         (row(outcome={}), "'(valid|error|turns)' is a required property"),
+        (row(outcome=OUTCOME | {"tools": [{"name": "f"}]}), "'description' is a required property, at .*tools"),
         (row(key=["x" * 9999]), r"\['x+ \.\.\. x+'\] is not of type 'string'"),
     ],
 )

@@ -12,8 +12,9 @@ from rich.cells import cell_len
 from xmlcall import parse
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.chat import StatusLine
-from xmlcall.cli.words import TEXTS, speaker
+from xmlcall.cli.words import speaker
 from xmlcall.hosts.router import HostState
+from xmlcall.prompting.format import LANGUAGES
 from xmlcall.turn.events import Answer, CallDenied, CallFinished, CallStarted, ReplyEnded, ReplyStarted
 from xmlcall.turn_records.keeping import Conversation
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
@@ -63,7 +64,7 @@ def logged(text: str, result: str, arguments: dict[str, Any]) -> CallLog:
 RESULTS = st.one_of(st.text(max_size=300), st.dictionaries(st.text(max_size=9), st.text(max_size=300)).map(json.dumps))
 
 
-@given(st.text(max_size=300), RESULTS, st.booleans(), st.sampled_from([30, 80, 200]), st.sampled_from([*TEXTS]))
+@given(st.text(max_size=300), RESULTS, st.booleans(), st.sampled_from([30, 80, 200]), st.sampled_from(LANGUAGES))
 def test_a_call_is_one_line_that_fits_and_obeys_nothing(value: str, result: str, alone: bool, width: int, lang: str) -> None:
     [entry] = logged("Go.", result, {"text": value} if alone else {"text": value, "more": [value]}).calls
     line = call_line(entry, speaker(lang), width, 9).plain

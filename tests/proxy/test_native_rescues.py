@@ -21,7 +21,8 @@ from xmlcall import Answer, AskedAgain, BackendError, LocalHost, Message, Repair
 from xmlcall.backends.ollama import OllamaBackend
 from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.cli.words import TEXTS
+from xmlcall.cli.words import texts_of
+from xmlcall.prompting.format import LANGUAGES
 from xmlcall.proxy import create_app
 from xmlcall.turn_records.builder import TurnBuilder
 from xmlcall.types.completion import Chunk
@@ -288,8 +289,7 @@ def test_the_record_says_what_was_asked_again_and_why(name: str, urls: dict[str,
     first, second, third = builder.record().replies
     assert (first.is_kept, first.refusal) == (False, f"native_{CASES[name].why}")
     assert [(reply.is_kept, reply.refusal) for reply in (second, third)] == [(True, "")] * 2
-    for words in TEXTS.values():
-        assert words[first.refusal]
+    assert all(texts_of(lang)[first.refusal] for lang in LANGUAGES)
 
 
 async def test_a_rescued_turn_continues_with_calls_of_both_kinds() -> None:

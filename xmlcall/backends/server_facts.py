@@ -56,7 +56,10 @@ class ServerFacts:
     tool_parser: str | None = None  # the name of the parser that reads calls; "" if none is set, None if unknown
 
 
-async def recognized(backend: Looking, model: str) -> ServerFacts:
+async def recognized(backend: object, model: str) -> ServerFacts:
+    if not isinstance(backend, Looking):
+        return ServerFacts()
+
     async def look(path: str) -> Answered:
         try:
             async with asyncio.timeout(LOOK_SECONDS):

@@ -7,11 +7,10 @@ an older version) is missing here, too. A call that is not found in the text of 
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from ..agent.drive import drive
-from ..errors import UsageError
 from ..parsing.repetition import once
 from ..tools.catalog import Catalog
 from ..turn.attempts import none_can_run
@@ -19,17 +18,16 @@ from ..turn.generate import Generated
 from ..turn_records.builder import MOST_RESULT
 from ..turn_records.reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_reply, read_text, tools_told
 from ..turn_records.record import CallRecord, ReplyRecord, SaidBefore, TurnRecord
-from ..types.calls import InvalidCall, Issue, Message, RawCall, Tool, ToolCall
+from ..types.calls import InvalidCall, Issue, Message, RawCall, ToolCall
 from ..types.events import Event
 from .case import Case, messages_of
-from .store import RecordedRun
+from .store import RecordedRun, tools_kept_in
 from .ways import Asked, way_of
 
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 
 def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) -> TurnRecord:
-    """Return a line of a run, or the part of it that a verdict is about, as a turn."""
     chosen = way_of(way)
     if "outcome" in row:
         catalog, replies = _played(run, case, row["outcome"])
@@ -38,8 +36,7 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
     else:
         asked = Asked(chosen, case, run.settings)
         catalog, replies = asked.catalog, asyncio.run(_rounds(run, asked, row["rounds"]))
-        last_reply = replies[-1] if replies else ReplyRecord(number=0)
-        answer = "".join(last_reply.raw[span.start : span.end] for span in last_reply.spans if span.kind == "text")
+        answer = replies[-1].text if replies else ""
         calls = any(call.arguments is not None for reply in replies for call in reply.calls)
         outcome = "tool_calls" if calls else "end"
     first = row["rounds"][0] if row["rounds"] else {}
@@ -121,7 +118,7 @@ def _call(read: ReadCall, raw: str, said: SaidBefore, **facts: Any) -> CallRecor
 
 def _played(run: RecordedRun, case: Case, outcome: Mapping[str, Any]) -> tuple[Catalog, list[ReplyRecord]]:
     """Read the replies of a task, or of a turn of a conversation."""
-    catalog = Catalog(list(_tools_of(outcome.get("tools") or ())) or list(case.tools))
+    catalog = Catalog(tools_kept_in(outcome) or case.tools)
     words = [str(each["content"]) for each in case.messages if each.get("role") == "user"]
     before, turns = list(outcome.get("before") or ()), list(outcome["turns"])
     said: list[Message] = []
@@ -210,11 +207,3 @@ def _answer(played: Mapping[str, Any]) -> str:
     """Return the result or the feedback that the model got for a call."""
     issues = " ".join(str(issue.get("message", "")) for issue in played.get("issues", ()))
     return str(played.get("result") or played.get("denied") or issues)
-
-
-def _tools_of(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tool]:
-    for each in rows:
-        try:
-            yield Tool(**each) if "input_schema" in each else Tool.from_mcp(each)
-        except (UsageError, TypeError, KeyError):
-            continue

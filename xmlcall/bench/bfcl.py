@@ -17,25 +17,14 @@ from ..errors import BackendUnavailable
 from ..models.sources import SourceFailed, pip_download, scratch_folder, sha256_of
 from ..private_folders import user_path
 from ..types.calls import Tool
-from .case import Case, Expects
+from .case import Case, Expects, read_data
 
 AST_CATEGORIES = (
     *("simple_python", "multiple", "parallel", "parallel_multiple"),
     *("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple"),
 )
 
-# No answer can be right in the first four. In the others an accepted answer breaks the schema of its own tool; in all but two of
-# them (144-56-0, 756-169-11) no other answer is accepted (benchmarks/bfcl_ground_truth.py).
-DISPUTED = frozenset(
-    {
-        *("live_simple_106-63-0", "live_simple_112-68-0", "live_multiple_862-181-3", "live_multiple_964-207-0"),
-        *("parallel_multiple_21", "parallel_multiple_94", "live_simple_71-35-0", "live_parallel_multiple_2-2-0"),
-        *("live_multiple_87-38-4", "live_multiple_144-56-0", "live_multiple_152-58-6", "live_multiple_552-153-1"),
-        *("live_multiple_595-158-1", "live_multiple_596-158-2", "live_multiple_731-167-2", "live_multiple_733-167-4"),
-        *("live_multiple_735-167-6", "live_multiple_750-169-5", "live_multiple_756-169-11", "live_multiple_835-178-10"),
-        *("live_multiple_871-182-8", "live_multiple_947-197-0", "live_multiple_1038-265-0"),
-    }
-)
+DISPUTED = frozenset(read_data("bfcl")["disputed"])
 
 _EXPECTS: dict[str, Expects] = {"irrelevance": "no_call", "live_irrelevance": "no_call", "live_relevance": "any_call"}
 _TYPES = {"dict": "object", "float": "number", "tuple": "array", "any": None}

@@ -1,8 +1,11 @@
 """A question that a model is measured on, and what counts as a right answer to it."""
 
 import re
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, Literal
 
 from ..types.calls import Message, RawCall, Tool, ToolCall
@@ -29,6 +32,12 @@ class Case:
     half: str = ""  # `tuning` or `report` if the case always belongs to that half; "" if a sample is halved when it is drawn
     servers: tuple[str, ...] = ()
     turns: tuple[Mapping[str, Any], ...] = ()  # for a conversation, what the person says in each turn, and what is expected
+
+
+@cache
+def read_data(name: str) -> dict[str, Any]:
+    """Read a TOML file beside this module."""
+    return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
 
 
 def case_to_json(case: Case) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..backends.base import Backend
-from ..backends.server_facts import Looking, ServerFacts, recognized
+from ..backends.server_facts import ServerFacts
 from ..errors import BackendError, BackendStatusError, BackendUnavailable
 from ..profiles.profile import asking_in_words, shipped
 from ..prompting.format import ENGLISH
@@ -164,10 +164,6 @@ def found_json(ways: Sequence[Measured], cases: Sequence[Case], backend: Backend
         "ways": rows,
         "recommended": recommended(rows),
     }
-
-
-async def facts_of(backend: Backend) -> ServerFacts:
-    return await recognized(backend, backend.model) if isinstance(backend, Looking) else ServerFacts()
 
 
 _PATH: Final = re.compile(r"^[/~.\\]|^[A-Za-z]:|\\|\.gguf$|/.*/|://|@")

@@ -22,6 +22,7 @@ from .case import Case, is_identical
 from .funnel import UNREADABLE, Verdict, attempted, issue_code
 from .judge import judge_value
 from .stats import assignment
+from .store import tools_kept_in
 
 CAUSES: Final[Mapping[str, str]] = {
     "cut": "The reply was cut before it ended.",
@@ -193,7 +194,7 @@ def _of_outcome(verdict: Verdict) -> Iterator[str]:
         yield from _of_failed_calls(calls)
     else:
         yield "wrong_outcome"
-    tools = {tool["name"]: Tool(**tool) for tool in verdict.row["outcome"].get("tools", ())}
+    tools = {tool.name: tool for tool in tools_kept_in(verdict.row["outcome"])}
     texts = list(_texts(verdict))
     yield from _of_batches(calls, tools, texts)
     if failure in ("failed_call", "wrong_tool", "false_call"):

@@ -7,24 +7,16 @@ import difflib
 import json
 import random
 import re
-import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from ..tools.catalog import Catalog
 from ..types.calls import Tool
-from .case import Case
-
-
-@cache
-def _read(name: str) -> dict[str, Any]:
-    return tomllib.loads((Path(__file__).parent / f"{name}.toml").read_text(encoding="utf-8"))
-
+from .case import Case, read_data
 
 # -- smoke: 50 questions of our own over five small catalogs, half of them in Chinese ----------------------------------
 # It is short enough to be asked after every change. Catalogs, questions and accepted answers are in `smoke.toml`; a Chinese
@@ -32,7 +24,7 @@ def _read(name: str) -> dict[str, Any]:
 
 
 def smoke_cases() -> list[Case]:
-    data = _read("smoke")
+    data = read_data("smoke")
     return [_smoke_case(row, data) for row in data["case"]]
 
 
@@ -71,7 +63,7 @@ CATALOG_SIZES = (1, 10, 50, 100, 200)  # how many tools a question is asked with
 def catalog_cases(seed: int = 1) -> list[Case]:
     """Return the cases, the questions in the order of the file for each size; the seed chooses and orders the other tools."""
     tools = [Tool.from_mcp(row) for row in _catalog_tools()]
-    questions = _read("catalog")["question"]
+    questions = read_data("catalog")["question"]
     orders = [_order(row, tools, f"{seed} {number}") for number, row in enumerate(questions, 1)]
     return [
         _catalog_case(row, number, size, order[:size], seed)
@@ -124,14 +116,14 @@ def long_cases() -> list[Case]:
 
 
 def _long_tools() -> dict[int, tuple[Tool, ...]]:
-    data = _read("long/tools")
+    data = read_data("long/tools")
     own = [Tool.from_mcp(row) for row in data["tool"]]
     others = [Tool.from_mcp(row) for row in _catalog_tools() if row["name"] in data["others"]]
     return {size: tuple(random.Random(1).sample([*own, *others][:size], size)) for size in LONG_SIZES}
 
 
 def _long_cases(language: str, tools: tuple[Tool, ...]) -> Iterator[Case]:
-    data = _read(f"long/{language}")
+    data = read_data(f"long/{language}")
     before = [list(_long_messages(turn)) for turn in data["turn"]]
     defaults = {tool.name: _left_out(tool) for tool in tools}
     for turn in LONG_TURNS:
@@ -170,7 +162,7 @@ def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
 
 
 def talk_cases() -> list[Case]:
-    return [_talk_case(row, language) for language in _LANGUAGES for row in _read(f"talk/{language}")["conversation"]]
+    return [_talk_case(row, language) for language in _LANGUAGES for row in read_data(f"talk/{language}")["conversation"]]
 
 
 def _talk_case(row: Mapping[str, Any], language: str) -> Case:
@@ -207,7 +199,7 @@ _SUMS: Final = ("arithmetic", frozenset({"demo", "forty"}))  # the kind of sums,
 
 def ordinary_cases() -> list[Case]:
     """Return the requests that need no tool, each with two catalogs, in the order of the file."""
-    file = _read("ordinary/ordinary")
+    file = read_data("ordinary/ordinary")
     return [
         _ordinary(row, catalog, file["wrong"])
         for number, row in enumerate(file["request"])
@@ -216,17 +208,17 @@ def ordinary_cases() -> list[Case]:
 
 
 def needed_cases() -> list[Case]:
-    return [_needed(row) for row in _read("ordinary/needed")["request"]]
+    return [_needed(row) for row in read_data("ordinary/needed")["request"]]
 
 
 def canned_tools(catalog: str) -> Catalog:
-    file = _read("ordinary/catalogs")
+    file = read_data("ordinary/catalogs")
     names = file["joined"].get(catalog, [catalog])
     return Catalog([Tool.from_mcp(tool) for tool in chain.from_iterable(file["catalogs"][name] for name in names)])
 
 
 def _catalogs_of(row: Mapping[str, Any], number: int) -> list[str]:
-    file = _read("ordinary/catalogs")
+    file = read_data("ordinary/catalogs")
     if own := row.get("catalogs"):
         return [*own, *(name for name, parts in file["joined"].items() if set(own) <= set(parts))][:2]
     kind, with_calculator = _SUMS
@@ -284,7 +276,7 @@ WITHOUT_CALL: Final = frozenset({"answered", "chat", "no_fit"})  # categories in
 
 
 def probe_cases() -> list[Case]:
-    data = _read("probe")
+    data = read_data("probe")
     cases = {case.id: case for case in _probe_rows(data)}
     return [cases[id] for id in data["order"]]
 
@@ -341,7 +333,7 @@ def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[T
 
 
 Draw = Callable[[random.Random, int], Any]  # makes the value of the case with this number in a category
-_DATA: Final = tomllib.loads(Path(__file__).with_name("wire.toml").read_text(encoding="utf-8"))
+_DATA: Final = read_data("wire")
 _WORDS: Final[Sequence[str]] = _DATA["lexicon"]["word"]
 _LEXICON: Final[Mapping[str, Sequence[str]]] = {**_DATA["lexicon"], "Word": [word.capitalize() for word in _WORDS]}
 _TEMPLATES: Final[Mapping[str, Sequence[str]]] = _DATA["templates"]

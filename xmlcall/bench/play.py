@@ -30,7 +30,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
@@ -55,7 +54,7 @@ from ..turn.events import Answer, CallFinished
 from ..types.calls import Message, TextContent, ToolResult
 from ..types.completion import Usage
 from .bfcl import data_folder
-from .case import Case, messages_of
+from .case import Case, messages_of, read_data
 from .judge import CALLED, judge_turn
 from .own_suites import CANNED, canned_tools
 from .store import PlayedTurn, ReplyRecorder, kept_tools
@@ -130,7 +129,7 @@ def _write(place: Path, files: Mapping[str, str]) -> None:
 
 def _fill(place: Path, server: str, language: str) -> None:
     """Write what the folder begins with for a server (`talk/folders.toml`)."""
-    data = tomllib.loads((Path(__file__).with_name("talk") / "folders.toml").read_text(encoding="utf-8"))
+    data = read_data("talk/folders")
     if server == "git":
         _fill_repository(place, data["git"])
     else:

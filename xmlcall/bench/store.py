@@ -326,7 +326,14 @@ _ROUND = _object(
     described=_array(_STRING),
 )
 _TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
-_OUTCOME = _object("valid", "error", "turns", valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1))
+_TOOL = _object(*("name", "description", "input_schema"), name=_STRING, description=_STRING, input_schema=_object())
+_OUTCOME = _object(
+    *("valid", "error", "turns"),
+    valid={"type": "boolean"},
+    error=_STRING,
+    turns=_array(_TURN, minItems=1),
+    tools=_array(_TOOL),
+)
 _KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
 _REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)
 _PLAYED_CALL = {**_object("name", name=_STRING, result=_STRING), "dependentRequired": {"result": ["is_error"]}}
@@ -423,3 +430,8 @@ def kept_tools(catalog: Catalog, turns: Iterable[Iterable[Mapping[str, Any]]]) -
     called = dict.fromkeys(call["name"] for calls in turns for call in calls)
     tools = [tool for name in called if (tool := catalog.get(name))]
     return [{"name": tool.name, "description": tool.description, "input_schema": tool.input_schema} for tool in tools]
+
+
+def tools_kept_in(outcome: Mapping[str, Any]) -> list[Tool]:
+    rows = outcome.get("tools", ())
+    return [Tool(name=row["name"], description=row["description"], input_schema=row["input_schema"]) for row in rows]

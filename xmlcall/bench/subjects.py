@@ -90,11 +90,9 @@ def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
     name = list(MUTATIONS)[number % len(MUTATIONS)]
     mutate = MUTATIONS[name][0]
     finish_reason: FinishReason = "length" if name == "cut" else "stop"
-    damaged = [
-        reply if reply == [_PLAIN] else [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in reply]
-        for reply in right
-    ]
-    return damaged if len(right) > 1 else damaged * _ROUNDS
+    [reply] = right
+    damaged = [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in reply]
+    return [reply if reply == [_PLAIN] else damaged] * _ROUNDS
 
 
 STAND_INS: Mapping[str, Callable[[list[Script], Way, int], list[Script]]] = {

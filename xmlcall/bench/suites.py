@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from ..errors import UsageError
 from .bfcl import AST_CATEGORIES, bfcl_wheel, read_cases
-from .case import Case, case_to_json
+from .case import Case, case_to_json, read_data
 from .own_suites import catalog_cases, long_cases, needed_cases, ordinary_cases, smoke_cases, talk_cases, wire_cases
 
 Half = Literal["tuning", "report", "all"]
@@ -33,19 +33,6 @@ _TUNING = {
     "live_irrelevance": 20,
 }
 _REPORT = dict.fromkeys(_CORE, 60)
-# Numbers of core questions, outside the earlier samples, that decided a setting or were part of a recorded experiment.
-_ASKED = {
-    "simple_python": (
-        *(8, 17, 27, 37, 54, 55, 63, 78, 79, 109, 127, 129, 135, 172, 173, 180, 183, 185, 228, 229, 232, 233, 248, 253, 267, 290),
-        *(321, 322, 348, 354, 361, 362, 363, 364, 367, 372, 384),
-    ),
-    "multiple": (26, 37, 70, 107, 113, 140, 143, 151, 164, 185, 195),
-    "parallel": (30, 39, 73, 76, 95, 99, 128, 129, 151, 156, 172, 194),
-    "irrelevance": (
-        *(6, 14, 38, 40, 41, 47, 53, 54, 56, 67, 69, 81, 84, 86, 96, 99, 100, 109, 112, 114, 116, 120, 121, 124, 131, 168, 170),
-        *(184, 188, 203, 204),
-    ),
-}
 _TUNING_SEED, _REPORT_SEED, _EARLIER_SEEDS = 7, 2611, (1, 7)
 _LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple", "live_irrelevance", "live_relevance")
 
@@ -86,7 +73,7 @@ def _tuning() -> list[Case]:
 def _report() -> list[Case]:
     """Return 300 cases that decided no setting: none was asked before, and BFCL compares formats on none of them."""
     earlier = [case for seed in _EARLIER_SEEDS for case in sample(_bfcl(_CORE), limit=200, seed=seed)]
-    asked = {f"{category}_{number}" for category, numbers in _ASKED.items() for number in numbers}
+    asked = {f"{category}_{number}" for category, numbers in read_data("bfcl")["asked"].items() for number in numbers}
     return _drawn(_REPORT, _REPORT_SEED, asked | {case.id for case in (*earlier, *_tuning(), *_format_sensitivity())})
 
 

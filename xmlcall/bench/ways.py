@@ -106,7 +106,6 @@ def way_of(name: str) -> Way:
 
 
 def asked_by(profile: Profile, settings: Settings) -> tuple[Way, Settings]:
-    """Return the way and the settings that a profile stands for."""
     asking = profile.asking
     if asking.is_native:
         return way_of("native+read"), settings

@@ -291,6 +291,7 @@ def kept_in(options: argparse.Namespace, what: str, backend: Any) -> Path:
 
 
 async def _compare_ways(options: argparse.Namespace) -> int:
+    from ..backends.server_facts import recognized
     from ..bench import compare_ways
     from ..bench.store import write_whole
     from .waiting import RunBar
@@ -308,7 +309,7 @@ async def _compare_ways(options: argparse.Namespace) -> int:
             progress=bar.advance,
             note=lambda said: complain(visible(said)),
         )
-        found = compare_ways.found_json(ways, cases, backend, await compare_ways.facts_of(backend))
+        found = compare_ways.found_json(ways, cases, backend, await recognized(backend, backend.model))
     text = json_text(found)
     write_whole(options.file, f"{text}\n")
     if options.json:

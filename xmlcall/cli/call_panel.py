@@ -68,8 +68,7 @@ class CallLog:
             case CallStarted(call=call, host=host, host_tool=tool, by=by):
                 return self._add(call, _target(host, tool), began=time.monotonic(), by=by)
             case CallFinished(call=call, result=result, failure=failure):
-                outcome = "failed" if failure else "error" if result.is_error else "ok"
-                return self._end(self._running() or self._add(call), outcome, failure or result_text(result))
+                return self._end(self._running() or self._add(call), event.outcome, failure or result_text(result))
             case CallDenied(call=call, reason=reason, by=by, host=host, host_tool=tool):
                 return self._end(self._add(call, _target(host, tool), by=by), "denied", reason)
             case CallRejected(call=invalid):

@@ -104,7 +104,6 @@ class Chat:
         )
 
     def take_draft(self) -> str:
-        """Return the text for the next input line, and clear it."""
         draft, self._replaces = self.draft, self.draft_replaces
         self.draft, self.draft_replaces = "", False
         return draft
@@ -200,7 +199,6 @@ class StatusLine:
         self.forget()
 
     def forget(self) -> None:
-        """Start over: another conversation, or another model."""
         self._last: Usage = Usage()  # tokens of the last reply
         self._run: Usage = Usage()  # tokens of all replies to the last question
         self._speed: float | None = None

@@ -1,6 +1,6 @@
 """What can be typed into a chat besides questions: a table of commands, and what each of them does.
 
-A new command is a row here, a text `help_NAME` in each language (`words`), and a function.
+A new command is a row here, a text `help_NAME` in each language (`words_LANG.toml`), and a function.
 """
 
 import os

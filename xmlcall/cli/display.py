@@ -138,7 +138,6 @@ class Display:
                 self._end_run(event)
 
     def stop_call(self) -> None:
-        """Show that the running call was stopped, if there is one."""
         if self.calls and (entry := self.calls.stop()):
             self.settle()
             self._show_call(entry)

@@ -69,8 +69,6 @@ def read_call(call: ToolCall | InvalidCall, right: Mapping[str, Any]) -> ReadCal
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plain:
-    """The result of the question without tools."""
-
     streaming: Streaming = "unknown"  # "at once" if a reply of some length arrived in one burst at its end
     logprobs: bool | None = None  # whether the server reports probabilities of tokens; None if unknown
     prompt_tokens: int | None = None
@@ -80,8 +78,6 @@ class Plain:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The result of the question with a tool."""
-
     text: str = ""  # what the model wrote
     reasoning: str = ""
     calls: tuple[ReadCall, ...] = ()
@@ -227,7 +223,6 @@ class Pace:
         return (self.usage.completion_tokens or self._pieces) - 1, self._last - self._first
 
     def plain(self) -> Plain:
-        """Return what a reply without tools shows of the server."""
         return Plain(
             streaming="unknown" if not self._pieces else "at once" if self._is_burst else "yes",
             logprobs=self._has_logprobs if self._pieces else None,

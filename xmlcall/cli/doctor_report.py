@@ -208,7 +208,6 @@ def _first(found: Findings) -> Iterator[Advice]:
 
 
 def _settings(found: Findings) -> Iterator[Advice]:
-    """Yield what to set at the server."""
     kind, native, model, parser = kind_of(found), found.native_outcome, _typed_name(found), _parser(found)
     is_unread = native in ("leaks", "drops", "ignores")
     if kind == "llama.cpp" and spoken_of(found.native, "jinja", "unsupported param: tools"):

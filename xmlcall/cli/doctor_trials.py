@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from ..agent.drive import drive, result_of
 from ..backends.base import Around, Backend, KeptOpen, Tries, chunks_of, tries_of
-from ..backends.server_facts import Looking, ServerFacts, recognized
+from ..backends.server_facts import recognized
 from ..errors import BackendError, BackendStatusError
 from ..profiles.profile import FoundProfile
 from ..tools.catalog import Catalog
@@ -56,7 +56,7 @@ async def tested(
     """Test an open backend within a number of seconds; `status` says what is being asked."""
     clock, watched = _Clock(time.monotonic() + seconds), _Watched(backend)
     status.start("asking the server what it is")
-    facts = await recognized(backend, backend.model) if isinstance(backend, Looking) else ServerFacts()
+    facts = await recognized(backend, backend.model)
     asking = _asking(profile)
     found = replace(
         found,
@@ -154,7 +154,6 @@ async def _natively(watched: "_Watched", tokens: int) -> Trial:
 
 
 async def _prompted(watched: "_Watched", asking: Asking) -> Trial:
-    """Run a turn up to the end of its first reply, as `serve` does in mode `xml`."""
     limits = RepairPolicy(max_replies=1)
     turn = begin_turn([TRIAL_QUESTION], [TRIAL_TOOL], asking=asking, server=watched.capabilities, repair=limits)
     async with aclosing(drive(turn, watched)) as events:

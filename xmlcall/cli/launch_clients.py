@@ -29,7 +29,6 @@ class Proxy:
 
     @property
     def api(self) -> str:
-        """The base URL of OpenAI's APIs."""
         return f"{self.url}/v1"
 
     @property

@@ -197,17 +197,13 @@ def _turn(turn: TurnRecord, lines: int | None) -> Iterator[str]:
 def reply_in_markdown(reply: ReplyRecord, lines: int | None = None) -> Iterator[str]:
     why = f": {_inline(reply.refusal)}" if reply.refusal else ""
     yield "### The model" if reply.is_kept else f"### The model (not kept: it was asked again{why})"
-    if text := plain(_shown(reply)).strip():
+    if text := plain(reply.text).strip():
         yield text
     in_calls = {mark.code for call in reply.calls for mark in call.repairs}
     if repairs := [mark for mark in reply.repairs if mark.code not in in_calls]:
         yield "\n".join(_repairs(repairs))
     for call in reply.calls:
         yield from _call(call, lines)
-
-
-def _shown(reply: ReplyRecord) -> str:
-    return "".join(reply.raw[span.start : span.end] for span in reply.spans if span.kind == "text")
 
 
 def _call(call: CallRecord, lines: int | None) -> Iterator[str]:

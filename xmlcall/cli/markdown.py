@@ -192,7 +192,6 @@ class _Code:
         return shown
 
     def rows(self, console: Console, line: str) -> Rows:
-        """Return the line that is not complete."""
         return console.render_lines(self._lines(self._before + line)[-1], pad=False) if line else []
 
     def _lines(self, code: str) -> list[Text]:

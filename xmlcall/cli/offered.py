@@ -47,7 +47,6 @@ async def _tools(options: argparse.Namespace) -> int:
 
 
 def tool_lines(tools: Iterable[Tool], router: Router) -> list[str]:
-    """Describe tools for people, two lines each."""
     return [line for tool in tools for line in _tool_lines(tool, router)]
 
 
@@ -72,7 +71,6 @@ def found(name: str, tools: Iterable[Tool], router: Router) -> Tool | None:
 
 
 def parameter_lines(tool: Tool, router: Router, say: Say) -> list[str]:
-    """Describe one tool for people: its whole description, and each parameter."""
     description = [f"    {line}".rstrip() for line in plain(tool.description).strip().splitlines()]
     return [_tool_lines(tool, router)[0], *description, *_parameter_rows(parameters_of(tool), say, "    ")]
 

@@ -260,8 +260,6 @@ def add_asking_options(parser: argparse._ActionsContainer, keys: Collection[str]
 
 
 class _Ask(argparse.Action):
-    """Collects the given fields of `Asking`."""
-
     def __init__(self, option_strings: Sequence[str], dest: str, *, keys: Collection[str], **more: Any) -> None:
         super().__init__(option_strings, "ask", default={}, **more)
         self.keys = keys

@@ -108,7 +108,6 @@ def _text(path: str) -> str:
 
 
 def _reply_lines(reply: Reply) -> Iterator[str]:
-    """Write a reply for people: a label on each line that begins something."""
     for label, text in (("reasoning", reply.reasoning), ("text", reply.text)):
         if text.strip():
             yield _row(label, shortened(text, lines=_LINES, width=_WIDTH))

@@ -77,9 +77,8 @@ class Record:
         match event:
             case ToolNeed():
                 self._need = event
-            case CallFinished(call=call, result=result, failure=failure):
-                outcome = "failed" if failure else "error" if result.is_error else "ok"
-                self._add(call, outcome, result=result_text(result))
+            case CallFinished(call=call, result=result):
+                self._add(call, event.outcome, result=result_text(result))
             case CallDenied(call=call, reason=reason):
                 self._add(call, "denied", result=reason)
             case CallRejected(call=call):

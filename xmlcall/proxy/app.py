@@ -116,11 +116,7 @@ def app_of(
 
     routes = [route(endpoint.path, endpoint.method, endpoint.answer) for endpoint in ENDPOINTS]
     app = Starlette(
-        routes=[
-            *routes,
-            *outside_routes(observer, guard, served),
-            *beside,
-        ],
+        routes=[*routes, *outside_routes(observer, guard, served), *beside],
         lifespan=lifespan,
         middleware=[Middleware(one_framing), *([] if served.engine.strict else [Middleware(tolerant_paths)])],
         exception_handlers={HTTPException: not_here},

@@ -190,7 +190,6 @@ class Store:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close the file; other programs can open this program's conversations again."""
         self._stack.close()
 
     # -- reading -------------------------------------------------------------------------------------------------------------
@@ -274,7 +273,6 @@ class Store:
         return branch
 
     def branches(self, parent: str) -> list[Branch]:
-        """Return the conversations that branched off this one, oldest first."""
         of_parent = "kind = 'branched' AND json_extract(body, '$.from') = ?"
         rows = self._rows(f"{_BRANCHED} WHERE {of_parent} ORDER BY number", parent)
         return [_branch(row) for row in rows]
@@ -310,7 +308,6 @@ class Store:
             raise UsageError(f"conversation {conversation} is open in another program; close it there first") from error
 
     def free(self, conversation: str) -> None:
-        """Let other programs continue a conversation."""
         if self._lock is not None:
             free_byte(self._lock, int(conversation, 16))
 

@@ -127,6 +127,11 @@ class CallFinished:
     result: ToolResult
     failure: str = ""
 
+    @property
+    def outcome(self) -> Literal["ok", "error", "failed"]:
+        """Whether the tool succeeded, reported an error, or its server failed."""
+        return "failed" if self.failure else "error" if self.result.is_error else "ok"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRejected:

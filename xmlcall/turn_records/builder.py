@@ -73,7 +73,6 @@ class ReplyUnderWay:
         return self.first_at is not None or bool(self.raw)
 
     def text(self) -> str:
-        """Return the raw text as far as it is known."""
         if self.counting is not None:
             return self.raw
         if len(self.wrote) > 1:
@@ -179,7 +178,6 @@ class TurnBuilder:
             take(self, event)
 
     def waiting(self, call_id: str) -> None:
-        """Record that a person is being asked about a call."""
         self._tell(call_id, outcome="waiting")
 
     def end(self, outcome: str, *, answer: str = "", error: str = "") -> None:
@@ -233,8 +231,8 @@ class TurnBuilder:
 
     def _call_finished(self, event: CallFinished) -> None:
         text = result_text(event.result)
-        outcome = "failed" if event.failure else "error" if event.result.is_error else "ok"
-        fact = self._tell(event.call.id, outcome=outcome, result=text[:MOST_RESULT], result_size=len(text), failure=event.failure)
+        facts = {"result": text[:MOST_RESULT], "result_size": len(text), "failure": event.failure}
+        fact = self._tell(event.call.id, outcome=event.outcome, **facts)
         if fact.began is not None:
             fact.shown["seconds"] = time.monotonic() - fact.began
 
@@ -464,7 +462,6 @@ class Recorder:
             self.watchers.remove(watcher)
 
     def hide(self, text: str) -> str:
-        """Mask the hidden keys in a text."""
         for key in self._hidden:
             text = text.replace(key, MASK)
         return text
@@ -509,7 +506,6 @@ class RecordingBackend(Around, KeptOpen):
         self._listener = listener
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts to make a request."""
         self._listener.prompt(request.messages)
         tries = Tries(self._backend, request)
         tries.listeners = (self._hear,)

@@ -66,7 +66,6 @@ class Keeper:
         self._is_held = self.is_resumed = True
 
     def asked(self, messages: Sequence[Message], tools: Iterable[Tool], model: str, how: dict[str, Any]) -> None:
-        """Save a question."""
         if self.store is None:
             return
         if not self._is_held:
@@ -120,8 +119,7 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
         case CallTask(call=call, task=task):
             return "task", {"id": call.id, "name": call.name, "task": task}
         case CallFinished(call=call, result=result, failure=failure):
-            outcome = "failed" if failure else "error" if result.is_error else "ok"
-            return "ended", _ended(call, outcome, result_text(result)) | ({"failure": failure} if failure else {})
+            return "ended", _ended(call, event.outcome, result_text(result)) | ({"failure": failure} if failure else {})
         case CallDenied(call=call, reason=reason, by=by):
             return "ended", _ended(call, "denied", reason) | {"by": by, "server": event.host, "tool": event.host_tool}
         case CallRejected(call=call):
@@ -204,7 +202,6 @@ class Conversation:
         return question
 
     def clear(self) -> None:
-        """Start a new conversation."""
         self.messages, self.question = list(self._start), ""
         self._begun, self._is_kept = [], False
 
@@ -271,8 +268,6 @@ _MARKS: Final = _WHOLE | {"asked", "step"}  # after these the stored messages ar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptTask:
-    """A call that its server runs as a task."""
-
     server: str
     tool: str
     task: str
@@ -280,8 +275,6 @@ class KeptTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InFlight:
-    """A step that was cut off."""
-
     reply: Message | None = None  # in the conversation's form; None if it was not complete, or not kept
     calls: tuple[ToolCall, ...] = ()  # the reply's calls; those that could not be read have no arguments
     ended: Mapping[str, ToolResult | None] = field(default_factory=dict)  # call id -> result; None if it only started
@@ -329,13 +322,7 @@ OnTask = Callable[[TaskMoment, str, CallFinished | str], None]
 """Notified of a call that runs as a task of its server: the moment, `server.tool`, and its end or why that is unknown."""
 
 
-def _silent(moment: TaskMoment, target: str, what: CallFinished | str) -> None:
-    """Report nothing."""
-
-
-async def recovered(
-    keeper: Keeper, store: Store, loop: ToolLoop, on_task: OnTask = _silent
-) -> tuple[list[Message], InFlight | None]:
+async def recovered(keeper: Keeper, store: Store, loop: ToolLoop, on_task: OnTask) -> tuple[list[Message], InFlight | None]:
     """Return the messages to resume from and the interrupted step; the repaired conversation is saved."""
     messages, cut = store.messages(keeper.id), in_flight(store.events(keeper.id), keeper.id)
     if cut and cut.tasks:

@@ -131,7 +131,7 @@ def _turn_of_reply(row: Mapping[str, Any], number: int) -> TurnRecord:
         tools=tools_told(catalog),
         replies=(reply,),
         outcome="end",
-        answer="".join(text[span.start : span.end] for span in reply.spans if span.kind == "text"),
+        answer=reply.text,
     )
 
 
@@ -234,8 +234,6 @@ log = logging.getLogger("xmlcall.turn_records")
 
 
 class LineThread:
-    """Appends turns to a file of JSON lines."""
-
     def __init__(self, path: Path, say: Callable[[str], None] = log.warning) -> None:
         self.path = path
         self._say = say

@@ -94,7 +94,6 @@ class Reading:
         self._open: ReadCall | None = None
 
     def take(self, events: Iterable[Event]) -> None:
-        """Read more of the reply."""
         for event in events:
             self.read(event)
 
@@ -250,7 +249,6 @@ def read_text(
 
 
 def prompt_of(messages: Iterable[Message]) -> tuple[MessageRecord, ...]:
-    """Return the messages of a prompt as they are shown."""
     return tuple(MessageRecord(role=each.role, content=each.content, name=each.name or "") for each in messages)
 
 
@@ -265,7 +263,6 @@ def as_messages(messages: Iterable[Message | MessageRecord | Mapping[str, Any]])
 
 
 def readable_tools(rows: Iterable[Mapping[str, Any]]) -> Catalog:
-    """Return the tools of a record, as far as they can be read."""
     tools: dict[str, Tool] = {}
     for each in rows:
         with suppress(UsageError, TypeError, KeyError, AttributeError):
@@ -275,7 +272,6 @@ def readable_tools(rows: Iterable[Mapping[str, Any]]) -> Catalog:
 
 
 def tools_told(tools: Iterable[Tool]) -> tuple[Mapping[str, Any], ...]:
-    """Return tools as a record has them."""
     return tuple(map(tool_to_json, tools))
 
 

@@ -136,6 +136,11 @@ class ReplyRecord:
     first_token_seconds: float | None = None
     seconds: float | None = None
 
+    @property
+    def text(self) -> str:
+        """What a person reads of it."""
+        return "".join(self.raw[span.start : span.end] for span in self.spans if span.kind == "text")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRecord:
@@ -374,9 +379,7 @@ def lost_call(event: CallInReasoning) -> MarkRecord:
     return MarkRecord(code=LOST_CALL, why=_LOST, start=event.span[0], end=event.span[1], got=event.name)
 
 
-def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
-    if isinstance(call, ToolCall):
-        return ()
+def issues_of(call: InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
     spans = {f"$.{each.name}": each.span for each in call.raw.arguments} if place is not None else {}
     placed = {parameter: span for parameter, span in spans.items() if span[0] < span[1]}
     return tuple(_issue(issue, placed, place) for issue in call.issues)

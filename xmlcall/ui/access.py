@@ -101,7 +101,6 @@ class Entry:
         self._codes: dict[str, float] = {}
 
     def code(self) -> str:
-        """Make a code that opens the page once."""
         code = secrets.token_urlsafe(_BYTES)
         self._codes[code] = time.time() + CODE_SECONDS
         return code
@@ -114,7 +113,6 @@ class Entry:
         return _is_same(self.token, given)
 
     def session(self) -> str:
-        """Return the cookie value of a new session."""
         ends = f"{int(time.time()) + SESSION_SECONDS}"
         return f"{ends}.{self._signed(ends)}"
 
@@ -195,5 +193,4 @@ def _refused(status: int, message: str) -> Response:
 
 
 def port_of(url: str) -> int:
-    """Return the port of a server's address."""
     return urlsplit(url).port or 80

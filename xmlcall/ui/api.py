@@ -49,8 +49,6 @@ Summary = Mapping[str, Any]
 
 @dataclass(slots=True, kw_only=True)
 class ShownPage:
-    """What a page shows."""
-
     recorder: Recorder
     about: Callable[[], Mapping[str, Any]]
     url: str
@@ -81,7 +79,6 @@ class ShownPage:
 
 
 def routes(shown: ShownPage) -> list[Route]:
-    """Return the routes of the running program."""
     answers: tuple[tuple[str, str, Callable[[ShownPage, Request], Awaitable[Response]]], ...] = (
         ("GET", "about", _about),
         ("GET", "events", _events),
@@ -113,7 +110,6 @@ def guarded(answer: Handler) -> Handler:
 
 
 async def body_of(request: Request) -> dict[str, Any]:
-    """Read the JSON object in a request's body."""
     content = bytearray()
     async for piece in request.stream():
         content += piece
@@ -263,7 +259,6 @@ def _json_text(data: Any) -> str:
 
 
 def json_answer(data: Any, status: int = 200) -> Response:
-    """Answer with a value as JSON."""
     return Response(_json_text(data), status, media_type="application/json")
 
 
@@ -276,8 +271,6 @@ def _finite(data: Any) -> Any:
 
 
 def event_stream(events: AsyncGenerator[Told | None]) -> StreamingResponse:
-    """Answer with events as they arrive."""
-
     async def written() -> AsyncGenerator[str]:
         yield _RETRY
         async with aclosing(events):

@@ -40,13 +40,10 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UiPage:
-    """A page."""
-
     entry: Entry
     routes: Sequence[BaseRoute]
 
     def address(self, url: str) -> str:
-        """Return the address that opens the page."""
         return f"{url}/ui/?token={self.entry.token}"
 
     def address_for_once(self, url: str) -> str:
@@ -76,7 +73,6 @@ def page_routes(*, recorder: Recorder, guard: Guard, engine: Callable[[], Engine
 
 
 def app_of_page(page: UiPage) -> Starlette:
-    """Make an app that has the page alone."""
     app = Starlette(
         routes=[*page.routes, Route("/", _to_the_page)],
         middleware=[Middleware(one_framing)],

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -19,8 +19,8 @@ from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..dialects import DIALECTS
 from ..dialects.replies import says
-from ..errors import BackendError, ToolHostProtocolError, UsageError
-from ..hosts.base import OnProgress
+from ..errors import BackendError, UsageError
+from ..hosts.local import LocalHost
 from ..prompting.format import FAMILIES
 from ..proxy.formats.contract import ApiError
 from ..tools.catalog import Catalog
@@ -30,7 +30,7 @@ from ..turn.events import ReplyEnded
 from ..turn_records.builder import RecordingBackend, TurnBuilder
 from ..turn_records.reading import as_messages
 from ..turn_records.record import TurnRecord, is_tool_prompt, record_to_json
-from ..types.calls import Message, Tool, ToolResult
+from ..types.calls import Message, Tool
 from .api import ShownPage, Told, body_of, event_stream, guarded, merged
 
 MOST_WAYS: Final = 8
@@ -40,7 +40,6 @@ _MODES: Final[Mapping[str, Mode]] = {"xml": "xml", "native": "native"}
 
 
 def routes(shown: ShownPage, backend: Callable[[], Backend]) -> list[Route]:
-    """Return the routes by which a page asks."""
     asking = asyncio.Lock()
 
     async def ask(request: Request) -> Response:
@@ -131,27 +130,9 @@ def _reply(builder: TurnBuilder, *, is_over: bool) -> dict[str, Any]:
     return {"reply": record_to_json(replies[-1]) if replies else None, "is_over": is_over, "error": ""}
 
 
-class _Offered:
-    """Tools that are on offer and never run."""
-
-    name, instructions = "offered", ""
-    notices: tuple[str, ...] = ()
+class _Offered(LocalHost):
+    """Tools that are on offer and never run: a host that has none of their functions."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
-        self._tools = tuple(tools)
-        self.changed = asyncio.Event()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None: ...
-
-    async def tools(self) -> tuple[Tool, ...]:
-        """List the tools."""
-        return self._tools
-
-    async def call(
-        self, name: str, arguments: Mapping[str, Any], timeout: float | None = None, *, progress: OnProgress | None = None
-    ) -> ToolResult:
-        """Refuse to run one."""
-        raise ToolHostProtocolError(f"{name}: only asked about", host=self.name, reason="not_run")
+        super().__init__((), name="offered")
+        self._tools = list(tools)

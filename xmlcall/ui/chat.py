@@ -111,7 +111,6 @@ class PageAudit:
         self._file = file
 
     def __call__(self, note: CallNote) -> None:
-        """Append a note."""
         turn = CURRENT.get()
         self._file.conversation = turn.id.rpartition(".")[0] if turn else ""
         self._file(note)
@@ -119,8 +118,6 @@ class PageAudit:
 
 @dataclass(slots=True, kw_only=True)
 class TurnUnderWay:
-    """A turn that is running."""
-
     loop: ToolLoop
     keeper: Keeper
     said: Conversation
@@ -228,7 +225,6 @@ class ChatRoom:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Stop all turns, and end the streams of all pages."""
         tasks = [turn.task for turn in self._turns.values() if turn and turn.task]
         for task in tasks:
             task.cancel()
@@ -413,7 +409,6 @@ class ChatRoom:
         return found[0] if len(found) == 1 else ""
 
     def tell_news(self) -> None:
-        """Send changes of the servers to all pages."""
         for notice in self.loop.router.news():
             self.news.notice(notice)
         if (servers := self.servers()) != self._servers_sent:
@@ -433,7 +428,6 @@ def _tool(host: str, tool: Tool) -> dict[str, Any]:
 
 
 def routes(room: ChatRoom) -> list[Route]:
-    """Return the routes of a chat, under `/api/`."""
     answers: tuple[tuple[str, str, Callable[[ChatRoom, Request], Awaitable[Response]]], ...] = (
         ("POST", "chat", _on_ask),
         ("GET", "chat/{id}", _on_shown),

@@ -83,7 +83,6 @@ class News:
         return 0.0 if self._pages else time.monotonic() - self._last_left
 
     def tell(self, name: str, data: Any) -> None:
-        """Send an event to all pages."""
         for page in tuple(self._pages):
             if page.qsize() >= _MOST:
                 self._leave(page)
@@ -127,7 +126,6 @@ class News:
             self._leave(page)
 
     def close(self) -> None:
-        """End the streams of all pages."""
         self._is_closed = True
         for page in tuple(self._pages):
             page.put_nowait(None)
@@ -155,8 +153,6 @@ class _Open:
 
 
 class OpenQuestions:
-    """The questions that are open."""
-
     def __init__(self, news: News, patience: float = _PATIENCE) -> None:
         self.news, self._patience = news, patience
         self.turn_on: Callable[[str], str] = lambda server: ""  # returns the id of the turn that uses a server, or ""
@@ -164,7 +160,6 @@ class OpenQuestions:
         self._over: OrderedDict[str, None] = OrderedDict()
 
     async def ask(self, event: str, body: Mapping[str, Any], read: Callable[[Given], Any], late: Any) -> Any:
-        """Ask, and wait."""
         id = f"q_{secrets.token_hex(8)}"
         loop = asyncio.get_running_loop()
         asked = loop.time()
@@ -183,7 +178,6 @@ class OpenQuestions:
             self._end(id, "gone")
 
     def answer(self, id: str, given: Given) -> None:
-        """Take an answer."""
         if id in self._over:
             raise ApiError("this question has its answer", status=409, code="already_answered")
         if (question := self._open.get(id)) is None:
@@ -207,8 +201,6 @@ class OpenQuestions:
 
 
 class PageAsker:
-    """Asks about calls in the page."""
-
     def __init__(self, questions: OpenQuestions, lang: str, changed: Callable[[TurnBuilder], None]) -> None:
         self._questions, self.lang, self._changed = questions, lang, changed
 
@@ -217,7 +209,6 @@ class PageAsker:
         return True
 
     async def ask(self, question: Question) -> PersonAnswer:
-        """Show a question, and wait for the answer."""
         turn, proposal = CURRENT.get(), question.proposal
         if turn is not None:
             turn.waiting(proposal.call.id)

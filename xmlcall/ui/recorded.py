@@ -39,8 +39,6 @@ Row = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Recorded:
-    """The recorded conversations, runs and files that the page can show."""
-
     store: Path
     runs: Mapping[str, Path] = field(default_factory=dict)
     files: Mapping[str, Path] = field(default_factory=dict)

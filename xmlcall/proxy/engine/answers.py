@@ -43,14 +43,7 @@ from ...turn.turn import Turn
 from ...types.calls import InvalidCall, Message, Reply, TextContent, Tool, ToolCall, ToolResult
 from ...types.completion import UNCUT, CompletionRequest, Usage
 from ...types.events import CallInReasoning, ReasoningDelta, TextDelta, ToolCallEnd, ToolCallStart
-from ..formats.contract import (
-    ApiError,
-    CallPiece,
-    ReasoningPiece,
-    ResponseEnded,
-    ResponseEvent,
-    TextPiece,
-)
+from ..formats.contract import ApiError, CallPiece, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from .filters import Filter
 
 if TYPE_CHECKING:
@@ -66,8 +59,6 @@ _Value = TypeVar("_Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTools:
-    """A list of tools as a model is shown it."""
-
     tools: tuple[Tool, ...]
     catalog: Catalog
     words: list[str]
@@ -102,7 +93,6 @@ class Catalogs:
         return found
 
     def knows(self, key: str) -> bool:
-        """Return whether a tool list is compiled already, so that it is cheap to use."""
         return key in self._known
 
     def offered(
@@ -115,7 +105,6 @@ class Catalogs:
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
 
     def natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
-        """Return how a catalog is offered to the server's own function calling."""
         return _kept(self._native, (catalog, format, budget), lambda: self._within(catalog, format, budget))
 
     def _within(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
@@ -281,7 +270,6 @@ class Sender:
         self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet
 
     def begin(self) -> None:
-        """Note that a reply begins."""
         self._earlier = [*self.sent]
 
     def end(self, call: ToolCall, *, is_retry: bool) -> list[ResponseEvent]:
@@ -304,7 +292,6 @@ class PromptedAnswer(Answer):
         self,
         turn: Turn,
         driven: AsyncGenerator[LoopEvent],
-        sender: Sender,
         format: PromptFormat,
         *,
         is_strict: bool,
@@ -312,7 +299,7 @@ class PromptedAnswer(Answer):
         recording: "Observing | None" = None,
     ) -> None:
         super().__init__(recording)
-        self._turn, self._driven, self._sender, self._format = turn, driven, sender, format
+        self._turn, self._driven, self._sender, self._format = turn, driven, Sender(), format
         self._is_strict = is_strict  # calls that cannot run are an error, instead of being left to the caller to check
         self._keep = keep  # receives the rounds of the proxy's own tools, if calls to the caller follow them
         self._shown = ""  # text of the replies before the last one

@@ -45,7 +45,7 @@ from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
-from .answers import Answer, Catalogs, OfferedTools, PlainAnswer, PromptedAnswer, Sender, key_of
+from .answers import Answer, Catalogs, OfferedTools, PlainAnswer, PromptedAnswer, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
 from .model_server import Fitting, SaidOnce, WithWholeMessages, count_tokens
 from .own_tools import OwnTools, native_rounds, with_own_results
@@ -118,7 +118,6 @@ class Engine:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
     ) -> None:
-        """Close everything."""
         if self._way is not None:
             self._way.cancel()
             await asyncio.gather(self._way, return_exceptions=True)
@@ -250,9 +249,8 @@ class Engine:
             partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
         driven = drive(turn, backend, scores=self._scores, run=calling.run)
-        answer = PromptedAnswer(
-            turn, driven, Sender(), self._format, is_strict=self.strict, keep=self.own.rounds.keep, recording=recording
-        )
+        keep = self.own.rounds.keep
+        answer = PromptedAnswer(turn, driven, self._format, is_strict=self.strict, keep=keep, recording=recording)
         if schema is not None:
             self._give_form(answer, schema, partial(self._constrained, turn, schema, backend, recording))
         elif request.sampling.json_schema is not None:  # a required call has the form of its tool instead
@@ -421,9 +419,8 @@ class Engine:
             partial(_undecided, completion),
         )
         keep = partial(self.own.rounds.keep, messages=request.messages, tools=listed) if tools.own else None
-        return PromptedAnswer(
-            turn, drive(turn, backend), Sender(), self._format, is_strict=self.strict, keep=keep, recording=recording
-        )
+        driven = drive(turn, backend)
+        return PromptedAnswer(turn, driven, self._format, is_strict=self.strict, keep=keep, recording=recording)
 
     def _in_text(self, request: ChatRequest, shown: OfferedTools, known: Known) -> InText:
         """Return the tools in the prompt, for a native reply that came to nothing."""

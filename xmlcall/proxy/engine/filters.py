@@ -107,7 +107,6 @@ def begun_by_caller(request: ChatRequest) -> tuple[ChatRequest, str]:
 
 
 def with_beginning(completion: CompletionRequest, begun: str) -> CompletionRequest:
-    """Return a request with the beginning of the reply as its last message."""
     return replace(completion, messages=(*completion.messages, Message(role="assistant", content=begun)))
 
 

@@ -56,7 +56,6 @@ class OwnRules:
         return self._rules.may_allow(server, tool)
 
     async def __call__(self, proposal: Proposal) -> Decision:
-        """Decide about a call (see `Policy`)."""
         ruling = self._rules.judge(proposal)
         if ruling.effect != "ask" and ruling.rule is not None:
             return Decision(allowed=ruling.effect == "allow", by=ruling.rule.name)
@@ -153,7 +152,6 @@ def _texts(rounds: OwnRounds) -> Iterator[str]:
 
 
 def with_own_results(messages: Iterable[Message], known: Known) -> tuple[Message, ...]:
-    """Return a conversation with the known results of the proxy's own tools inserted."""
     whole: list[Message] = []
     for message in messages:
         found = hidden_rounds(message, known)

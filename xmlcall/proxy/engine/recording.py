@@ -75,7 +75,6 @@ class Recording:
         self.watchers = recorder.watchers
 
     def is_about(self, model: str) -> None:
-        """Note which model is asked, before anything else about the request."""
         self._facts["model"] = model
 
     # -- how it is asked -------------------------------------------------------------------------------------------------
@@ -106,7 +105,6 @@ class Recording:
         return _bounded(text, min(LONGEST_QUESTION, self._recorder.room // 4))
 
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
-        """Note in which way a request is answered."""
         if self._turn is not None:
             asking = {"dialect": format.dialect, "family": format.family} if way == "xml" else {}
             self._turn.know(way=way, tools=tools, lang=format.lang, **asking)
@@ -154,7 +152,6 @@ class Recording:
             self._recorder.changed(turn)
 
     def headed(self, status: int, media_type: str) -> None:
-        """Note the status and the media type of an answer whose bytes are passed on."""
         if self._passing is not None:
             self._passing.answered(status, media_type)
 
@@ -305,7 +302,6 @@ class RelayedTurn(TurnBuilder):
         super().end(outcome, answer=answer, error=error)
 
     def record(self) -> TurnRecord:
-        """Make the record of what has arrived so far."""
         record = super().record()
         if self._reading is None:
             return record

@@ -47,7 +47,6 @@ class ToolChoice:
     )
 
     def allows(self, name: str) -> bool:
-        """Return whether a tool may be called."""
         return name == self.name if self.name else self.allowed is None or name in self.allowed
 
 
@@ -91,15 +90,11 @@ class ChatRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextPiece:
-    """Visible text, as it arrives."""
-
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReasoningPiece:
-    """The model's reasoning, as it arrives."""
-
     text: str
 
 
@@ -112,7 +107,6 @@ class CallPiece:
 
     @property
     def arguments(self) -> str:
-        """Its arguments as JSON text."""
         return json.dumps(self.call.arguments, ensure_ascii=False)
 
 
@@ -134,8 +128,6 @@ ResponseEvent = TextPiece | ReasoningPiece | CallPiece | ResponseEnded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WholeResponse(ResponseEnded):
-    """An answer with its end."""
-
     text: str
     reasoning: str
     calls: tuple[ToolCall, ...]
@@ -147,7 +139,6 @@ def own_usage(usage: Usage | None) -> dict[str, Any]:
 
 
 def whole_response(events: list[ResponseEvent]) -> WholeResponse:
-    """Gather the events of an answer."""
     end = events[-1]
     assert isinstance(end, ResponseEnded)
     return WholeResponse(
@@ -185,8 +176,6 @@ class Writer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
-    """One wire format that callers use."""
-
     name: str
     media_type: str
     read: Callable[[Mapping[str, Any]], Asked]
@@ -243,7 +232,6 @@ def _shown(value: Any) -> str:
 
 
 def extra_of(body: BaseModel, *, but: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the fields that a body's model does not declare."""
     dropped = set(but)
     return {name: value for name, value in (body.model_extra or {}).items() if name not in dropped}
 
@@ -280,6 +268,11 @@ def arguments_of(text: str, path: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ApiError(f"{path}: expected the text of a JSON object, got {_shown(text)}", param=path)
     return value
+
+
+def integral(value: Any) -> Any:
+    """Read 5.0 as 5."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def call_of(identity: str, name: str, arguments: Mapping[str, Any], index: int) -> ToolCall:

@@ -44,6 +44,7 @@ from .contract import (
     arguments_of,
     call_of,
     extra_of,
+    integral,
     own_usage,
     read_body,
     tools_of,
@@ -66,12 +67,7 @@ _LINE_ENDS: Final = {ord(each): f"\\u{ord(each):04x}" for each in "\u0085\u2028\
 # -- bodies ------------------------------------------------------------------------------------------------------------
 
 
-def _integral(value: Any) -> Any:
-    """Read 5.0 as 5, like Ollama, which reads all numbers in `options` as floating point."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-_Integer = Annotated[int, BeforeValidator(_integral)]
+_Integer = Annotated[int, BeforeValidator(integral)]  # Ollama reads all numbers in `options` as floating point
 
 
 class OllamaOptions(JsonBody):

@@ -54,8 +54,6 @@ class _ChatCall(JsonBody):
 
 
 class ChatMessage(JsonBody):
-    """A message of a request."""
-
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: Parts = None
     name: str | None = None

@@ -80,36 +80,26 @@ Content = Annotated[list[dict[str, Any]], _listed(lambda text: {"type": "input_t
 
 
 class MessageItem(JsonBody):
-    """A message of the history."""
-
     type: Literal["message"] | None = None
     role: Literal["user", "assistant", "system", "developer"]
     content: Content
 
 
 class CallItem(JsonBody):
-    """A call of the history."""
-
     call_id: str
     name: str
     namespace: str | None = None
 
 
 class FunctionCallItem(CallItem):
-    """A call of a function, with its arguments as JSON."""
-
     arguments: str
 
 
 class CustomToolCallItem(CallItem):
-    """A call of a custom tool, with its text."""
-
     input: str
 
 
 class OutputItem(JsonBody):
-    """What a call gave."""
-
     call_id: str
     output: Content
 
@@ -206,7 +196,6 @@ def offered(listed: Iterable[Any]) -> tuple[tuple[Tool, ...], dict[str, Offered]
 
 
 def offered_name(known: Mapping[str, Offered], name: str, namespace: str) -> str:
-    """Return the name under which a tool is offered."""
     return next((each for each, tool in known.items() if (tool.name, tool.namespace) == (name, namespace)), name)
 
 
@@ -500,7 +489,6 @@ def begun(asked: Asked) -> dict[str, Any]:
 
 
 def ended(response: dict[str, Any], end: ResponseEnded, output: list[dict[str, Any]]) -> dict[str, Any]:
-    """Complete a response object."""
     finish_reason, status = end.finish_reason, status_of(end.finish_reason)
     used = _usage_dict(end.usage) | own_usage(end.all_usage)
     found = response | {"status": status, "output": output, "usage": used}
@@ -510,12 +498,10 @@ def ended(response: dict[str, Any], end: ResponseEnded, output: list[dict[str, A
 
 
 def status_of(finish_reason: str) -> Status:
-    """Return whether an answer that ended is complete."""
     return "completed" if finish_reason in UNCUT else "incomplete"
 
 
 def _usage_dict(usage: Usage) -> dict[str, Any]:
-    """Write the token counts; counts that the server did not report are 0."""
     given, made = usage.prompt_tokens or 0, usage.completion_tokens or 0
     return {
         "input_tokens": given,

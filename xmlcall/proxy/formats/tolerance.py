@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...loosejson import reader as loosejson
+from .contract import integral
 from .openai_responses import KNOWN_ITEMS
 
 Body = dict[str, Any]
@@ -57,7 +58,6 @@ def mended(data: Mapping[str, Any], wire: str) -> tuple[dict[str, Any], list[str
 
 
 def copies_in(body: Body, field: str) -> list[Body]:
-    """Replace the objects in a list with copies, and return these."""
     if not isinstance(items := body.get(field), list):
         return []
     body[field] = copies = [dict(item) if isinstance(item, dict) else item for item in items]
@@ -100,10 +100,6 @@ def _number(value: Any) -> Any:
 
 def _switch(value: Any) -> Any:
     return _WORDS.get(value.lower(), value) if isinstance(value, str) else value
-
-
-def _whole(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _limit(value: Any) -> Any:
@@ -158,7 +154,7 @@ _VALUES: Final[tuple[tuple[frozenset[str], tuple[str, ...], Callable[[Any], Any]
     (_NOT_OLLAMA, ("model",), _not_null, "model: null means the one that is served"),
     (_ALL | {_OPTIONS}, _NUMBERS, _number, "{}: read a number"),
     (_ALL | {_OPTIONS}, _SWITCHES, _switch, "{}: read true or false"),
-    (_NOT_OLLAMA, _LIMITS, _whole, "{}: read a whole number"),
+    (_NOT_OLLAMA, _LIMITS, integral, "{}: read a whole number"),
     (_NOT_OLLAMA, _LIMITS, _limit, "{}: left out, as it was below 1"),
     (_ALL | {_OPTIONS}, ("temperature",), _temperature, "{}: left out, as it was below 0"),
     (_NOT_OLLAMA | {_OPTIONS}, ("stop", "stop_sequences"), _stops, "{}: left out what was empty"),
@@ -356,7 +352,6 @@ def _calls(message: Body, notes: set[str]) -> None:
 
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
-    """Write a call's arguments as the text of an object."""
     given = call.get("arguments")
     if not isinstance(given, str | dict | None) or (isinstance(given, str) and isinstance(_parsed(given), dict)):
         return
@@ -476,7 +471,6 @@ def _summary(block: Any) -> Any:
 
 
 def _write_input(call: Body, notes: set[str]) -> None:
-    """Write a call's input as an object."""
     if isinstance(given := call.get("input"), str | None):
         call["input"] = _object_of(given)
         notes.add("input of a call in the history: made an object of it")

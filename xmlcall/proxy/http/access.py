@@ -57,7 +57,6 @@ class Key:
 
 
 def digest_of(secret: bytes) -> bytes:
-    """Return the SHA-256 of a key."""
     return hashlib.sha256(secret).digest()
 
 
@@ -96,7 +95,6 @@ class Guard:
         return key
 
     def allows(self, origin: str) -> bool:
-        """Return whether an origin may call."""
         scheme = origin.partition(":")[0].lower()
         return (
             "*" in self.origins
@@ -244,8 +242,6 @@ log = logging.getLogger("xmlcall.proxy")
 
 
 class _Listed:
-    """One of the models."""
-
     def __init__(self, name: str, engine: "Engine") -> None:
         self.name, self.engine = name, engine
         self.requests = 0  # how many use it now
@@ -305,7 +301,6 @@ class ListedModels:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close all models, and the tools."""
         while self._open:
             await self._open.pop().engine.__aexit__(None, None, None)
         await self._own.__aexit__()

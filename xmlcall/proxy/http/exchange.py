@@ -160,8 +160,6 @@ def _for_log(error: ApiError) -> str:
 
 
 class Exchange:
-    """One request and its answer."""
-
     def __init__(
         self,
         receive: Receive,
@@ -287,13 +285,11 @@ class Exchange:
             await self._body(b"", more=False)
 
     async def json(self, data: Any, status: int = 200, headers: Headers = ()) -> None:
-        """Write a JSON answer."""
         body = json.dumps(data, ensure_ascii=False).encode("utf-8", "replace")
         await self._start(status, "application/json", ((b"content-length", str(len(body)).encode()), *headers))
         await self._body(body, more=False)
 
     async def fail(self, error: ApiError) -> None:
-        """Write an error as the whole answer."""
         self.failure, self.error = _for_log(error), error
         wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
         await self.json(self._form.error(error), error.status, (*wait, *((_NO_RETRY,) if error.code in _FINAL else ())))

@@ -98,7 +98,6 @@ def tidy(path: str) -> str:
 
 
 async def content_of(request: Request) -> bytes:
-    """Read a body within its limits."""
     content = bytearray()
     try:
         async with asyncio.timeout(BODY_SECONDS):
@@ -114,7 +113,6 @@ async def content_of(request: Request) -> bytes:
 
 
 def data_of(content: bytes) -> Mapping[str, Any]:
-    """Read a body."""
     return data_and_left_out(content)[0]
 
 
@@ -127,7 +125,6 @@ def data_and_left_out(content: bytes) -> tuple[Mapping[str, Any], list[str]]:
 
 
 def object_of(content: bytes | bytearray) -> dict[str, Any]:
-    """Read a JSON object."""
     try:
         data = json.loads(content, parse_constant=refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:

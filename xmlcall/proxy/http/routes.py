@@ -83,35 +83,30 @@ def format_of(path: str) -> Format:
     return found or (OLLAMA_CHAT if path.startswith("/api/") else CHAT)
 
 
+@dataclass(frozen=True, slots=True)
 class Handler:
     """An ASGI app for one path: it applies the guard, logs, and writes errors in the caller's format."""
 
-    def __init__(
-        self,
-        served: ServedModels,
-        guard: Guard,
-        form: Format,
-        answer: "Responder",
-        ending: Ending,
-        observed: Callable[[Request], Observing],
-    ) -> None:
-        self._served, self._guard, self._form, self._answer, self._ending = served, guard, form, answer, ending
-        self._observed = observed
+    served: ServedModels
+    guard: Guard
+    form: Format
+    answer: "Responder"
+    ending: Ending
+    observed: Callable[[Request], Observing]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         request, started = Request(scope, receive), time.monotonic()
-        observing, headers = self._observed(request), self._guard.cors(request.headers.get("origin"))
-        exchange = Exchange(receive, send, self._form, headers, ending=self._ending, observing=observing)
+        observing, headers = self.observed(request), self.guard.cors(request.headers.get("origin"))
+        exchange = Exchange(receive, send, self.form, headers, ending=self.ending, observing=observing)
         try:
             is_preflight = request.method == "OPTIONS"
-            key = self._guard.check(request.headers, is_preflight=is_preflight)
+            key = self.guard.check(request.headers, is_preflight=is_preflight)
             if key is not None:
                 observing.key = key.name
             if is_preflight:
                 await exchange.json({})
             else:
-                await self._answer(Caller(self._served, key), request, exchange)
+                await self.answer(Caller(self.served, key), request, exchange)
         except ClientDisconnect:
             exchange.leave()
         except Exception as error:
@@ -134,8 +129,6 @@ Responder = Callable[[Caller, Request, Exchange], Awaitable[None]]
 
 
 def asking(question: QuestionPath) -> Responder:
-    """Make the responder of a question's path."""
-
     async def answer(caller: Caller, request: Request, exchange: Exchange) -> None:
         recording = exchange.recording = _recording(caller.served.engine, question, request)
         assert exchange.observing is not None
@@ -410,8 +403,6 @@ async def _show(caller: Caller, request: Request, exchange: Exchange) -> None:
 
 
 class Endpoint(NamedTuple):
-    """A path with its method and its responder."""
-
     path: str
     method: str
     answer: Responder

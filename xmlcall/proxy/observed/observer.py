@@ -74,8 +74,6 @@ SECONDS_BUCKETS: Final = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A metric."""
-
     kind: Literal["counter", "gauge", "histogram"]
     name: str
     labels: tuple[str, ...]
@@ -143,11 +141,9 @@ class Metrics:
         self._values: dict[str, set[str]] = {label: set() for row in METRICS for label in row.labels}
 
     def add(self, row: Row, *values: str, amount: float = 1) -> None:
-        """Add to a counter or a gauge."""
         self._one(row, values).inc(amount)
 
     def observe(self, row: Row, seconds: float, *values: str) -> None:
-        """Add a value to a histogram."""
         self._one(row, values).observe(seconds)
 
     def _one(self, row: Row, values: tuple[str, ...]) -> Any:
@@ -259,7 +255,6 @@ class Observing:
         metrics.add(OPEN_REQUESTS)
 
     def stream_began(self) -> None:
-        """Note that the answer is streamed."""
         if not self._is_stream:
             self._is_stream = True
             self._metrics.add(OPEN_STREAMS)
@@ -275,7 +270,6 @@ class Observing:
             self._metrics.observe(FIRST_TOKEN_SECONDS, time.monotonic() - self._started, self.model)
 
     def model_answered(self, result: str, usage: Usage | None) -> None:
-        """Note the end of a request to the model server."""
         self._metrics.add(MODEL_REQUESTS, self.model, result)
         if usage is None:
             return
@@ -288,17 +282,9 @@ class Observing:
             if tokens:
                 self._metrics.add(row, self.model, self.key, amount=tokens)
 
-    @property
-    def note(self) -> Callable[[LoopEvent], None]:
-        """What takes each event of the turn."""
-        return self._count if self.recording is None else self._count_and_record
-
-    def _count(self, event: LoopEvent) -> None:
+    def note(self, event: LoopEvent) -> None:
         if (heard := _HEARD.get(type(event))) is not None:
             heard(self, event)
-
-    def _count_and_record(self, event: LoopEvent) -> None:
-        self._count(event)
         if self.recording is not None:
             self.recording.note(event)
 
@@ -310,12 +296,10 @@ class Observing:
         return fitted(observed, on_sent=self.recording.prompt, on_text=self.recording.texts.append)
 
     def goes(self, way: str, tools: Catalog | tuple[()], format: PromptFormat) -> None:
-        """Note in which way a request is answered (see `Recording.goes`)."""
         if self.recording is not None:
             self.recording.goes(way, tools, format)
 
     def answered(self, reason: str, text: str) -> None:
-        """Note how the turn ended (see `Recording.answered`)."""
         if self.recording is not None:
             self.recording.answered(reason, text)
 
@@ -335,13 +319,11 @@ class Observing:
             self._spans.tool_began(event.call.id, event.call.name)
 
     def _tool_over(self, event: CallFinished) -> None:
-        result = "failed" if event.failure else "error" if event.result.is_error else "ok"
-        self._metrics.add(TOOL_RUNS, self.model, result)
+        self._metrics.add(TOOL_RUNS, self.model, event.outcome)
         if self._spans:
-            self._spans.tool_over(event.call.id, "" if result == "ok" else f"tool_{result}")
+            self._spans.tool_over(event.call.id, "" if event.outcome == "ok" else f"tool_{event.outcome}")
 
     def over(self, *, status: int, error: "ApiError | None", has_left: bool) -> dict[str, Any]:
-        """Note the end of the request."""
         seconds, shown = time.monotonic() - self._started, status or LEFT_STATUS
         code = (error.code or error.kind) if error else PASSED_ON if status >= 400 else ""
         metrics = self._metrics
@@ -461,14 +443,12 @@ class ModelRequest:
             self._observing.token()
 
     def take(self, chunk: Chunk) -> None:
-        """Note a chunk of a reply."""
         if chunk.text or chunk.reasoning:
             self._pieces += 1
         self.usage = chunk.usage or self.usage
         self.finish_reason = chunk.finish_reason or self.finish_reason
 
     def over(self, result: str = "ok") -> None:
-        """Note the end."""
         usage = self.usage
         if self._pieces and (usage is None or usage.completion_tokens is None):  # most servers send one token per piece
             usage = replace(usage or Usage(), completion_tokens=self._pieces, is_estimated=True)
@@ -522,7 +502,6 @@ class _Observed(Tries):
             self._asked.take(chunk)
 
     def ended(self) -> None:
-        """Note that the reply was read to its end."""
         self._result = "ok"
         self._tries.ended()
 

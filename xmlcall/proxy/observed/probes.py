@@ -51,8 +51,6 @@ Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Readiness:
-    """Whether requests can be answered now."""
-
     def __init__(self, observer: Observer, served: "ServedModels") -> None:
         self._observer, self._served = observer, served
         self._asking = asyncio.Lock()
@@ -88,7 +86,6 @@ async def _responds(engine: "Engine") -> bool:
 
 
 def outside_routes(observer: Observer, guard: "Guard", served: "ServedModels") -> list[Route]:
-    """Return the monitoring routes of an app."""
     readiness = Readiness(observer, served)
 
     async def health(request: Request) -> Response:
@@ -130,7 +127,6 @@ class JsonFormatter(logging.Formatter):
     """Writes records as JSON, including a record's `facts`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write a record as one line."""
         said: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),

@@ -46,8 +46,6 @@ def otlp_provider() -> TracerProvider:
 
 
 class Traces:
-    """Begins the spans of requests."""
-
     def __init__(self, provider: "AnyProvider") -> None:
         self._tracer = provider.get_tracer("xmlcall", version("xmlcall"))
 
@@ -95,8 +93,6 @@ class RequestSpans:
 
 
 class ModelSpan:
-    """A request to the model server."""
-
     def __init__(self, span: Span) -> None:
         self._span = span
         context = span.get_span_context()
@@ -107,7 +103,6 @@ class ModelSpan:
         self._span.set_attribute("gen_ai.response.time_to_first_chunk", seconds)
 
     def over(self, *, usage: Usage | None, finish_reason: str, failure: str) -> None:
-        """Note the end."""
         self._span.set_attributes(_answer(usage or Usage(), finish_reason))
         _end(self._span, failure, is_failure=bool(failure))
 
