@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xmlcall import parse
+from xmlcall import Tool, parse
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.chat import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
@@ -119,6 +119,23 @@ def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
         "text: this value is nowhere in the conversation; the model made it up or worked it out",
     ]
     assert shown["outcome"] == "stopped, unknown whether it ran"
+
+
+PLACE = Tool(name="echo", input_schema={"properties": {"place": {"description": "such as Paris"}}})
+
+
+@pytest.mark.parametrize(
+    ("lang", "value", "words"),
+    [
+        ("en", "Paris", "place may be a translation of what you wrote; if not, it is from the tool's own description"),
+        ("en", "Rome", "place may be a translation of what you wrote; if not, the model made it up or worked it out"),
+        ("zh", "Paris", "place 可能是你所写内容的翻译；如果不是，就来自工具自己的描述"),
+        ("zh", "Rome", "place 可能是你所写内容的翻译；如果不是，就是模型编造或推算的"),
+    ],
+)
+def test_a_value_may_be_a_translation_of_the_request(lang: str, value: str, words: str) -> None:
+    [entry] = logged("巴黎天气怎么样", "13.5", {"place": value}).calls
+    assert words in [text for _, text in call_lines(entry, speaker(lang), [PLACE])]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..binding.echo import words_of
-from ..binding.provenance import provenance
+from ..binding.provenance import ValueSource, provenance
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress, OnTask, Served
 from ..hosts.router import Router
@@ -469,9 +469,7 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
     if isinstance(call, InvalidCall):
         return CallNote(moment="rejected", **named)
     found_in = provenance(call, conversation, [tool] if tool else [])
-    named["sources"] = {
-        path: {name: part for name, part in asdict(source).items() if part not in (None, "")} for path, source in found_in.items()
-    }
+    named["sources"] = {path: _told(source) for path, source in found_in.items()}
     match event:
         case CallStarted(by=by, reason=reason):
             return CallNote(moment="starts", by=by, reason=reason, **named)
@@ -479,6 +477,11 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
             return CallNote(moment="denied", by=by, reason=reason, **named)
     assert isinstance(event, CallFinished)
     return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it had not started
+
+
+def _told(source: ValueSource) -> dict[str, Any]:
+    """Return the fields of a source that say something."""
+    return {name: part for name, part in asdict(source).items() if part is not False and part not in (None, "")}
 
 
 # -- data of results, in files -----------------------------------------------------------------------------------------------

@@ -187,8 +187,9 @@ def origins(call: ToolCall, before: Sequence[Message], say: Say, tools: Tools) -
     for path, source in provenance(call, before, tools).items():
         kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
         if kind != "trivial":
-            words = say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
-            yield source.kind, words
+            key = f"from_{kind}_or_translated" if source.may_be_translation else f"from_{kind}"
+            words = say(key, path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+            yield "translation" if source.may_be_translation else source.kind, words
 
 
 def _fitted(text: str, cells: int) -> str:

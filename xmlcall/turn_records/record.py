@@ -69,6 +69,7 @@ class SourceRecord:
     kind: str
     call: int | None = None  # number of the call whose result contains it, from 1
     tool: str = ""
+    may_be_translation: bool = False  # of the person's words; then `kind` says where it came from if it is none
     message: int | None = None  # index of the message in the prompt that contains it
     start: int | None = None  # place in that message; None if the message spells it otherwise
     end: int | None = None
@@ -249,7 +250,8 @@ class SaidBefore:
             found = _found(value, message.content[slice(*within)])
             place = found and (found[0] + within[0] + begins, found[1] + within[0] + begins)
         start, end = place or (None, None)
-        return SourceRecord(kind=source.kind, call=source.call, tool=source.tool, message=source.message, start=start, end=end)
+        named = {name: getattr(source, name) for name in ("kind", "call", "tool", "message", "may_be_translation")}
+        return SourceRecord(**named, start=start, end=end)
 
 
 def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> Iterator[_Words]:

@@ -44,6 +44,14 @@ for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "deny 
 const value = (text, repairs = []) => ({ path: "$.city", value: text, start: null, end: null, source: { kind: "person", call: null, tool: "", message: null }, repairs });
 const repair = { code: "json-double-encoding", why: "why", path: "$.city", start: null };
 
+for (const [source, isYours, words] of [
+  [{ kind: "schema" }, true, "perhaps your words, translated; else the tool's description"], [{ kind: "invented" }, false, "perhaps the person's words, translated; else the model alone"],
+]) test(`a value may be a translation: ${words}`, () => {
+  const told = { ...value("Paris"), source: { call: null, tool: "", message: null, may_be_translation: true, ...source } };
+  const drawn = callCard(call({ values: [told] }), { opened: new Set(), onPoint() {}, isYours });
+  assert.deepEqual(all(drawn).filter((each) => /chip ?$/.test(each.className ?? "")).map((each) => each.textContent), [words]);
+});
+
 test("a repair is told once", () => {
   const drawn = callCard(call({ values: [value("Paris", ["json-double-encoding"])], repairs: [repair] }), { opened: new Set(), onPoint() {} });
   assert.equal(drawn.textContent.split("json-double-encoding").length, 2);

@@ -129,6 +129,7 @@ function sourceChip(source, ties) {
   const what = { number: source.call ?? "", tool: visible(source.tool ?? "") };
   const kind = { result: source.call === null ? "some_result" : "result", person: ties.isYours ? "you" : "person" }[source.kind];
   const key = `source.${kind ?? source.kind}`;
+  if (source.may_be_translation) return h("span", { className: "chip" }, t(ties.isYours ? "source.translation_you" : "source.translation", { otherwise: t(key, what) }));
   return h("span", { className: `chip ${SOURCES[source.kind] ?? ""}` }, t(key, what));
 }
 

@@ -28,6 +28,7 @@ const TURN = {
   "issue.expected": "Expected:", "issue.got": "Got:", "issue.told": "What the model reads",
   "source.person": "the person", "source.you": "you", "source.result": "result {number} of {tool}", "source.some_result": "a result of {tool}", "source.schema": "the tool's description", "source.system": "the instructions",
   "source.assistant": "the model earlier", "source.trivial": "plain value", "source.invented": "the model alone",
+  "source.translation": "perhaps the person's words, translated; else {otherwise}", "source.translation_you": "perhaps your words, translated; else {otherwise}",
   "outcome.writing": "being written", "outcome.waiting": "waits for you", "outcome.running": "runs", "outcome.ok": "ran", "outcome.error": "tool error",
   "outcome.failed": "server failed", "outcome.denied": "denied", "outcome.rejected": "cannot run", "outcome.held": "held back", "outcome.handed over": "handed to the client",
   "outcome.unknown": "unknown whether it ran", "outcome.not started": "not started",

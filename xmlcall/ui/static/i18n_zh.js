@@ -30,6 +30,7 @@ const TURN = {
   "issue.expected": "应为：", "issue.got": "得到：", "issue.told": "告诉模型的内容",
   "source.person": "用户", "source.you": "您", "source.result": "{tool} 的第 {number} 个结果", "source.some_result": "{tool} 的结果", "source.schema": "工具的说明", "source.system": "系统说明",
   "source.assistant": "模型之前的话", "source.trivial": "简单值", "source.invented": "模型自行给出",
+  "source.translation": "可能译自用户的话；否则：{otherwise}", "source.translation_you": "可能译自您的话；否则：{otherwise}",
   "outcome.writing": "正在生成", "outcome.waiting": "等待您的决定", "outcome.running": "正在执行", "outcome.ok": "已执行", "outcome.error": "工具报错",
   "outcome.failed": "服务器出错", "outcome.denied": "已拒绝", "outcome.rejected": "无法执行", "outcome.held": "暂缓", "outcome.handed over": "交给客户端",
   "outcome.unknown": "不确定是否已执行", "outcome.not started": "未开始",
