@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xmlcall import Tool, parse
+from xmlcall import LocalHost, Tool, ToolLoop, parse
+from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.chat import StatusLine
 from xmlcall.cli.words import TEXTS, speaker
@@ -95,6 +96,27 @@ WEATHER = '{"location": "Paris", "temperature": 13.5, "condition": "rain", "humi
 def test_a_call_shows_its_value(width: int, arguments: dict[str, Any], result: str, line: str) -> None:
     [entry] = logged("Go.", result, arguments).calls
     assert call_line(entry, speaker("en"), width, 9).plain == line
+
+
+async def test_a_call_that_does_not_run_names_its_server() -> None:
+    """With two servers of one tool each says whose it was, under the name there, whoever refused it."""
+
+    def echo(text: str, times: int) -> str:
+        """Say it again."""
+        return text * times
+
+    def block(name: str, **values: Any) -> str:
+        parameters = "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in values.items())
+        return f'<function_calls><invoke name="{name}">{parameters}</invoke></function_calls>'
+
+    denied, unreadable = block("b__echo", text="hi", times=3), block("a__echo", text="hi")
+    backend = ScriptedBackend([denied, unreadable, block("sing", text="hi"), "Done."])
+    log = CallLog()
+    async with ToolLoop(backend, [LocalHost([echo], name="a"), LocalHost([echo], name="b")], policy=[]) as loop:
+        async for event in loop.run([Message(role="user", content="Say hi 3 times.")]):
+            log.note(event)
+    shown = [(entry.outcome, entry.target) for entry in log.calls]
+    assert shown == [("denied", "b.echo"), ("rejected", "a.echo"), ("rejected", "sing")]
 
 
 @pytest.mark.parametrize(("lang", "line"), [("en", "-> not allowed: no"), ("zh", "-> 未允许：no")])

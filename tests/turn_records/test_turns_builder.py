@@ -208,6 +208,7 @@ async def test_a_rejected_call_says_why() -> None:
     record = await turn([block(call("add", a="one")), block(call("add", a=1, b=2)), "3"])
     rejected, ran = calls_of(record)
     assert (rejected.outcome, rejected.arguments, ran.outcome) == ("rejected", None, "ok")
+    assert (rejected.server, rejected.tool) == ("local", "add")
     assert {issue.code for issue in rejected.issues} == {"wrong-type", "missing-argument"}
     assert all(issue.why for issue in rejected.issues)
     wrong = next(issue for issue in rejected.issues if issue.code == "wrong-type")

@@ -179,11 +179,18 @@ class Calling:
         return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
 
     def noted(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
-        """Pass on the events of a turn, and record the calls that the turn answered or refused itself."""
-        for event in events:
+        """Pass on the events of a turn; name the server of the calls that it refused itself, and record these and its answers."""
+        for event in map(self._placed, events):
             if self.audit is not None and (note := self._note_of(event, turn)):
                 self.audit(note)
             yield event
+
+    def _placed(self, event: LoopEvent) -> LoopEvent:
+        """Return the event; if it refuses a call, with the tool's server, which the turn does not know."""
+        if not isinstance(event, CallRejected | CallDenied) or event.host or event.call.name in self.of_caller:
+            return event
+        found = self.router.find(event.call.name)
+        return replace(event, host=found[0].name, host_tool=found[1]) if found else event
 
     def _note_of(self, event: LoopEvent, turn: Turn) -> CallNote | None:
         if isinstance(event, CallStarted | CallFinished):

@@ -72,8 +72,10 @@ class CallLog:
                 return self._end(self._running() or self._add(call), outcome, failure or result_text(result))
             case CallDenied(call=call, reason=reason, by=by, host=host, host_tool=tool):
                 return self._end(self._add(call, _target(host, tool), by=by), "denied", reason)
-            case CallRejected(call=invalid):
-                return self._end(self._add(invalid), "rejected", "\n".join(issue.message for issue in invalid.issues))
+            case CallRejected(call=invalid, host=host, host_tool=tool):
+                return self._end(
+                    self._add(invalid, _target(host, tool)), "rejected", "\n".join(issue.message for issue in invalid.issues)
+                )
             case CallHeld(call=call, paths=paths):
                 return self._end(self._add(call), "waits", ", ".join(path.removeprefix("$.") for path in paths))
         return None
@@ -110,6 +112,11 @@ class CallLog:
 
 def _target(host: str, tool: str) -> str:
     return f"{visible(host)}.{visible(tool)}" if host else ""
+
+
+def target_of(event: CallRejected | CallDenied) -> str:
+    """Return the server and the tool of a call, or the name that the model wrote if no server has it."""
+    return _target(event.host, event.host_tool) or visible(event.call.name)
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:

@@ -33,7 +33,7 @@ from ..turn.events import (
 )
 from ..turn.generate import Continued
 from ..turn.tool_need import ToolNeed
-from ..types.calls import InvalidCall, Reply, ToolCall
+from ..types.calls import Reply, ToolCall
 from ..types.completion import PromptProgress
 from ..types.events import (
     CallInReasoning,
@@ -45,7 +45,7 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .call_panel import CallLog, LoggedCall, call_line, origins
+from .call_panel import CallLog, LoggedCall, call_line, origins, target_of
 from .markdown import MarkdownStream, answer_console, shows_markdown
 from .plain import PlainStream, arguments_text, issue_line, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
@@ -126,9 +126,9 @@ class Display:
             case CallFinished():
                 self._finish_call(event)
             case CallRejected():
-                self._reject_call(event.call)
+                self._reject_call(event)
             case CallDenied() if event.call is not self._judged:
-                self.line("denied", f"{visible(event.call.name)}: {visible(event.reason)}", style="yellow")
+                self.line("denied", f"{target_of(event)}: {visible(event.reason)}", style="yellow")
             case CallHeld(call=call, paths=paths):
                 values = ", ".join(visible(path.removeprefix("$.")) for path in paths[:_ISSUES])
                 self.line("waits", self.say("held", name=visible(call.name), values=values), style="dim")
@@ -276,9 +276,10 @@ class Display:
         label, style = ("error", "yellow") if event.result.is_error else ("result", "green")
         self.line(label, text, label_style=style)
 
-    def _reject_call(self, call: InvalidCall) -> None:
-        rows = [visible(call.name), *(issue_line(issue) for issue in call.issues[:_ISSUES])]
-        if (more := len(call.issues) - _ISSUES) > 0:
+    def _reject_call(self, event: CallRejected) -> None:
+        issues = event.call.issues
+        rows = [target_of(event), *map(issue_line, issues[:_ISSUES])]
+        if (more := len(issues) - _ISSUES) > 0:
             rows.append(self.say("more_issues", count=more))
         self.line("rejected", "\n".join(rows), style="yellow")
 

@@ -130,9 +130,17 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRejected:
-    """A call cannot run as the model wrote it; the model receives the reason."""
+    """A call cannot run as the model wrote it; the model receives the reason.
+
+    Args:
+        call: the call.
+        host: the server's name; "" if no server has a tool of this name, or if the call was not made in a `ToolLoop`.
+        host_tool: the tool's own name there.
+    """
 
     call: InvalidCall
+    host: str = ""
+    host_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +151,7 @@ class CallDenied:
         call: the call.
         reason: why, in words for the model.
         by: who or what decided, as in `Decision`.
-        host: the server's name; "" if the turn denied the call itself.
+        host: the server's name; "" as of `CallRejected`.
         host_tool: the tool's own name there.
     """
 

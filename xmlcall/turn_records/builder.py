@@ -239,9 +239,9 @@ class TurnBuilder:
             fact.shown["seconds"] = time.monotonic() - fact.began
 
     def _call_refused(self, event: CallRejected | CallDenied) -> None:
-        facts = {"outcome": "rejected"}
+        facts = {"outcome": "rejected", "server": event.host, "tool": event.host_tool}
         if isinstance(event, CallDenied):
-            facts = {"outcome": "denied", "server": event.host, "tool": event.host_tool, "by": event.by, "reason": event.reason}
+            facts |= {"outcome": "denied", "by": event.by, "reason": event.reason}
         self._tell(event.call.id, **facts).call = event.call
 
     def _call_held(self, event: CallHeld) -> None:

@@ -245,7 +245,7 @@ class Engine:
             ),
             partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
-        driven = drive(turn, backend, scores=self._scores, run=calling.run)
+        driven = drive(turn, backend, scores=self._scores, run=calling.run, hear=lambda events: calling.noted(events, turn))
         answer = PromptedAnswer(
             turn, driven, Sender(), self._format, is_strict=self.strict, keep=self.own.rounds.keep, recording=recording
         )
