@@ -33,8 +33,9 @@ ISSUES: dict[str, str] = {
     "truncated-call": "The reply ended before the call did.",
     "mentioned-call": "The call stands in a sentence, where it may only be mentioned.",
     "unread-call": "The text is written like a call, in a form that cannot be read with certainty.",
-    "echo": "The call repeats text that somebody else had written, or a value of the prompt's example that nobody said.",
-    "not-said": "Nobody said a value that the call needs, and no result has it.",
+    "echo": "The call copies a text of the conversation, or a value of the prompt's example. "
+    "To have it run, ask for it in your own words.",
+    "not-said": "The conversation and its results lack a value that the call needs. State the value in your request.",
 }
 
 REPAIRS: dict[str, str] = {

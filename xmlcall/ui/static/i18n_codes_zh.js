@@ -4,7 +4,7 @@ const ISSUES = {
   "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必需的参数。", "unexpected-argument": "该工具没有这个参数。",
   "wrong-type": "值的类型与模式要求的不同。", "invalid-value": "类型正确，但值违反了模式的其他规则。", "duplicate-argument": "同一参数给了两次，值不同。",
   "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字像是一个调用，但无法确定如何解读。",
-  echo: "调用重复了别人写的文本，或者用了提示词示例中的值，而对话中没有提到它。", "not-said": "调用需要的一个值在对话和结果中都没有出现。",
+  echo: "调用照抄了对话中的文字，或者用了提示词示例中的值。如果需要执行，请用自己的话提出。", "not-said": "对话和结果中都没有调用所需的一个值。请在请求中写明它。",
 };
 
 const MARKUP = {
