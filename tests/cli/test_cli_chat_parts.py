@@ -181,6 +181,22 @@ def test_who_allowed_a_call_is_shown(by: str, shown: str) -> None:
     assert dict(call_lines(logged("Go.", "x", {}).calls[0], speaker("en"), ())).keys().isdisjoint({"allowed by", "denied by"})
 
 
+@pytest.mark.parametrize(
+    ("by", "lang", "shown"),
+    [
+        ("no person to ask", "en", "xmlcall: there was no terminal to ask on"),
+        ("no person to ask", "zh", "xmlcall：没有终端可供询问"),
+        ("repeated too often", "zh", "xmlcall：同样的调用连续出现太多次"),
+    ],
+)
+def test_a_refusal_of_xmlcall_itself_is_told_in_words(by: str, lang: str, shown: str) -> None:
+    log, call = CallLog(lang=lang), ToolCall(id="1", name="echo", arguments={}, raw=RawCall(index=0, name="echo"))
+    entry = log.note(CallDenied(call=call, reason="No.", by=by))
+    assert entry is not None
+    say = speaker(lang)
+    assert dict(call_lines(entry, say, ()))[say("denied_by_whom")] == shown
+
+
 def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: now[0])

@@ -46,8 +46,9 @@ from ..types.events import (
     ToolCallStart,
 )
 from .call_panel import CallLog, LoggedCall, call_line, origins, target_of
+from .issues import issue_line
 from .markdown import MarkdownStream, answer_console, shows_markdown
-from .plain import PlainStream, arguments_text, issue_line, json_text, plain, shortened, title_of, visible
+from .plain import PlainStream, arguments_text, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
 from .wrapping import Wrapping, wrapped
@@ -278,7 +279,7 @@ class Display:
 
     def _reject_call(self, event: CallRejected) -> None:
         issues = event.call.issues
-        rows = [target_of(event), *map(issue_line, issues[:_ISSUES])]
+        rows = [target_of(event), *(issue_line(issue, self.lang) for issue in issues[:_ISSUES])]
         if (more := len(issues) - _ISSUES) > 0:
             rows.append(self.say("more_issues", count=more))
         self.line("rejected", "\n".join(rows), style="yellow")

@@ -5,6 +5,7 @@ Every language has the same keys with the same placeholders (tests/cli/test_cli_
 
 from collections.abc import Callable
 
+from ..errors import ISSUES
 from ..turn.asking import REASONS
 
 Say = Callable[..., str]  # returns the text of a key, with its placeholders filled in
@@ -116,6 +117,11 @@ EN = {
     "tokens_out": "{count} out",
     "tokens_unknown": "not reported by the server",
     "more_issues": "... and {count} more",
+    **{f"issue_{code}": text for code, text in ISSUES.items()},
+    "issue_expected": " Expected: {text}.",
+    "issue_got": " The model wrote: {text}.",
+    "issue_readings": " It may mean: {text}.",
+    "or": "; or ",
     "greeting": "{model}, tools: {count} (/servers off to talk without them); /help lists the commands",
     "no_template": "{model} has no chat template: it looks like a base model, which continues text instead of answering; "
     "use an instruct version (names often end in -instruct, -it or -chat)",
@@ -149,6 +155,12 @@ EN = {
     "time": "time",
     "allowed_by_whom": "allowed by",
     "denied_by_whom": "denied by",
+    "by_no_person": "xmlcall: there was no terminal to ask on",
+    "by_no_answer": "xmlcall: no answer came in time",
+    "by_no_rule": "xmlcall: no rule allows it",
+    "by_repeated": "xmlcall: the same call came too often in a row",
+    "by_changing_tool": "xmlcall: the server kept changing the tool",
+    "by_known": "xmlcall: it only tells what is known",
     "you": "you",
     "you_always": "you, for all such calls of this session",
     "outcome": "outcome",
@@ -326,6 +338,24 @@ ZH = {
     "tokens_out": "输出 {count}",
     "tokens_unknown": "服务器没有报告",
     "more_issues": "……还有 {count} 处",
+    "issue_unknown-tool": "没有提供这个名称的工具。",
+    "issue_missing-argument": "缺少必填的参数。",
+    "issue_unexpected-argument": "这个工具没有这个参数。",
+    "issue_wrong-type": "值的类型不符合参数定义。",
+    "issue_invalid-value": "值的类型正确，但不符合参数定义的其他要求。",
+    "issue_duplicate-argument": "同一个参数给了两次，值不同。",
+    "issue_malformed-value": "值不是参数定义所要求的 JSON，无法读取。",
+    "issue_ambiguous": "这个调用有两种读法，参数不同，无法确定是哪一种。",
+    "issue_truncated-call": "回复在调用写完之前就结束了。如果是在词元上限处被截断，请允许更多词元（max_tokens）。",
+    "issue_mentioned-call": "这个调用在句子、引文或示例中，可能只是提到它。如果需要执行，请直接提出。",
+    "issue_unread-call": "这段文字像是一个调用，但无法确定如何读取，所以没有执行。"
+    "如果经常出现，可用 xmlcall probe 找出适合这个模型的格式。",
+    "issue_echo": "调用照抄了对话中的文字，或者用了提示词示例中的值。如果需要执行，请用自己的话提出。",
+    "issue_not-said": "对话和结果中都没有调用所需的一个值。请在请求中写明它。",
+    "issue_expected": "应为：{text}。",
+    "issue_got": "模型写的是：{text}。",
+    "issue_readings": "可以读作：{text}。",
+    "or": "；或 ",
     "greeting": "{model}，工具：{count} 个（/servers off 不用工具对话）；/help 列出所有命令",
     "no_template": "{model} 没有对话模板：看来是基础模型，只会续写文字，不会回答；"
     "请换指令版（名称常以 -instruct、-it 或 -chat 结尾）",
@@ -359,6 +389,12 @@ ZH = {
     "time": "时间",
     "allowed_by_whom": "允许依据",
     "denied_by_whom": "拒绝依据",
+    "by_no_person": "xmlcall：没有终端可供询问",
+    "by_no_answer": "xmlcall：没有及时得到回答",
+    "by_no_rule": "xmlcall：没有规则允许它",
+    "by_repeated": "xmlcall：同样的调用连续出现太多次",
+    "by_changing_tool": "xmlcall：服务器一再修改这个工具",
+    "by_known": "xmlcall：它只提供已有的信息",
     "you": "你",
     "you_always": "你，适用于本次会话的所有此类调用",
     "outcome": "状态",

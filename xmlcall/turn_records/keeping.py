@@ -125,7 +125,7 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
         case CallDenied(call=call, reason=reason, by=by):
             return "ended", _ended(call, "denied", reason) | {"by": by, "server": event.host, "tool": event.host_tool}
         case CallRejected(call=call):
-            body = _ended(call, "rejected", " ".join(issue.message for issue in call.issues))
+            body = _ended(call, "rejected", " ".join(issue.why for issue in call.issues))
             return "ended", body | {"server": event.host, "tool": event.host_tool}
         case CallHeld(call=call, paths=paths):
             return "ended", _ended(call, "held", ", ".join(paths))

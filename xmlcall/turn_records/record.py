@@ -53,13 +53,14 @@ class MarkRecord:
     """A repair, a conversion, or an issue of a call."""
 
     code: str
-    why: str  # its meaning in a sentence; for an issue, the message to the model
+    why: str  # its meaning in a sentence, for a person
     start: int | None = None  # None if it has no place in the reply
     end: int | None = None
     path: str = ""
     expected: str = ""
     got: str = ""
     readings: tuple[str, ...] = ()
+    told: str = ""  # the message to the model, of an issue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -387,9 +388,8 @@ def issues_of(call: ToolCall | InvalidCall, place: Span | None) -> tuple[MarkRec
 def _issue(issue: Issue, spans: Mapping[str, Span], whole: Span | None) -> MarkRecord:
     """Return the mark of an issue, at the place of the parameter that contains its path, or of the whole call."""
     start, end = next((span for parameter, span in spans.items() if _is_in(issue.path, parameter)), whole) or (None, None)
-    why, readings = issue.message or ISSUES.get(issue.code, ""), tuple(issue.readings)
-    about = {"path": issue.path, "expected": issue.expected, "got": issue.got}
-    return MarkRecord(code=issue.code, why=why, start=start, end=end, readings=readings, **about)
+    about = {"path": issue.path, "expected": issue.expected, "got": issue.got, "told": issue.message}
+    return MarkRecord(code=issue.code, why=issue.why, start=start, end=end, readings=tuple(issue.readings), **about)
 
 
 def _is_in(path: str, outer: str) -> bool:

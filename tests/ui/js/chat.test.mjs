@@ -33,7 +33,7 @@ for (const [facts, isYours, words] of [
   [{ by: "person" }, false, "allowed by: person"], [{ by: "allow s.* (--allow)" }, true, "allowed by: allow s.* (--allow)"],
 ]) test(`who allowed: ${words}`, () => assert.equal(whoAllowed(call(facts), { isYours }).textContent, words));
 
-for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "deny s.* (--deny)" }, "denied by: deny s.* (--deny)"], [{ by: "" }, "denied"]]) {
+for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "no person to ask" }, "denied: there was no person to ask"], [{ by: "deny s.* (--deny)" }, "denied by: deny s.* (--deny)"], [{ by: "" }, "denied"]]) {
   test(`who denied, once: ${words}`, () => {
     const denied = call({ ...facts, outcome: "denied" });
     assert.equal(outcomeChip(denied, { isYours: true }).textContent, words);

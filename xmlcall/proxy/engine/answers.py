@@ -469,7 +469,7 @@ def _stuck(turn: Turn, format: PromptFormat) -> str:
 
 def _why(turn: Turn) -> str:
     invalid = [call for call, _ in turn.answered if isinstance(call, InvalidCall)]
-    why = " ".join(f"{call.name}: {issue.message}" for call in invalid for issue in call.issues)
+    why = " ".join(f"{call.name}: {issue.why}" for call in invalid for issue in call.issues)
     return _FAILURES[turn.stop_reason].format(why=why, count=turn.count)
 
 

@@ -1,9 +1,11 @@
 /* 修复和问题的代码（errors.REPAIRS、errors.ISSUES）的中文说明；英文说明来自程序本身。 */
 
 const ISSUES = {
-  "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必需的参数。", "unexpected-argument": "该工具没有这个参数。",
-  "wrong-type": "值的类型与模式要求的不同。", "invalid-value": "类型正确，但值违反了模式的其他规则。", "duplicate-argument": "同一参数给了两次，值不同。",
-  "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字像是一个调用，但无法确定如何解读。",
+  "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必填的参数。", "unexpected-argument": "这个工具没有这个参数。", "wrong-type": "值的类型不符合参数定义。",
+  "invalid-value": "值的类型正确，但不符合参数定义的其他要求。", "duplicate-argument": "同一个参数给了两次，值不同。", "malformed-value": "值不是参数定义所要求的 JSON，无法读取。",
+  ambiguous: "这个调用有两种读法，参数不同，无法确定是哪一种。", "truncated-call": "回复在调用写完之前就结束了。如果是在词元上限处被截断，请允许更多词元（max_tokens）。",
+  "mentioned-call": "这个调用在句子、引文或示例中，可能只是提到它。如果需要执行，请直接提出。",
+  "unread-call": "这段文字像是一个调用，但无法确定如何读取，所以没有执行。如果经常出现，可用 xmlcall probe 找出适合这个模型的格式。",
   echo: "调用照抄了对话中的文字，或者用了提示词示例中的值。如果需要执行，请用自己的话提出。", "not-said": "对话和结果中都没有调用所需的一个值。请在请求中写明它。",
 };
 
