@@ -101,7 +101,7 @@ def test_a_call_that_waits_for_a_result(tmp_path: Path, capsys: Capture) -> None
     made, held = json.loads(out)["calls"]
     assert (made["name"], made["outcome"]) == ("get_weather", "ok")
     assert (held["name"], held["outcome"], held["result"]) == ("calculator", "held", None)
-    said = "calculator does not run yet: the conversation does not give a; the model writes the call again after the results"
+    said = "demo.calculator does not run yet: the conversation does not give a; the model writes the call again after the results"
     assert f"waits    {said}\n" in err
 
 

@@ -230,6 +230,7 @@ async def test_a_call_that_waits() -> None:
     assert (first.outcome, held.outcome, again.outcome) == ("ok", "held", "ok")
     assert held.arguments == {"x": 77, "y": 88}
     assert held.reason == "$.x, $.y"
+    assert (held.server, held.tool) == ("local", "times")
     assert record.replies[0].raw[held.start : held.end] == held.text
 
 

@@ -40,7 +40,7 @@ from ..schema.validation import compiled_as_mended, find_issues, issues_or_reaso
 from ..tools.catalog import Catalog
 from ..turn.attempts import RepairPolicy
 from ..turn.builtin_tools import OURS, text_result, words_for
-from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
+from ..turn.events import CallDenied, CallFinished, CallHeld, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
 from ..types.calls import (
@@ -186,8 +186,8 @@ class Calling:
             yield event
 
     def _placed(self, event: LoopEvent) -> LoopEvent:
-        """Return the event; if it refuses a call, with the tool's server, which the turn does not know."""
-        if not isinstance(event, CallRejected | CallDenied) or event.host or event.call.name in self.of_caller:
+        """Return the event; if its call does not run, with the tool's server, which the turn does not know."""
+        if not isinstance(event, CallRejected | CallDenied | CallHeld) or event.host or event.call.name in self.of_caller:
             return event
         found = self.router.find(event.call.name)
         return replace(event, host=found[0].name, host_tool=found[1]) if found else event

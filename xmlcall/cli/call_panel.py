@@ -86,8 +86,10 @@ class CallLog:
             case CallRejected(call=invalid, host=host, host_tool=tool):
                 why = "\n".join(issue_line(issue, self.lang) for issue in invalid.issues)
                 return self._end(self._add(invalid, _target(host, tool)), "rejected", why)
-            case CallHeld(call=call, paths=paths):
-                return self._end(self._add(call), "waits", ", ".join(path.removeprefix("$.") for path in paths))
+            case CallHeld(call=call, paths=paths, host=host, host_tool=tool):
+                return self._end(
+                    self._add(call, _target(host, tool)), "waits", ", ".join(path.removeprefix("$.") for path in paths)
+                )
         return None
 
     def stop(self) -> LoggedCall | None:
@@ -124,7 +126,7 @@ def _target(host: str, tool: str) -> str:
     return f"{visible(host)}.{visible(tool)}" if host else ""
 
 
-def target_of(event: CallRejected | CallDenied) -> str:
+def target_of(event: CallRejected | CallDenied | CallHeld) -> str:
     """Return the server and the tool of a call, or the name that the model wrote if no server has it."""
     return _target(event.host, event.host_tool) or visible(event.call.name)
 

@@ -130,9 +130,9 @@ class Display:
                 self._reject_call(event)
             case CallDenied() if event.call is not self._judged:
                 self.line("denied", f"{target_of(event)}: {visible(event.reason)}", style="yellow")
-            case CallHeld(call=call, paths=paths):
+            case CallHeld(paths=paths):
                 values = ", ".join(visible(path.removeprefix("$.")) for path in paths[:_ISSUES])
-                self.line("waits", self.say("held", name=visible(call.name), values=values), style="dim")
+                self.line("waits", self.say("held", name=target_of(event), values=values), style="dim")
             case CallInReasoning(name=name):
                 self.notice(self.say("lost_call", name=visible(name)))
             case Answer():

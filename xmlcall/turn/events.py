@@ -169,10 +169,14 @@ class CallHeld:
     Args:
         call: as the model wrote it; it does not run.
         paths: JSON paths of the values that appear neither in the conversation nor in the schema.
+        host: the server's name; "" as of `CallRejected`.
+        host_tool: the tool's own name there.
     """
 
     call: ToolCall
     paths: tuple[str, ...]
+    host: str = ""
+    host_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

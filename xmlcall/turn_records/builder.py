@@ -246,7 +246,7 @@ class TurnBuilder:
 
     def _call_held(self, event: CallHeld) -> None:
         """Record a call that waits; its end is not among the events of its reply."""
-        self._tell(event.call.id, outcome="held", reason=", ".join(event.paths))
+        self._tell(event.call.id, outcome="held", reason=", ".join(event.paths), server=event.host, tool=event.host_tool)
         raw, reading = event.call.raw, self._replies[-1].reading if self._replies else Reading()
         if any(call.call is None for call in reading.calls):
             reading.read(ToolCallEnd(raw=raw, span=(min(reading.end, raw.span[1]), raw.span[1]), call=event.call))

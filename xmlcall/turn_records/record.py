@@ -357,8 +357,8 @@ def _found(value: Any, text: str) -> Span | None:
 # A code of `errors.REPAIRS` or `errors.ISSUES` becomes a `MarkRecord` with its sentence and its place. A conversion of binding
 # has the path of a value: it made that value, and every value inside it.
 
-LOST_CALL: Final = "call-in-reasoning"  # code of the mark for a call in reasoning that never ended
-_LOST: Final = "A call stands in reasoning that never ended, so it is none."
+LOST_CALL: Final = "lost-call"  # code of the mark for a call that is only in the reasoning
+_LOST: Final = "The model called a tool only in its reasoning, where no call runs. Ask again if it is needed."
 
 
 def whys() -> dict[str, dict[str, str]]:

@@ -52,6 +52,12 @@ for (const [source, isYours, words] of [
   assert.deepEqual(all(drawn).filter((each) => /chip ?$/.test(each.className ?? "")).map((each) => each.textContent), [words]);
 });
 
+test("a call that waits says what for, and what comes next", () => {
+  const drawn = callCard(call({ outcome: "held", reason: "$.x, $.y" }), { opened: new Set(), onPoint() {} });
+  assert.ok(drawn.textContent.includes("The conversation does not give x, y. The model writes the call again after the results."));
+  assert.ok(!drawn.textContent.includes("$."));
+});
+
 test("a repair is told once", () => {
   const drawn = callCard(call({ values: [value("Paris", ["json-double-encoding"])], repairs: [repair] }), { opened: new Set(), onPoint() {} });
   assert.equal(drawn.textContent.split("json-double-encoding").length, 2);

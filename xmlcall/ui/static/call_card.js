@@ -86,7 +86,7 @@ function inLine(values) {
 function approval(call, ties) {
   if (!call.by && !call.reason && !call.failure) return null;
   return h("div", { className: "small break" }, ties.isInside ? null : whoAllowed(call, ties),
-    call.reason ? h("div", { className: "soft" }, visible(call.reason)) : null,
+    call.reason ? h("div", { className: "soft" }, call.outcome === "held" ? t("call.held", { values: visible(call.reason.split(", ").map(nameOf).join(", ")) }) : visible(call.reason)) : null,
     call.failure ? h("div", { className: "error" }, visible(call.failure)) : null);
 }
 

@@ -10,7 +10,8 @@ const ISSUES = {
 };
 
 const MARKUP = {
-  "call-in-reasoning": "一个调用写在没有结束的推理之中，因此它不是调用。",
+  "call-in-reasoning": "回复没有其他内容，推理以一个调用结束；已按设置（reasoned_calls）采用这个调用。",
+  "lost-call": "模型只在推理中调用了一个工具，推理中的调用不会执行。如果需要，请重新提问。",
   "missing-block": "<invoke> 在 <function_calls> 之外，读作一个调用。", "unclosed-block": "回复结束时缺少 </function_calls>，其中的调用是完整的。",
   "unclosed-call": "参数都已结束的调用缺少 </invoke>。", "unclosed-parameter": "参数在下一个参数或调用结束之前缺少结束标签。",
   "wrong-closer": "参数用自己的名称或拼错的标签结束。", "stray-tag": "丢弃了没有配对的标签。", "repeated-block": "丢弃了第一个块内再次打开的 <function_calls>。",

@@ -23,7 +23,7 @@ const TURN = {
   "role.system": "system", "role.user": "person", "role.assistant": "model", "role.tool": "result",
   "copy.menu": "Copy", "copy.raw": "Copy text", "copy.corpus": "Copy as case", "copy.curl": "Copy as curl", "copy.bench": "Copy for bench", "try.this": "Open in Try",
   "call.label": "Call of {name}", "call.allowed_by": "allowed by: {who}", "call.denied_by": "denied by: {who}", "call.allowed_you": "allowed by you", "call.allowed_always": "always allowed by you", "call.denied_you": "denied by you",
-  "call.no_person": "denied: there was no person to ask", "call.no_answer": "denied: no answer came in time", "call.no_rule": "denied: no rule allows it", "call.repeated": "denied: the same call came too often in a row", "call.tool_changes": "denied: the server kept changing the tool",
+  "call.held": "The conversation does not give {values}. The model writes the call again after the results.", "call.no_person": "denied: there was no person to ask", "call.no_answer": "denied: no answer came in time", "call.no_rule": "denied: no rule allows it", "call.repeated": "denied: the same call came too often in a row", "call.tool_changes": "denied: the server kept changing the tool",
   "call.issues": "Why it cannot run", "call.repairs": "What was repaired", "call.no_arguments": "No arguments", "call.ran_with": "A person changed the arguments to",
   "call.result": "Result", "value.path": "Argument", "value.value": "Value", "value.source": "Comes from", "value.show": "Show its place",
   "issue.expected": "Expected:", "issue.got": "Got:", "issue.told": "What the model reads",

@@ -25,7 +25,7 @@ const TURN = {
   "role.system": "系统", "role.user": "用户", "role.assistant": "模型", "role.tool": "结果",
   "copy.menu": "复制", "copy.raw": "复制文本", "copy.corpus": "复制为用例", "copy.curl": "复制为 curl", "copy.bench": "复制为评测用例", "try.this": "在“试解析”中打开",
   "call.label": "调用 {name}", "call.allowed_by": "允许依据：{who}", "call.denied_by": "拒绝依据：{who}", "call.allowed_you": "您已允许", "call.allowed_always": "您已设为总是允许", "call.denied_you": "您已拒绝",
-  "call.no_person": "未允许：没有人可供询问", "call.no_answer": "未允许：没有及时得到回答", "call.no_rule": "未允许：没有规则允许它", "call.repeated": "未允许：同样的调用连续出现太多次", "call.tool_changes": "未允许：服务器一再修改这个工具",
+  "call.held": "对话中没有提到 {values}。模型得到结果后会重新写这个调用。", "call.no_person": "未允许：没有人可供询问", "call.no_answer": "未允许：没有及时得到回答", "call.no_rule": "未允许：没有规则允许它", "call.repeated": "未允许：同样的调用连续出现太多次", "call.tool_changes": "未允许：服务器一再修改这个工具",
   "call.issues": "为什么无法执行", "call.repairs": "修复了什么", "call.no_arguments": "没有参数", "call.ran_with": "用户把参数改成了",
   "call.result": "结果", "value.path": "参数", "value.value": "值", "value.source": "来源", "value.show": "显示它的位置",
   "issue.expected": "应为：", "issue.got": "得到：", "issue.told": "告诉模型的内容",
