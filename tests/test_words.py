@@ -7,6 +7,11 @@ import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from xmlcall.cli.words import texts_of
+from xmlcall.errors import ISSUES, REPAIRS
+
 PACKAGE = Path(__file__).parents[1] / "xmlcall"
 
 BETTER = {
@@ -80,6 +85,22 @@ def findings(path: Path) -> list[str]:
 
 def test_docstrings_and_comments_use_plain_words() -> None:
     assert [each for file in sorted(PACKAGE.rglob("*.py")) for each in findings(file)] == []
+
+
+ROOT = PACKAGE.parent
+READ = [*(ROOT / "docs").glob("*.md"), *(ROOT / "docs/reference").glob("*.md"), ROOT / "README.md", ROOT / "SECURITY.md"]
+MESSAGES = {
+    "errors.py": [*ISSUES.values(), *REPAIRS.values()],
+    "cli/words.py": [*texts_of("en").values()],
+    **{name: [(PACKAGE / name).read_text(encoding="utf-8")] for name in ("bench/page.html.j2", "ui/static/i18n_en.js")},
+    **{str(path.relative_to(ROOT)): [re.sub(r"\(\S+\)", "", path.read_text(encoding="utf-8"))] for path in READ},
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_people_read_names_what_is_missing_and_not_nobody(name: str) -> None:
+    """Prompts have their own words, which models were measured with."""
+    assert [found[0] for text in MESSAGES[name] for found in re.finditer(r"(?i)[^.|\n]*\b(?:no|some)body\b[^.|\n]*", text)] == []
 
 
 def test_each_phrase_is_found_wherever_prose_breaks_its_line() -> None:

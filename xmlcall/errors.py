@@ -29,13 +29,19 @@ ISSUES: dict[str, str] = {
     "invalid-value": "The value has the right type but breaks another rule of the schema.",
     "duplicate-argument": "A parameter was given twice with different values.",
     "malformed-value": "The text of a value cannot be read as the JSON that the schema asks for.",
-    "ambiguous": "The call can be read in two ways that differ in its arguments.",
-    "truncated-call": "The reply ended before the call did.",
-    "mentioned-call": "The call stands in a sentence, where it may only be mentioned.",
-    "unread-call": "The text is written like a call, in a form that cannot be read with certainty.",
-    "echo": "The call repeats text that somebody else had written, or a value of the prompt's example that nobody said.",
-    "not-said": "Nobody said a value that the call needs, and no result has it.",
+    "ambiguous": "The call can be read in two ways with different arguments, and nothing says which is meant.",
+    "truncated-call": "The reply ended before the call did. If it was cut at its limit of tokens, allow more (`max_tokens`).",
+    "mentioned-call": "The call is in a sentence, a quotation or an example, which may only mention it. "
+    "To have it run, ask for it directly.",
+    "unread-call": "The text looks like a call, but cannot be read with certainty, so nothing ran. "
+    "If that happens often, `xmlcall probe` finds a format that suits the model.",
+    "echo": "The call copies a text of the conversation, or a value of the prompt's example. "
+    "To have it run, ask for it in your own words.",
+    "not-said": "The conversation and its results lack a value that the call needs. State the value in your request.",
 }
+
+FOR_THE_MODEL = frozenset({"ambiguous", "truncated-call", "mentioned-call", "unread-call", "echo", "not-said"})
+"""Codes of issues whose message says what the model should write; a person reads the sentence of `ISSUES`."""
 
 REPAIRS: dict[str, str] = {
     "missing-block": "An <invoke> outside <function_calls> was read as a call.",

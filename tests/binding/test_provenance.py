@@ -4,6 +4,7 @@ import itertools
 import json
 import sys
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,6 +134,46 @@ def test_the_example_of_the_documents(capsys: pytest.CaptureFixture[str]) -> Non
     page = (Path(__file__).parents[2] / "docs/python.md").read_text(encoding="utf-8")
     exec(page.split("## Where a value came from")[1].split("```py\n")[1].split("```")[0], {})
     assert capsys.readouterr().out == "$.to result find_contact\n$.count person \n$.class schema send\n$.code invented \n"
+
+
+CITY = Tool(
+    name="weather",
+    input_schema={
+        "type": "object",
+        "properties": {
+            "city": {"type": "string", "description": "A city, e.g. Paris"},
+            "unit": {"$ref": "#/$defs/unit"},
+            "lang": {"default": "French"},
+        },
+        "$defs": {"unit": {"enum": ["celsius", "kelvin"]}},
+    },
+)
+EARLIER = [Message(role="user", content="我在巴黎"), Message(role="assistant", content="Lyon or Paris?")]
+
+
+@pytest.mark.parametrize(
+    ("said", "arguments", "expected"),
+    [
+        (["巴黎天气怎么样"], {"city": "Paris"}, ("schema", True)),
+        (["巴黎天气怎么样"], {"city": "Rome"}, ("invented", True)),
+        (["Погода в Париже?"], {"city": "Paris"}, ("schema", True)),
+        (["巴黎天气怎么样，用 Paris"], {"city": "Paris"}, ("person", False)),
+        (["天气怎么样？"], {"city": "Paris"}, ("schema", False)),  # it has no name
+        (["What is the weather?"], {"city": "Paris"}, ("schema", False)),
+        (["巴黎天气怎么样"], {"city": "75001"}, ("invented", False)),  # no translation has digits
+        (["巴黎天气怎么样"], {"unit": "celsius"}, ("schema", False)),  # one of the schema's choices
+        (["巴黎天气怎么样"], {"lang": "French"}, ("schema", False)),
+        ([*EARLIER, "天气怎么样？"], {"city": "Lyon"}, ("assistant", False)),  # another request named the place
+        ([*EARLIER, "那边天气怎么样？"], {"city": "Lyon"}, ("assistant", True)),
+        ([Message(role="tool", name="news", content="巴黎下雨"), "What is the weather?"], {"city": "Paris"}, ("schema", False)),
+        (["巴黎天气怎么样", Message(role="tool", name="news", content="Paris: rain")], {"city": "Paris"}, ("result", False)),
+        (["巴黎天气怎么样", Message(role="tool", name="news", content="rain")], {"city": "Paris"}, ("schema", True)),
+    ],
+)
+def test_a_value_may_be_a_translation_of_what_the_person_wrote(said: list[Any], arguments: Any, expected: Any) -> None:
+    conversation = [Message(role="user", content=each) if isinstance(each, str) else each for each in said]
+    [source] = provenance(replace(call(**arguments), name="weather"), conversation, [CITY]).values()
+    assert (source.kind, source.may_be_translation) == expected
 
 
 def test_every_value_has_a_path() -> None:

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from xmlcall import parse
+from xmlcall import LocalHost, Tool, ToolLoop, parse
+from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
 from xmlcall.cli.chat import StatusLine
 from xmlcall.cli.words import speaker
@@ -98,6 +99,27 @@ def test_a_call_shows_its_value(width: int, arguments: dict[str, Any], result: s
     assert call_line(entry, speaker("en"), width, 9).plain == line
 
 
+async def test_a_call_that_does_not_run_names_its_server() -> None:
+    """With two servers of one tool each says whose it was, under the name there, whoever refused it."""
+
+    def echo(text: str, times: int) -> str:
+        """Say it again."""
+        return text * times
+
+    def block(name: str, **values: Any) -> str:
+        parameters = "".join(f'<parameter name="{key}">{value}</parameter>' for key, value in values.items())
+        return f'<function_calls><invoke name="{name}">{parameters}</invoke></function_calls>'
+
+    denied, unreadable = block("b__echo", text="hi", times=3), block("a__echo", text="hi")
+    backend = ScriptedBackend([denied, unreadable, block("sing", text="hi"), "Done."])
+    log = CallLog()
+    async with ToolLoop(backend, [LocalHost([echo], name="a"), LocalHost([echo], name="b")], policy=[]) as loop:
+        async for event in loop.run([Message(role="user", content="Say hi 3 times.")]):
+            log.note(event)
+    shown = [(entry.outcome, entry.target) for entry in log.calls]
+    assert shown == [("denied", "b.echo"), ("rejected", "a.echo"), ("rejected", "sing")]
+
+
 @pytest.mark.parametrize(("lang", "line"), [("en", "-> not allowed: no"), ("zh", "-> 未允许：no")])
 def test_an_outcome_and_its_reason_are_joined_as_the_language_does_it(lang: str, line: str) -> None:
     log = CallLog()
@@ -122,6 +144,23 @@ def test_a_value_says_where_it_came_from_also_after_other_calls() -> None:
     assert shown["outcome"] == "stopped, unknown whether it ran"
 
 
+PLACE = Tool(name="echo", input_schema={"properties": {"place": {"description": "such as Paris"}}})
+
+
+@pytest.mark.parametrize(
+    ("lang", "value", "words"),
+    [
+        ("en", "Paris", "place may be a translation of what you wrote; if not, it is from the tool's own description"),
+        ("en", "Rome", "place may be a translation of what you wrote; if not, the model made it up or worked it out"),
+        ("zh", "Paris", "place 可能是你所写内容的翻译；如果不是，就来自工具自己的描述"),
+        ("zh", "Rome", "place 可能是你所写内容的翻译；如果不是，就是模型编造或推算的"),
+    ],
+)
+def test_a_value_may_be_a_translation_of_the_request(lang: str, value: str, words: str) -> None:
+    [entry] = logged("巴黎天气怎么样", "13.5", {"place": value}).calls
+    assert words in [text for _, text in call_lines(entry, speaker(lang), [PLACE])]
+
+
 @pytest.mark.parametrize(
     ("by", "shown"),
     [
@@ -141,6 +180,22 @@ def test_who_allowed_a_call_is_shown(by: str, shown: str) -> None:
     assert (allowed["allowed by"], denied["denied by"]) == (shown, shown)
     assert ("denied by" in allowed, "allowed by" in denied) == (False, False)
     assert dict(call_lines(logged("Go.", "x", {}).calls[0], speaker("en"), ())).keys().isdisjoint({"allowed by", "denied by"})
+
+
+@pytest.mark.parametrize(
+    ("by", "lang", "shown"),
+    [
+        ("no person to ask", "en", "xmlcall: there was no terminal to ask on"),
+        ("no person to ask", "zh", "xmlcall：没有终端可供询问"),
+        ("repeated too often", "zh", "xmlcall：同样的调用连续出现太多次"),
+    ],
+)
+def test_a_refusal_of_xmlcall_itself_is_told_in_words(by: str, lang: str, shown: str) -> None:
+    log, call = CallLog(lang=lang), ToolCall(id="1", name="echo", arguments={}, raw=RawCall(index=0, name="echo"))
+    entry = log.note(CallDenied(call=call, reason="No.", by=by))
+    assert entry is not None
+    say = speaker(lang)
+    assert dict(call_lines(entry, say, ()))[say("denied_by_whom")] == shown
 
 
 def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:

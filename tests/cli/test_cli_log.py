@@ -57,7 +57,7 @@ def test_a_conversation_is_shown(here: Path) -> None:
     assert re.search(shown, done.stdout)
     assert "- `$.a`: said by the person" in done.stdout
     assert "- Mistake `missing-argument`" in done.stdout
-    assert "Call of `calculator`: rejected" in done.stdout
+    assert "Call of `demo.calculator`: rejected" in done.stdout
     assert "It is **3**." in done.stdout
     assert "\x1b" not in done.stdout
 

@@ -11,11 +11,12 @@ from turn_harness import turn_from_json
 
 from xmlcall import LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.cli.log import _source
 from xmlcall.records.folder import store_path
 from xmlcall.records.store import Store
 from xmlcall.turn_records.builder import TurnBuilder
 from xmlcall.turn_records.keeping import Keeper
-from xmlcall.turn_records.record import CallRecord, TurnRecord
+from xmlcall.turn_records.record import CallRecord, SourceRecord, TurnRecord
 
 HOSTILE = "\x1b[31m<script>alert(1)</script> ``` \u202e"
 
@@ -97,3 +98,8 @@ async def test_terminal_json_and_record_say_the_same(had: TurnRecord) -> None:
             fence = re.search(r"(`{3,})json\n(.*?)\n\1", part, re.DOTALL)
             assert fence is not None
             assert json.loads(fence[2]) == each.arguments
+
+
+def test_what_may_be_a_translation_is_told_with_what_else_it_may_be() -> None:
+    source = SourceRecord(kind="schema", may_be_translation=True)
+    assert _source(source) == "may be a translation of what the person wrote; if not: in the tool's own description"

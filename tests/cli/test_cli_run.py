@@ -67,7 +67,7 @@ def test_on_a_terminal_text_is_shown_as_it_comes_until_it_is_interrupted(tmp_pat
         ("good", ECHO, ["--allow", "x.*", "--allow", "files.e*"], "ok", 'result   {"text": "hi"}\n'),
         ("good", ECHO, [], "denied", 'denied   files.echo(text="hi")\nxmlcall: files.echo did not run'),
         ("good", ECHO, ["--allow", "echo"], "denied", "--allow files.echo, or every tool with --yes\n"),
-        ("good", call("echo", text="hi", size="5"), ["--yes"], "rejected", "rejected echo\n         "),
+        ("good", call("echo", text="hi", size="5"), ["--yes"], "rejected", "rejected files.echo\n         "),
         ("good", call("sing"), ["--yes"], "rejected", "rejected sing\n         "),
         ("rpc_error", ECHO, ["--yes"], "failed", "failed   files: error -32042 while running 'echo': the moon is wrong\n"),
         ("die_in_call", ECHO, ["--yes"], "failed", "failed   files: the connection ended while running 'echo'"),
@@ -87,7 +87,7 @@ def test_what_becomes_of_a_call(
     assert document["tool_need"] is None
     [made] = document["calls"]
     assert (made["outcome"], made["name"]) == (outcome, "sing" if "sing" in said else "echo")
-    assert made["server"] == (None if outcome == "rejected" else "files")
+    assert made["server"] == (None if "sing" in said else "files")  # no server has that tool
     assert bool(made["issues"]) == (outcome == "rejected")
     assert shown in err
 
@@ -101,7 +101,7 @@ def test_a_call_that_waits_for_a_result(tmp_path: Path, capsys: Capture) -> None
     made, held = json.loads(out)["calls"]
     assert (made["name"], made["outcome"]) == ("get_weather", "ok")
     assert (held["name"], held["outcome"], held["result"]) == ("calculator", "held", None)
-    said = "calculator does not run yet: the conversation does not give a; the model writes the call again after the results"
+    said = "demo.calculator does not run yet: the conversation does not give a; the model writes the call again after the results"
     assert f"waits    {said}\n" in err
 
 
@@ -112,7 +112,7 @@ def test_an_error_of_a_tool_is_its_result(tmp_path: Path, capsys: Capture) -> No
     out, err = capsys.readouterr()
     rejected, made = json.loads(out)["calls"]
     assert [issue["code"] for issue in rejected["issues"]] == ["wrong-type"]
-    assert 'rejected calculator\n         a: Expected number, got "one".\n' in err
+    assert 'rejected demo.calculator\n         a: Expected number, got "one".\n' in err
     assert made == {
         "name": "calculator",
         "server": "demo",

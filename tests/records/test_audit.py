@@ -68,6 +68,12 @@ async def test_a_call_has_a_line_before_it_and_one_behind(tmp_path: Path) -> Non
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
+async def test_a_line_says_what_may_be_a_translation(tmp_path: Path) -> None:
+    await audited(tmp_path / "audit.jsonl", called("send", to="Anna", text="hi"), question="写信给安娜")
+    starts, _ = lines(tmp_path / "audit.jsonl")
+    assert starts["sources"]["$.to"] == {"kind": "invented", "may_be_translation": True}
+
+
 async def test_the_line_is_there_before_the_call_runs(tmp_path: Path) -> None:
     path, seen = tmp_path / "audit.jsonl", []
 

@@ -164,6 +164,23 @@ async def test_what_our_own_prompt_says_is_no_source() -> None:
     assert [value.source and value.source.kind for value in calls_of(record)[0].values] == ["invented", "invented"]
 
 
+def greet(person: str) -> str:
+    """Greet a person."""
+    return f"Hello, {person}"
+
+
+async def test_a_value_may_be_a_translation_of_the_request_but_not_of_our_prompt() -> None:
+    async def sources(question: str, first: str = "") -> list[tuple[str, bool]]:
+        replies = [*([first] if first else []), block(call("greet", person="Anna")), "ok"]
+        calls = calls_of(await turn(replies, question=question, host=LocalHost([greet]), lang="zh"))
+        return [(value.source.kind, value.source.may_be_translation) for value in calls[-1].values if value.source]
+
+    assert await sources("问候安娜") == [("invented", True)]
+    assert await sources("问候安娜", block(call("greet", other="x"))) == [("invented", True)]
+    assert await sources("Greet her.") == [("invented", False)]
+    assert await sources("Greet her.", block(call("greet", other="x"))) == [("invented", False)]
+
+
 async def test_a_tool_that_fails_and_a_server_that_dies() -> None:
     failed = calls_of(await turn([block(call("fail")), "ok"]))[0]
     assert (failed.outcome, failed.failure) == ("error", "")
@@ -191,6 +208,7 @@ async def test_a_rejected_call_says_why() -> None:
     record = await turn([block(call("add", a="one")), block(call("add", a=1, b=2)), "3"])
     rejected, ran = calls_of(record)
     assert (rejected.outcome, rejected.arguments, ran.outcome) == ("rejected", None, "ok")
+    assert (rejected.server, rejected.tool) == ("local", "add")
     assert {issue.code for issue in rejected.issues} == {"wrong-type", "missing-argument"}
     assert all(issue.why for issue in rejected.issues)
     wrong = next(issue for issue in rejected.issues if issue.code == "wrong-type")
@@ -212,6 +230,7 @@ async def test_a_call_that_waits() -> None:
     assert (first.outcome, held.outcome, again.outcome) == ("ok", "held", "ok")
     assert held.arguments == {"x": 77, "y": 88}
     assert held.reason == "$.x, $.y"
+    assert (held.server, held.tool) == ("local", "times")
     assert record.replies[0].raw[held.start : held.end] == held.text
 
 

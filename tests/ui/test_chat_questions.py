@@ -173,7 +173,7 @@ async def test_nobody_answers() -> None:
     async with staged([call("send", text="hi"), "Nobody there."], [send], is_open=False, patience=0.1) as stage:
         _, turn, _ = await asked(stage)
         made = only_call(await stage.over(turn))
-        assert (made["outcome"], made["by"]) == ("denied", "nobody answered")
+        assert (made["outcome"], made["by"]) == ("denied", "no answer in time")
         assert made["reason"] == "The person was asked, and nobody answered in time."
         assert RAN == []
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from xmlcall.dialects import DIALECTS
-from xmlcall.errors import UsageError
+from xmlcall.errors import REPAIRS, UsageError
 from xmlcall.proxy.http.access import Guard
 from xmlcall.turn.events import ReplyStarted
 from xmlcall.turn_records.builder import Recorder
@@ -276,6 +276,11 @@ def test_every_word_is_there_in_both_languages() -> None:
     english = words_of("i18n_en.js")
     assert len(english) > 60
     assert english == words_of("i18n_zh.js")
+
+
+def test_no_code_means_two_things() -> None:
+    """A call in reasoning that was taken ran; one that is lost there did not."""
+    assert whys()["repairs"].items() >= REPAIRS.items()
 
 
 def test_every_code_is_told_in_chinese() -> None:

@@ -134,7 +134,7 @@ class AskingPerson:
             self._asker.tell_nobody(proposal, ruling)
             names = ", ".join(ruling.unsaid)
             reason = denial("unsaid", PromptFormat(lang=self._asker.lang), why=names) if names else ""
-            return Decision(allowed=False, reason=reason, by="nobody to ask")
+            return Decision(allowed=False, reason=reason, by="no person to ask")
         question = Question(proposal=proposal, ruling=ruling, definition=definition, approved=approved, rules=self._rules)
         return await self._asked(question)
 
@@ -173,7 +173,7 @@ class AskingPerson:
         if choice in ("no", "late"):
             kind = "said_no" if choice == "no" else "no_answer"
             reason = denial(kind, PromptFormat(lang=self._asker.lang), why=answer.reason)
-            return Decision(allowed=False, reason=reason, by=_PERSON if choice == "no" else "nobody answered")
+            return Decision(allowed=False, reason=reason, by=_PERSON if choice == "no" else "no answer in time")
         if choice in ("always", "with"):
             self._always[_key(proposal, any_arguments=choice == "always")] = question.definition
         return Decision(allowed=True, by=_PERSON)

@@ -359,7 +359,7 @@ class ToolLoop:
             _, catalog, backend.more, answer = self._longer
             own = {**own, backend.more: answer}
         described = [text for _, text in self.router.instructions()]
-        shown = None if asking.is_native else offered
+        shown = offered if asking.mode == "xml" else None
         opening = Opening(messages=opened, asking=asking, offered=shown, described=described, new_id=new_id)
         in_text = partial(opening.in_text, in_prompt, self.backend.capabilities) if in_prompt and asking.is_native else None
         calling = replace(self._calling, catalog=catalog, describing=offered.own, own=self._own)

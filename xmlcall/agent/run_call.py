@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ..binding.echo import words_of
-from ..binding.provenance import provenance
+from ..binding.provenance import ValueSource, provenance
 from ..errors import ToolHostError
 from ..hosts.base import Host, OnProgress, OnTask, Served
 from ..hosts.router import Router
@@ -40,7 +40,7 @@ from ..schema.validation import compiled_as_mended, find_issues, issues_or_reaso
 from ..tools.catalog import Catalog
 from ..turn.attempts import RepairPolicy
 from ..turn.builtin_tools import OURS, text_result, words_for
-from ..turn.events import CallDenied, CallFinished, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
+from ..turn.events import CallDenied, CallFinished, CallHeld, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
 from ..types.calls import (
@@ -179,11 +179,18 @@ class Calling:
         return events if self.audit is None else audited(events, self.audit, self.router, action.tool, action.conversation)
 
     def noted(self, events: Iterable[LoopEvent], turn: Turn) -> Iterator[LoopEvent]:
-        """Pass on the events of a turn, and record the calls that the turn answered or refused itself."""
-        for event in events:
+        """Pass on the events of a turn; name the server of the calls that it refused itself, and record these and its answers."""
+        for event in map(self._placed, events):
             if self.audit is not None and (note := self._note_of(event, turn)):
                 self.audit(note)
             yield event
+
+    def _placed(self, event: LoopEvent) -> LoopEvent:
+        """Return the event; if its call does not run, with the tool's server, which the turn does not know."""
+        if not isinstance(event, CallRejected | CallDenied | CallHeld) or event.host or event.call.name in self.of_caller:
+            return event
+        found = self.router.find(event.call.name)
+        return replace(event, host=found[0].name, host_tool=found[1]) if found else event
 
     def _note_of(self, event: LoopEvent, turn: Turn) -> CallNote | None:
         if isinstance(event, CallStarted | CallFinished):
@@ -469,9 +476,7 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
     if isinstance(call, InvalidCall):
         return CallNote(moment="rejected", **named)
     found_in = provenance(call, conversation, [tool] if tool else [])
-    named["sources"] = {
-        path: {name: part for name, part in asdict(source).items() if part not in (None, "")} for path, source in found_in.items()
-    }
+    named["sources"] = {path: _told(source) for path, source in found_in.items()}
     match event:
         case CallStarted(by=by, reason=reason):
             return CallNote(moment="starts", by=by, reason=reason, **named)
@@ -479,6 +484,11 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
             return CallNote(moment="denied", by=by, reason=reason, **named)
     assert isinstance(event, CallFinished)
     return CallNote(moment="denied", by="the tool is gone", result=event.result, **named)  # it had not started
+
+
+def _told(source: ValueSource) -> dict[str, Any]:
+    """Return the fields of a source that say something."""
+    return {name: part for name, part in asdict(source).items() if part is not False and part not in (None, "")}
 
 
 # -- data of results, in files -----------------------------------------------------------------------------------------------

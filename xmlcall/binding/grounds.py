@@ -38,6 +38,7 @@ from ..tools.catalog import Catalog
 from ..tools.names import READING_VERBS, may_write, only_reads, words_of_name, writing_verb
 from ..tools.parameters import is_required, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
+from .other_scripts import IN_ENGLISH, has_other_script, may_be_translation, may_have_name, points_back
 from .provenance import keys_of_text, number_key_of, values_in
 from .spellings import Atom, atoms
 from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
@@ -71,48 +72,8 @@ _DIGIT_RUN: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,4}")
 _BETWEEN_MOMENTS: Final = re.compile(r"\s+|(?<=[0-9])T(?=[0-9])")
 _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
-_MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
-_LATIN: Final = re.compile(r"[A-Za-z]")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-_MAY_BE_NAME: Final = re.compile(r"[\u3400-\u9fff]{2}|[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
-# What tools are often for: a word of a Chinese request -> words of tools' names.
-_IN_ENGLISH: Final = {
-    **dict.fromkeys(["天气", "气温", "下雨", "下雪"], "weather forecast temperature"),
-    **dict.fromkeys(["邮件", "邮箱"], "email mail"),
-    **dict.fromkeys(["新闻", "消息"], "news messages"),
-    **dict.fromkeys(["机票", "航班"], "flights"),
-    **dict.fromkeys(["酒店", "宾馆"], "hotels"),
-    **dict.fromkeys(["餐厅", "饭店", "餐馆"], "restaurants"),
-    **dict.fromkeys(["日程", "会议", "日历"], "calendar events meetings schedule"),
-    **dict.fromkeys(["股价", "股票"], "stocks share price"),
-    **dict.fromkeys(["路线", "怎么走"], "route directions"),
-    "汇率": "exchange currency",
-    "价格": "price",
-    "订单": "orders",
-    "文件": "files",
-    "笔记": "notes",
-    "电影": "movies films",
-    "音乐": "music songs",
-    "时间": "time",
-}
-
-# Words of Chinese requests that are not names. What is left of a request without them may be a name.
-_NO_NAME: Final = re.compile(
-    "|".join(
-        [
-            *_IN_ENGLISH,
-            r"大[前后]天|[今明后昨前][天日晚早年]|现在|目前|当前|最近|刚才|[早晚]上|[上下中]午|半夜|周末",
-            r"[上下本这]个?(?:周|星期|月)|(?:周|星期)[一二三四五六日天]|几[点号]|日期",
-            r"怎么[样办]?|怎样|如何|什么|多[少久大]|哪[个些里儿]|为什么|是不是|有没有|会不会|能不能|可不可以|可以|能否|是否",
-            r"请问|麻烦|帮忙|帮[我您]?|告诉|给我|查[询找看]|查一?下?|看看|看一?下|搜索|搜一?下?|知道|想[要问]|想知道|我想问|需要",
-            r"一[下个些份封条张]|[我你]们|[您你]好|大家|自己|[这那][里边]|当地|附近|外面|本地",
-            r"预报|温度|湿度|[有刮][雨风]|会[冷热]|冷不冷|热不热|冷|热|车票|信息|短信|提醒|地图|预[订定]|发送|打开|播放|推荐|设置",
-            r"[我你您的了吗呢吧啊呀嘛请]",
-        ]
-    )
-)
 _TIME_SAID: Final = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
     r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
@@ -123,11 +84,6 @@ _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\.?)?
 _CLOCK_SAID: Final = re.compile(
     r"\b(?:tonight|now|current|hour|minute|second|morning|noon|midday|midnight|afternoon|evening|night|quarter|half|earlier|later"
     r"|before|after|same|time)(?:s|ly)?\b|[时点早晚午夜刻钟]",
-    re.IGNORECASE,
-)
-_POINTS_BACK: Final = re.compile(
-    r"\b(?:it|its|that|this|them|these|those|their|there|then|him|her|his|again|back|same|previous|other|result)\b"
-    r"|[它他她这那再呢]|刚才|上面|结果|一样",
     re.IGNORECASE,
 )
 _MOMENT: Final = re.compile(
@@ -235,7 +191,7 @@ class Said:
     @cached_property
     def has_other_script(self) -> bool:
         """Whether any text contains a script other than Latin."""
-        return bool(_OTHER_SCRIPT.search(self.text))
+        return has_other_script(self.text)
 
     @cached_property
     def may_name_in_other_script(self) -> bool:
@@ -243,7 +199,7 @@ class Said:
 
         Most sentences leave something that may be a name ("能做"), so a conversation would vouch for any name in the end.
         """
-        return self.has_other_script and any(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)) for text in self._named_in)
+        return self.has_other_script and any(map(may_have_name, self._named_in))
 
     @cached_property
     def speaks_of_time(self) -> bool:
@@ -260,7 +216,7 @@ def said_before(
     texts: Iterable[str], request: str, results: Iterable[str], own: Iterable[str] = (), of_others: Iterable[str] | None = None
 ) -> Said:
     """Return what was said before a call; the numbers of earlier turns count only if the request refers back."""
-    return Said(texts, None if _POINTS_BACK.search(request) else (request, *results), own, of_others)
+    return Said(texts, None if points_back(request) else (request, *results), own, of_others)
 
 
 def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[str, ...]:
@@ -298,13 +254,13 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     telling = [name for name in names if OWN_WORDS.isdisjoint(words_of_name(name))]
     if names and not telling:
         return _asks_about(request, own, tool)
-    return not names or bool(_POINTS_BACK.search(request)) or any(_is_own(arguments[name], own, said) for name in telling)
+    return not names or points_back(request) or any(_is_own(arguments[name], own, said) for name in telling)
 
 
 def speaks_of(request: str, tool: Tool) -> bool:
     """Say whether a request shares a word other than the verb with the name of a reading tool: "What is the weather?"."""
     words = [word for word in words_of_name(tool.name) if word not in READING_VERBS]
-    asked = Said([request, *(english for chinese, english in _IN_ENGLISH.items() if chinese in request)])
+    asked = Said([request, *(english for chinese, english in IN_ENGLISH.items() if chinese in request)])
     return only_reads(tool) and not asked.stems.isdisjoint(Said([" ".join(words)]).stems)
 
 
@@ -562,7 +518,7 @@ def _numbers_of(moment: str) -> Iterator[str]:
 
 
 def _may_be_translated(part: str, said: Said) -> bool:
-    return bool(_LATIN.search(part) and not _MARKED.search(part) and said.may_name_in_other_script)
+    return may_be_translation(part) and said.may_name_in_other_script
 
 
 def _is_shortened(text: str, said: Said) -> bool:

@@ -3,7 +3,7 @@
 A conversation is split into words, numbers, dates and times once (`spellings`), and an index maps each of them to its texts. A
 value is found in a text that contains its words, whatever is between them; "New York, NY" is found in a text with "New York".
 Values that would have to be computed (a sum, "tomorrow", a translation) are not found and count as the model's own. That is no
-proof of a mistake, because the model may know them.
+proof of a mistake, because the model may know them. Of a translation all that can be said is that the request has room for one.
 
 Cost: linear in the conversation, which is read once, and in the value; the index keeps at most 100 texts for each word.
 """
@@ -20,6 +20,7 @@ from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
 from ..tools.parameters import property_schema
 from ..types.calls import Message, Role, Tool, ToolCall
+from .other_scripts import may_be_translation, may_have_name, points_back
 from .spellings import Atom, atoms, number_key
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
@@ -30,6 +31,7 @@ _SCHEMA_CHARACTERS: Final = 500_000  # most text of a tool that is read for the 
 _RANK: Final[Mapping[str, int]] = {kind: rank for rank, kind in enumerate(("person", "result", "system", "schema", "assistant"))}
 _ROLES: Final[Mapping[str, SourceKind]] = {"user": "person", "assistant": "assistant"}
 _SAYING: Final = ("title", "description", "enum", "const", "default", "examples", "example")  # keywords that name values
+_CHOICES: Final = ("enum", "const", "default")  # those whose values a model only has to choose
 
 _PLAIN_NAME: Final = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 _NAMES: Final = re.compile(r"\b[A-Z]\w*(?: (?:(?:of|and|the|for|de) ){0,2}[A-Z]\w*){1,5}")
@@ -47,12 +49,15 @@ class ValueSource:
         message: index of the message that contains the value, from 0; None if no message does.
         call: number of the call whose result contains the value, counted from 1 in the conversation; None if no result does.
         tool: name of that result's or schema's tool; "" if unknown.
+        may_be_translation: whether a value of the kind `schema`, `assistant` or `invented` may translate the person's words,
+            because the request has what may be a name in another script (巴黎 for "Paris").
     """
 
     kind: SourceKind
     message: int | None = None
     call: int | None = None
     tool: str = ""
+    may_be_translation: bool = False
 
 
 _INVENTED: Final = ValueSource(kind="invented")
@@ -110,6 +115,9 @@ class SaidIndex:
         self._places: dict[str, list[int]] = {}
         self._declared: dict[str, _Declared] = {}
         self._calls = 0
+        self._earlier: list[str] = []  # the person's words before the request
+        self._request: list[str] = []  # the person's last words, and why they allowed no call after them
+        self._may_have_name: bool | None = None  # None if not looked for since the person's last words
 
     def add(self, text: str, source: ValueSource) -> None:
         place = len(self._sources)
@@ -132,17 +140,41 @@ class SaidIndex:
             self.add(text, ValueSource(kind="result", message=place, call=self._calls, tool=tool or ""))
         else:
             self.add(text, ValueSource(kind=_ROLES.get(role, "system"), message=place))
+        if role == "user":
+            self._add_request(text, is_new=tool is None)
+
+    def _add_request(self, text: str, *, is_new: bool) -> None:
+        if is_new:
+            self._earlier += self._request
+            self._request = []
+        self._request.append(text)
+        self._may_have_name = None
 
     def source_of(self, value: Any, tool: Tool | None = None, parameter: str = "") -> ValueSource:
         """Find where a JSON value came from, other than an object or list that is not empty."""
         if value is None or isinstance(value, bool) or value in ("", [], {}):
             return _TRIVIAL
         found = self.find(value)
-        if tool is None or (found is not None and _RANK[found.kind] < _RANK["schema"]):
-            return found or _INVENTED
+        if found is not None and _RANK[found.kind] < _RANK["schema"]:
+            return found
+        declared = self._declared_by(tool) if tool is not None else None
+        source = (declared.about(parameter).find(value) if declared else None) or found or _INVENTED
+        if not isinstance(value, str) or not may_be_translation(value) or not self._request_may_have_name():
+            return source
+        is_choice = declared is not None and value in declared.choices(parameter)
+        return source if is_choice else replace(source, may_be_translation=True)
+
+    def _declared_by(self, tool: Tool) -> "_Declared":
         if (declared := self._declared.get(tool.name)) is None or declared.tool is not tool:
             declared = self._declared[tool.name] = _Declared(tool)
-        return declared.about(parameter).find(value) or found or _INVENTED
+        return declared
+
+    def _request_may_have_name(self) -> bool:
+        """Say whether the request has what may be a name in another script; also earlier words, if it points back to them."""
+        if self._may_have_name is None:
+            texts = [*self._earlier, *self._request] if any(map(points_back, self._request)) else self._request
+            self._may_have_name = any(map(may_have_name, texts))
+        return self._may_have_name
 
     def find(self, value: Any) -> ValueSource | None:
         """Return the source of a value; None if no text contains enough of it."""
@@ -187,6 +219,7 @@ class _Declared:
     def __init__(self, tool: Tool) -> None:
         self.tool = tool
         self._indexes: dict[str, SaidIndex] = {}
+        self._choices: dict[str, frozenset[str]] = {}
         self._left = _SCHEMA_CHARACTERS
 
     def about(self, parameter: str) -> SaidIndex:
@@ -197,6 +230,12 @@ class _Declared:
             self._left -= len(text)
             index.add(text, ValueSource(kind="schema", tool=self.tool.name))
         return self._indexes[parameter]
+
+    def choices(self, parameter: str) -> frozenset[str]:
+        """Return the values of a parameter that its schema lists, and its default."""
+        if parameter not in self._choices:
+            self._choices[parameter] = frozenset(_named(self.tool, parameter, _CHOICES))
+        return self._choices[parameter]
 
 
 def _joined(parts: Iterable[str], most: int) -> str:
@@ -231,7 +270,7 @@ def keys_of_text(text: str) -> set[str]:
     return keys
 
 
-def _named(tool: Tool, parameter: str) -> Iterator[str]:
+def _named(tool: Tool, parameter: str, keywords: Iterable[str] = _SAYING) -> Iterator[str]:
     """Yield the texts and values that a schema gives for a parameter and for its fields."""
     root = tool.input_schema
     stack, followed = [property_schema(root, parameter)], set[str]()
@@ -243,6 +282,6 @@ def _named(tool: Tool, parameter: str) -> Iterator[str]:
             if isinstance(reference := node.get("$ref"), str) and reference not in followed:
                 followed.add(reference)
                 stack.append(resolve(node, root))
-            scalars = (each for key in _SAYING for _, _, each in values_in({"": node.get(key)}))
+            scalars = (each for key in keywords for _, _, each in values_in({"": node.get(key)}))
             yield from (str(each) for each in scalars if isinstance(each, str | int | float) and not isinstance(each, bool))
             stack += [each for key, each in node.items() if key not in _SAYING]

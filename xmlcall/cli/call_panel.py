@@ -21,6 +21,7 @@ from ..tools.catalog import Tools
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, ReplyEnded
 from ..turn.outcomes import refused_by
 from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolReply, Written
+from .issues import issue_line
 from .plain import arguments_text, json_text, plain, visible
 from .words import Say
 
@@ -29,6 +30,15 @@ _RAN = ("ok", "error", "failed")
 _LEAST_RESULT = 12  # cells
 _BARE = re.compile(r"[\w .,:/+-]{1,200}")  # an argument that needs no quotation marks
 _PERSON = "person"  # the value of `Decision.by` for a person
+# Values of `Decision.by` and `CallDenied.by` where xmlcall itself decided -> key of the words.
+_BY_ITSELF = {
+    "no person to ask": "by_no_person",
+    "no answer in time": "by_no_answer",
+    "no rule": "by_no_rule",
+    "repeated too often": "by_repeated",
+    "the tool changes": "by_changing_tool",
+    "it only tells what is known": "by_known",
+}
 
 
 @dataclass(slots=True, kw_only=True)
@@ -46,6 +56,7 @@ class LoggedCall:
 
 @dataclass(slots=True)
 class CallLog:
+    lang: str = "en"
     calls: list[LoggedCall] = field(default_factory=list)
     earlier: int = 0  # calls of the conversation before this log began
     _said: list[Message] = field(default_factory=list)
@@ -71,10 +82,13 @@ class CallLog:
                 return self._end(self._running() or self._add(call), event.outcome, failure or result_text(result))
             case CallDenied(call=call, reason=reason, by=by, host=host, host_tool=tool):
                 return self._end(self._add(call, _target(host, tool), by=by), "denied", reason)
-            case CallRejected(call=invalid):
-                return self._end(self._add(invalid), "rejected", "\n".join(issue.message for issue in invalid.issues))
-            case CallHeld(call=call, paths=paths):
-                return self._end(self._add(call), "waits", ", ".join(path.removeprefix("$.") for path in paths))
+            case CallRejected(call=invalid, host=host, host_tool=tool):
+                why = "\n".join(issue_line(issue, self.lang) for issue in invalid.issues)
+                return self._end(self._add(invalid, _target(host, tool)), "rejected", why)
+            case CallHeld(call=call, paths=paths, host=host, host_tool=tool):
+                return self._end(
+                    self._add(call, _target(host, tool)), "waits", ", ".join(path.removeprefix("$.") for path in paths)
+                )
         return None
 
     def stop(self) -> LoggedCall | None:
@@ -109,6 +123,11 @@ class CallLog:
 
 def _target(host: str, tool: str) -> str:
     return f"{visible(host)}.{visible(tool)}" if host else ""
+
+
+def target_of(event: CallRejected | CallDenied | CallHeld) -> str:
+    """Return the server and the tool of a call, or the name that the model wrote if no server has it."""
+    return _target(event.host, event.host_tool) or visible(event.call.name)
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:
@@ -177,7 +196,7 @@ def _whom(by: str, say: Say) -> str:
     """Write who or what decided: a person in the user's language, a rule or an option by its name."""
     who, _, rest = by.partition(", ")
     if who != _PERSON:
-        return visible(by)
+        return say(_BY_ITSELF[by]) if by in _BY_ITSELF else visible(by)
     return say("you_always") if rest else say("you")
 
 
@@ -186,8 +205,9 @@ def origins(call: ToolCall, before: Sequence[Message], say: Say, tools: Tools) -
     for path, source in provenance(call, before, tools).items():
         kind = "result_of_unknown" if source.kind == "result" and not source.tool else source.kind
         if kind != "trivial":
-            words = say(f"from_{kind}", path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
-            yield source.kind, words
+            key = f"from_{kind}_or_translated" if source.may_be_translation else f"from_{kind}"
+            words = say(key, path=visible(path.removeprefix("$.")), tool=visible(source.tool), call=source.call)
+            yield "translation" if source.may_be_translation else source.kind, words
 
 
 def _fitted(text: str, cells: int) -> str:

@@ -31,6 +31,7 @@ from .chat_commands import COMMANDS, HELPING, LEAVING, completions, is_command
 from .chat_prompts import PromptValues
 from .exits import FAILED, OK, complain, run_async
 from .lines import is_interactive, questions
+from .open_model import asking_of
 from .options import add_model_options
 from .plain import visible
 from .session import Session, add_record_options, open_session, opening_messages, stop_message, taken_up
@@ -62,7 +63,7 @@ def execute(options: argparse.Namespace) -> int:
 
 async def _chat(options: argparse.Namespace) -> int:
     start = opening_messages(options)
-    calls = CallLog()
+    calls = CallLog(lang=asking_of(options).lang)
     async with open_session(options, calls=calls if is_interactive() else None) as session:
         chat = Chat(session, start, calls, options.max_turns)
         if is_interactive():

@@ -33,7 +33,7 @@ from ..turn.events import (
 )
 from ..turn.generate import Continued
 from ..turn.tool_need import ToolNeed
-from ..types.calls import InvalidCall, Reply, ToolCall
+from ..types.calls import Reply, ToolCall
 from ..types.completion import PromptProgress
 from ..types.events import (
     CallInReasoning,
@@ -45,9 +45,10 @@ from ..types.events import (
     ToolCallEnd,
     ToolCallStart,
 )
-from .call_panel import CallLog, LoggedCall, call_line, origins
+from .call_panel import CallLog, LoggedCall, call_line, origins, target_of
+from .issues import issue_line
 from .markdown import MarkdownStream, answer_console, shows_markdown
-from .plain import PlainStream, arguments_text, issue_line, json_text, plain, shortened, title_of, visible
+from .plain import PlainStream, arguments_text, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
 from .words import LABELS, Say, speaker
 from .wrapping import Wrapping, wrapped
@@ -126,12 +127,12 @@ class Display:
             case CallFinished():
                 self._finish_call(event)
             case CallRejected():
-                self._reject_call(event.call)
+                self._reject_call(event)
             case CallDenied() if event.call is not self._judged:
-                self.line("denied", f"{visible(event.call.name)}: {visible(event.reason)}", style="yellow")
-            case CallHeld(call=call, paths=paths):
+                self.line("denied", f"{target_of(event)}: {visible(event.reason)}", style="yellow")
+            case CallHeld(paths=paths):
                 values = ", ".join(visible(path.removeprefix("$.")) for path in paths[:_ISSUES])
-                self.line("waits", self.say("held", name=visible(call.name), values=values), style="dim")
+                self.line("waits", self.say("held", name=target_of(event), values=values), style="dim")
             case CallInReasoning(name=name):
                 self.notice(self.say("lost_call", name=visible(name)))
             case Answer():
@@ -275,9 +276,10 @@ class Display:
         label, style = ("error", "yellow") if event.result.is_error else ("result", "green")
         self.line(label, text, label_style=style)
 
-    def _reject_call(self, call: InvalidCall) -> None:
-        rows = [visible(call.name), *(issue_line(issue) for issue in call.issues[:_ISSUES])]
-        if (more := len(call.issues) - _ISSUES) > 0:
+    def _reject_call(self, event: CallRejected) -> None:
+        issues = event.call.issues
+        rows = [target_of(event), *(issue_line(issue, self.lang) for issue in issues[:_ISSUES])]
+        if (more := len(issues) - _ISSUES) > 0:
             rows.append(self.say("more_issues", count=more))
         self.line("rejected", "\n".join(rows), style="yellow")
 

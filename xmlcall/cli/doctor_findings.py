@@ -61,7 +61,7 @@ def read_call(call: ToolCall | InvalidCall, right: Mapping[str, Any]) -> ReadCal
     """Describe a call of a reply; `right` are the arguments that the question asks for."""
     by: Literal["server", "xmlcall"] = "server" if call.raw.dialect == "native" else "xmlcall"
     if isinstance(call, InvalidCall):
-        return ReadCall(name=call.name, arguments=None, issues=tuple(issue.message for issue in call.issues), by=by)
+        return ReadCall(name=call.name, arguments=None, issues=tuple(issue.why for issue in call.issues), by=by)
     codes = dict.fromkeys(repair.code for repair in (*call.raw.repairs, *call.repairs) if repair.code != "leaked-call")
     is_right = call.arguments == right
     return ReadCall(name=call.name, arguments=call.arguments, by=by, repairs=tuple(codes), is_right=is_right)

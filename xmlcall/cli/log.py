@@ -249,7 +249,8 @@ def _sources(values: Sequence[ValueRecord], lines: int | None) -> Iterator[str]:
 
 def _source(source: SourceRecord) -> str:
     if source.kind != "result":
-        return _SOURCES.get(source.kind, _inline(source.kind))
+        words = _SOURCES.get(source.kind, _inline(source.kind))
+        return f"may be a translation of what the person wrote; if not: {words}" if source.may_be_translation else words
     of = f" of `{_inline(source.tool)}`" if source.tool else ""
     return f"from the result{of} (call {source.call})"
 

@@ -31,7 +31,8 @@ from ..types.events import (
 )
 from .exits import OK
 from .inputs import read_bytes, read_tools
-from .plain import arguments_text, issue_line, json_text, shortened, visible
+from .issues import issue_line
+from .plain import arguments_text, json_text, shortened, visible
 
 DESCRIPTION = (
     "Parse the tool calls in a model's text. Prints text, calls and repairs, and why a call cannot run. Exits with 0 also then."

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..errors import XmlcallError
 from ..text_forms import INVISIBLE
-from ..types.calls import MISSING, InvalidCall, Issue, Tool, ToolCall
+from ..types.calls import MISSING, InvalidCall, Tool, ToolCall
 
 # ECMA-48: control sequences, control strings that are closed, and the other escapes. A string ends at any control character, so
 # that the search is linear; one that is not closed loses its ESC only.
@@ -26,7 +26,6 @@ _ESCAPE = re.compile(rf"{_SEQUENCE}[@-~]|{_STRING}(?:\x07|\x1b\\|\x9c)|{_OTHER}"
 _UNFINISHED = re.compile(rf"(?:\r|\x1b[ -/]*|{_SEQUENCE}|{_STRING}\x1b?)\Z")
 # Control characters but tab and line feed, and the marks that reorder the text around them (Unicode UAX 9).
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
-_ISSUE_WIDTH = 200
 _HELD = 256  # characters of an unfinished escape that a stream waits for
 # What JSON leaves as it is and a terminal would act on, or UTF-8 cannot hold; it can occur in strings only.
 _UNSAFE = re.compile(r"[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
@@ -121,10 +120,3 @@ def arguments_text(call: ToolCall | InvalidCall, *, width: int | None = None) ->
 
 def _cut(text: str, width: int | None) -> str:
     return text if width is None or len(text) <= width else f"{text[:width]}... ({len(text)} characters)"
-
-
-def issue_line(issue: Issue) -> str:
-    """Describe an issue to a person in one line, with its place unless the sentence names it."""
-    where = issue.path.removeprefix("$").removeprefix(".")
-    message = issue.message if not where or repr(where) in issue.message else f"{where}: {issue.message}"
-    return shortened(visible(message), lines=1, width=_ISSUE_WIDTH)

@@ -106,11 +106,11 @@ class Record:
         }
 
     def _add(self, call: ToolCall | InvalidCall, outcome: str, *, result: str | None = None) -> None:
-        is_valid, origin = isinstance(call, ToolCall), self._router.find(call.name)
+        origin = self._router.find(call.name)
         self._calls.append(
             {
                 "name": call.name,
-                "server": (origin[0].name if origin else OURS) if is_valid else None,
+                "server": origin[0].name if origin else OURS if isinstance(call, ToolCall) else None,
                 "arguments": call.arguments if isinstance(call, ToolCall) else None,
                 "outcome": outcome,
                 "result": result,

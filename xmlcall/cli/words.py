@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 
+from ..errors import ISSUES
 from ..turn.asking import REASONS
 
 Say = Callable[..., str]  # returns the text of a key, with its placeholders filled in
@@ -20,8 +21,9 @@ LABELS = (
 
 @cache
 def texts_of(lang: str) -> Mapping[str, str]:
-    reasons = {f"way_{finding}": reason for finding, reason in REASONS.items()}  # English; another language has its own
-    return reasons | tomllib.loads(Path(__file__).with_name(f"words_{lang}.toml").read_text(encoding="utf-8"))
+    reasons = {f"way_{finding}": reason for finding, reason in REASONS.items()}
+    issues = {f"issue_{code}": text for code, text in ISSUES.items()}
+    return reasons | issues | tomllib.loads(Path(__file__).with_name(f"words_{lang}.toml").read_text(encoding="utf-8"))
 
 
 def speaker(lang: str) -> Say:

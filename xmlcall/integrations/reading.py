@@ -95,7 +95,7 @@ class EngineReplyReader:
                 case ToolCallEnd(raw=raw):
                     yield from self._called(raw)
                 case CallInReasoning(name=name):
-                    log.warning("the model called %r in thinking that never ended, so nothing was called", name)
+                    log.warning("the model called %r only in its thinking, so nothing was called", name)
             while self._chunks and self._start + len(self._chunks[0]) <= event.span[1]:
                 self._start += len(self._chunks.popleft())
 

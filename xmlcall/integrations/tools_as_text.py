@@ -207,7 +207,7 @@ class StreamedReply:
         pieces, reason = self._pieces(self._reader.close(finish_reason)), finish_reason
         lost, generated = self._reader.finished(self._reasoning, Usage())
         if lost:
-            log.warning("the model called %r in thinking that never ended, so nothing was called", lost.name)
+            log.warning("the model called %r only in its thinking, so nothing was called", lost.name)
         pieces += self._wanted_repeats(generated)
         reason = "length" if generated.reply.finish_reason == REPETITION else reason
         self._check(generated)

@@ -52,7 +52,7 @@ class Asking:
     Args:
         mode: `xml` offers tools in the prompt and reads calls from the text. `native` uses the server's own function calling; it
             also reads calls that the server left in the text, and asks in text where a reply comes to nothing; `native-only` does
-            neither. `none` shows the model no tools. `auto` is `native` if a check before first use shows that it works, else `xml`.
+            neither. `none` shows no tools. `auto` is `native` if a check before first use shows that it works, else `xml`.
         dialect: name of the format in which the model is asked to write calls (docs/reference/dialects.md); all formats are read.
         family: how the system prompt shows tools (see `prompting.format`).
         lang: language of the prompts, `en` or `zh`.

@@ -135,9 +135,17 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallRejected:
-    """A call cannot run as the model wrote it; the model receives the reason."""
+    """A call cannot run as the model wrote it; the model receives the reason.
+
+    Args:
+        call: the call.
+        host: the server's name; "" if no server has a tool of this name, or if the call was not made in a `ToolLoop`.
+        host_tool: the tool's own name there.
+    """
 
     call: InvalidCall
+    host: str = ""
+    host_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +156,7 @@ class CallDenied:
         call: the call.
         reason: why, in words for the model.
         by: who or what decided, as in `Decision`.
-        host: the server's name; "" if the turn denied the call itself.
+        host: the server's name; "" as of `CallRejected`.
         host_tool: the tool's own name there.
     """
 
@@ -166,10 +174,14 @@ class CallHeld:
     Args:
         call: as the model wrote it; it does not run.
         paths: JSON paths of the values that appear neither in the conversation nor in the schema.
+        host: the server's name; "" as of `CallRejected`.
+        host_tool: the tool's own name there.
     """
 
     call: ToolCall
     paths: tuple[str, ...]
+    host: str = ""
+    host_tool: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -138,7 +138,8 @@ def begin_turn(
 
     if not asking.is_native:
         offered = in_prompt()
-        return Opening(messages=said, asking=asking, offered=offered).turn(offer_of(offered, said), server, limits)
+        shown = offered if asking.mode == "xml" else None
+        return Opening(messages=said, asking=asking, offered=shown).turn(offer_of(offered, said), server, limits)
     native = Opening(messages=said, asking=asking, offered=None)
     in_text = (lambda: native.in_text(in_prompt(), server)) if asking.mode == "native" else None
     sent = native_tools_within(budget, catalog, asking.format)

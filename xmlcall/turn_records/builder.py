@@ -237,14 +237,14 @@ class TurnBuilder:
             fact.shown["seconds"] = time.monotonic() - fact.began
 
     def _call_refused(self, event: CallRejected | CallDenied) -> None:
-        facts = {"outcome": "rejected"}
+        facts = {"outcome": "rejected", "server": event.host, "tool": event.host_tool}
         if isinstance(event, CallDenied):
-            facts = {"outcome": "denied", "server": event.host, "tool": event.host_tool, "by": event.by, "reason": event.reason}
+            facts |= {"outcome": "denied", "by": event.by, "reason": event.reason}
         self._tell(event.call.id, **facts).call = event.call
 
     def _call_held(self, event: CallHeld) -> None:
         """Record a call that waits; its end is not among the events of its reply."""
-        self._tell(event.call.id, outcome="held", reason=", ".join(event.paths))
+        self._tell(event.call.id, outcome="held", reason=", ".join(event.paths), server=event.host, tool=event.host_tool)
         raw, reading = event.call.raw, self._replies[-1].reading if self._replies else Reading()
         if any(call.call is None for call in reading.calls):
             reading.read(ToolCallEnd(raw=raw, span=(min(reading.end, raw.span[1]), raw.span[1]), call=event.call))

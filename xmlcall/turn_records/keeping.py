@@ -123,9 +123,10 @@ def _body(event: LoopEvent) -> tuple[str, dict[str, Any]] | None:
         case CallDenied(call=call, reason=reason, by=by):
             return "ended", _ended(call, "denied", reason) | {"by": by, "server": event.host, "tool": event.host_tool}
         case CallRejected(call=call):
-            return "ended", _ended(call, "rejected", " ".join(issue.message for issue in call.issues))
+            body = _ended(call, "rejected", " ".join(issue.why for issue in call.issues))
+            return "ended", body | {"server": event.host, "tool": event.host_tool}
         case CallHeld(call=call, paths=paths):
-            return "ended", _ended(call, "held", ", ".join(paths))
+            return "ended", _ended(call, "held", ", ".join(paths)) | {"server": event.host, "tool": event.host_tool}
         case Answer(stop_reason=stop_reason, usage=usage):
             return "answer", {"stop_reason": stop_reason, "usage": asdict(usage)}
     return None

@@ -217,10 +217,8 @@ def _ended(body: Mapping[str, Any]) -> dict[str, Any]:
     ended: dict[str, Any] = {"outcome": outcome if outcome in _OUTCOMES else "unknown"}
     if outcome in ("ok", "error", "failed"):
         return ended | {"result": text[:MOST_RESULT], "result_size": len(text), "failure": _text(body, "failure")}
-    if outcome == "denied":
-        named = {name: _text(body, name) for name in ("server", "tool", "by") if name in body}  # "server" since 0.3
-        return ended | {"reason": text} | named
-    return ended | ({"reason": text} if outcome == "held" else {})
+    named = {name: _text(body, name) for name in ("server", "tool", "by") if name in body}  # "server" since 0.3
+    return ended | ({"reason": text} if outcome in ("denied", "held") else {}) | named
 
 
 def _held_in(later: Iterable[KeptEvent]) -> Mapping[str, Any] | None:

@@ -390,7 +390,7 @@ def _leads_to_secret(path: str) -> bool:
 
 def _mask_mark(mark: dict[str, Any], known: frozenset[str]) -> None:
     hides = _leads_to_secret(mark["path"])
-    for name in ("why", "expected", "got"):
+    for name in ("why", "told", "expected", "got"):
         mark[name] = _text(mark[name], known)
     mark["got"] = MASK if hides and mark["got"] else mark["got"]
     mark["readings"] = [MASK if hides else _text(each, known) for each in mark["readings"]]

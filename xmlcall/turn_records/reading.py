@@ -85,7 +85,7 @@ class Reading:
         self.calls: list[ReadCall] = []
         self.end = 0  # offset until which the reply is covered
         self.repairs: list[Repair] = []
-        self.lost: list[CallInReasoning] = []  # calls in reasoning that never ended
+        self.lost: list[CallInReasoning] = []  # calls that are only in the reasoning
         self.reasoning: list[str] = []  # pieces that the server sent apart from the text
         self._spans: list[SpanRecord] = []
         self._last: _What | None = None  # what the span is that may still grow

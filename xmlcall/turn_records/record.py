@@ -53,13 +53,14 @@ class MarkRecord:
     """A repair, a conversion, or an issue of a call."""
 
     code: str
-    why: str  # its meaning in a sentence; for an issue, the message to the model
+    why: str  # its meaning in a sentence, for a person
     start: int | None = None  # None if it has no place in the reply
     end: int | None = None
     path: str = ""
     expected: str = ""
     got: str = ""
     readings: tuple[str, ...] = ()
+    told: str = ""  # the message to the model, of an issue
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,7 @@ class SourceRecord:
     kind: str
     call: int | None = None  # number of the call whose result contains it, from 1
     tool: str = ""
+    may_be_translation: bool = False  # of the person's words; then `kind` says where it came from if it is none
     message: int | None = None  # index of the message in the prompt that contains it
     start: int | None = None  # place in that message; None if the message spells it otherwise
     end: int | None = None
@@ -254,7 +256,8 @@ class SaidBefore:
             found = _found(value, message.content[slice(*within)])
             place = found and (found[0] + within[0] + begins, found[1] + within[0] + begins)
         start, end = place or (None, None)
-        return SourceRecord(kind=source.kind, call=source.call, tool=source.tool, message=source.message, start=start, end=end)
+        named = {name: getattr(source, name) for name in ("kind", "call", "tool", "message", "may_be_translation")}
+        return SourceRecord(**named, start=start, end=end)
 
 
 def _said_in(prompt: Sequence[Message], conversation: Sequence[Message], catalog: Catalog) -> Iterator[_Words]:
@@ -359,8 +362,8 @@ def _found(value: Any, text: str) -> Span | None:
 # A code of `errors.REPAIRS` or `errors.ISSUES` becomes a `MarkRecord` with its sentence and its place. A conversion of binding
 # has the path of a value: it made that value, and every value inside it.
 
-LOST_CALL: Final = "call-in-reasoning"  # code of the mark for a call in reasoning that never ended
-_LOST: Final = "A call stands in reasoning that never ended, so it is none."
+LOST_CALL: Final = "lost-call"  # code of the mark for a call that is only in the reasoning
+_LOST: Final = "The model called a tool only in its reasoning, where no call runs. Ask again if it is needed."
 
 
 def whys() -> dict[str, dict[str, str]]:
@@ -388,9 +391,8 @@ def issues_of(call: InvalidCall, place: Span | None) -> tuple[MarkRecord, ...]:
 def _issue(issue: Issue, spans: Mapping[str, Span], whole: Span | None) -> MarkRecord:
     """Return the mark of an issue, at the place of the parameter that contains its path, or of the whole call."""
     start, end = next((span for parameter, span in spans.items() if _is_in(issue.path, parameter)), whole) or (None, None)
-    why, readings = issue.message or ISSUES.get(issue.code, ""), tuple(issue.readings)
-    about = {"path": issue.path, "expected": issue.expected, "got": issue.got}
-    return MarkRecord(code=issue.code, why=why, start=start, end=end, readings=readings, **about)
+    about = {"path": issue.path, "expected": issue.expected, "got": issue.got, "told": issue.message}
+    return MarkRecord(code=issue.code, why=issue.why, start=start, end=end, readings=tuple(issue.readings), **about)
 
 
 def _is_in(path: str, outer: str) -> bool:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Self, TypeVar, cast
 
-from ..errors import UsageError
+from ..errors import FOR_THE_MODEL, ISSUES, UsageError
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ class Issue:
         path: JSON path of the value, `$` for the call itself.
         expected: what the schema asks for, in words.
         got: what the model wrote, shortened.
-        message: one sentence for the model.
+        message: one sentence for the model; `why` is for a person.
         readings: the possible readings of an ambiguous call.
     """
 
@@ -190,6 +190,11 @@ class Issue:
     got: str = ""
     message: str = ""
     readings: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """Describe the mistake to a person."""
+        return ISSUES[self.code] if self.code in FOR_THE_MODEL else self.message or ISSUES.get(self.code, "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

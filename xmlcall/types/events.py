@@ -81,7 +81,7 @@ class Repaired:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallInReasoning:
-    """The model called an offered tool in reasoning that never ended, so the call does not count and would get lost.
+    """The model called an offered tool only in its reasoning, where no call counts; without this event it would get lost.
 
     Args:
         name: the tool's name, as written.

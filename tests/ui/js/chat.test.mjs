@@ -33,7 +33,7 @@ for (const [facts, isYours, words] of [
   [{ by: "person" }, false, "allowed by: person"], [{ by: "allow s.* (--allow)" }, true, "allowed by: allow s.* (--allow)"],
 ]) test(`who allowed: ${words}`, () => assert.equal(whoAllowed(call(facts), { isYours }).textContent, words));
 
-for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "deny s.* (--deny)" }, "denied by: deny s.* (--deny)"], [{ by: "" }, "denied"]]) {
+for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "no person to ask" }, "denied: there was no person to ask"], [{ by: "deny s.* (--deny)" }, "denied by: deny s.* (--deny)"], [{ by: "" }, "denied"]]) {
   test(`who denied, once: ${words}`, () => {
     const denied = call({ ...facts, outcome: "denied" });
     assert.equal(outcomeChip(denied, { isYours: true }).textContent, words);
@@ -43,6 +43,20 @@ for (const [facts, words] of [[{ by: "person" }, "denied by you"], [{ by: "deny 
 
 const value = (text, repairs = []) => ({ path: "$.city", value: text, start: null, end: null, source: { kind: "person", call: null, tool: "", message: null }, repairs });
 const repair = { code: "json-double-encoding", why: "why", path: "$.city", start: null };
+
+for (const [source, isYours, words] of [
+  [{ kind: "schema" }, true, "perhaps your words, translated; else the tool's description"], [{ kind: "invented" }, false, "perhaps the person's words, translated; else the model alone"],
+]) test(`a value may be a translation: ${words}`, () => {
+  const told = { ...value("Paris"), source: { call: null, tool: "", message: null, may_be_translation: true, ...source } };
+  const drawn = callCard(call({ values: [told] }), { opened: new Set(), onPoint() {}, isYours });
+  assert.deepEqual(all(drawn).filter((each) => /chip ?$/.test(each.className ?? "")).map((each) => each.textContent), [words]);
+});
+
+test("a call that waits says what for, and what comes next", () => {
+  const drawn = callCard(call({ outcome: "held", reason: "$.x, $.y" }), { opened: new Set(), onPoint() {} });
+  assert.ok(drawn.textContent.includes("The conversation does not give x, y. The model writes the call again after the results."));
+  assert.ok(!drawn.textContent.includes("$."));
+});
 
 test("a repair is told once", () => {
   const drawn = callCard(call({ values: [value("Paris", ["json-double-encoding"])], repairs: [repair] }), { opened: new Set(), onPoint() {} });

@@ -356,7 +356,7 @@ class PromptedAnswer(Answer):
             case AskedAgain(why=why, in_text=True):
                 log.warning("a reply with the model server's own function calling came to nothing (%s): asked again in text", why)
             case CallInReasoning(name=name):
-                log.warning("the model called %r in thinking that never ended, so nothing was called", name)
+                log.warning("the model called %r only in its thinking, so nothing was called", name)
             case ToolCallStart(name=name) if name in self._turn.offer.of_caller and not self._taken:  # a later one may be held
                 return self._before_call()
         return []
@@ -456,7 +456,7 @@ def _stuck(turn: Turn, format: PromptFormat) -> str:
 
 def _why(turn: Turn) -> str:
     invalid = [call for call, _ in turn.answered if isinstance(call, InvalidCall)]
-    why = " ".join(f"{call.name}: {issue.message}" for call in invalid for issue in call.issues)
+    why = " ".join(f"{call.name}: {issue.why}" for call in invalid for issue in call.issues)
     return _FAILURES[turn.stop_reason].format(why=why, count=turn.count)
 
 

@@ -248,7 +248,7 @@ class Engine:
             ),
             partial(self._first, backend.capabilities, request, begun, self._writer(request, shown, known), allowed, schema),
         )
-        driven = drive(turn, backend, scores=self._scores, run=calling.run)
+        driven = drive(turn, backend, scores=self._scores, run=calling.run, hear=lambda events: calling.noted(events, turn))
         keep = self.own.rounds.keep
         answer = PromptedAnswer(turn, driven, self._format, is_strict=self.strict, keep=keep, recording=recording)
         if schema is not None:

@@ -63,7 +63,7 @@ class OwnRules:
         line = ruling.rule.name if asks and ruling.rule else _allowing(proposal, ruling)
         self._tell(proposal.target, line, ruling, asks=asks)
         reason = denial("nobody_rule" if asks else "nobody", self._format, why=line)
-        return Decision(allowed=False, reason=reason, by="nobody to ask")
+        return Decision(allowed=False, reason=reason, by="no person to ask")
 
     def _tell(self, target: str, line: str, ruling: Ruling, *, asks: bool) -> None:
         if line in self._logged or len(self._logged) >= _MOST_LOGGED:

@@ -202,7 +202,7 @@ def _without_hosted_tools(body: Body, notes: set[str]) -> None:
     if not hosted:
         return
     body["tools"] = [tool for tool in body["tools"] if tool not in hosted]
-    notes.add(f"tools: left out, as nobody here runs them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}")
+    notes.add(f"tools: left out, as this proxy does not run them: {', '.join(sorted({kind_of(tool)[:40] for tool in hosted}))}")
 
 
 def _without_hosted_items(item: Body, notes: set[str]) -> None:

@@ -12,6 +12,9 @@ const BAD = new Set(["rejected", "failed", "error", "unknown"]);
 const UNDER_WAY = new Set(["writing", "running", "waiting"]);
 const SOURCES = { person: "good", result: "info", schema: "", system: "", assistant: "", trivial: "", invented: "warn" };
 
+// What `by` of a call says where xmlcall itself refused it -> key of the words.
+const BY_ITSELF = { "no person to ask": "call.no_person", "no answer in time": "call.no_answer", "no rule": "call.no_rule", "repeated too often": "call.repeated", "the tool changes": "call.tool_changes" };
+
 /** Return the chip that says what came of a call, and of a denied one who denied it. */
 export function outcomeChip(call, ties) {
   const { outcome } = call;
@@ -49,6 +52,7 @@ export function whoAllowed(call, ties) {
 
 function decided(call, ties) {
   const isDenied = call.outcome === "denied";
+  if (isDenied && Object.hasOwn(BY_ITSELF, call.by)) return t(BY_ITSELF[call.by]);
   const isYou = ties.isYours && (call.by === "person" || call.by === "person, always");
   const key = isYou ? (isDenied ? "call.denied_you" : call.by === "person" ? "call.allowed_you" : "call.allowed_always") : isDenied ? "call.denied_by" : "call.allowed_by";
   return t(key, { who: visible(call.by) });
@@ -82,7 +86,7 @@ function inLine(values) {
 function approval(call, ties) {
   if (!call.by && !call.reason && !call.failure) return null;
   return h("div", { className: "small break" }, ties.isInside ? null : whoAllowed(call, ties),
-    call.reason ? h("div", { className: "soft" }, visible(call.reason)) : null,
+    call.reason ? h("div", { className: "soft" }, call.outcome === "held" ? t("call.held", { values: visible(call.reason.split(", ").map(nameOf).join(", ")) }) : visible(call.reason)) : null,
     call.failure ? h("div", { className: "error" }, visible(call.failure)) : null);
 }
 
@@ -93,7 +97,7 @@ function issues(call) {
     issue.expected ? h("div", { className: "small" }, `${t("issue.expected")} `, h("code", null, visible(issue.expected))) : null,
     issue.got ? h("div", { className: "small" }, `${t("issue.got")} `, h("code", null, visible(issue.got))) : null,
     issue.readings.map((reading) => h("pre", { className: "reading" }, visible(reading))),
-    issue.why && whyOf(issue) !== issue.why ? h("details", { className: "small" }, h("summary", null, t("issue.told")), visible(issue.why)) : null)));
+    issue.told && whyOf(issue) !== issue.told ? h("details", { className: "small" }, h("summary", null, t("issue.told")), visible(issue.told)) : null)));
 }
 
 function values(call, ties) {
@@ -129,6 +133,7 @@ function sourceChip(source, ties) {
   const what = { number: source.call ?? "", tool: visible(source.tool ?? "") };
   const kind = { result: source.call === null ? "some_result" : "result", person: ties.isYours ? "you" : "person" }[source.kind];
   const key = `source.${kind ?? source.kind}`;
+  if (source.may_be_translation) return h("span", { className: "chip" }, t(ties.isYours ? "source.translation_you" : "source.translation", { otherwise: t(key, what) }));
   return h("span", { className: `chip ${SOURCES[source.kind] ?? ""}` }, t(key, what));
 }
 

@@ -1,14 +1,17 @@
 /* 修复和问题的代码（errors.REPAIRS、errors.ISSUES）的中文说明；英文说明来自程序本身。 */
 
 const ISSUES = {
-  "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必需的参数。", "unexpected-argument": "该工具没有这个参数。",
-  "wrong-type": "值的类型与模式要求的不同。", "invalid-value": "类型正确，但值违反了模式的其他规则。", "duplicate-argument": "同一参数给了两次，值不同。",
-  "malformed-value": "值的文本无法读作模式要求的 JSON。", ambiguous: "这个调用有两种读法，参数不同。", "truncated-call": "回复在调用结束之前就结束了。", "mentioned-call": "这个调用在句子中间，可能只是提到它。", "unread-call": "文字像是一个调用，但无法确定如何解读。",
-  echo: "调用重复了别人写的文本，或者用了提示词示例中的值，而对话中没有提到它。", "not-said": "调用需要的一个值在对话和结果中都没有出现。",
+  "unknown-tool": "没有提供这个名称的工具。", "missing-argument": "缺少必填的参数。", "unexpected-argument": "这个工具没有这个参数。", "wrong-type": "值的类型不符合参数定义。",
+  "invalid-value": "值的类型正确，但不符合参数定义的其他要求。", "duplicate-argument": "同一个参数给了两次，值不同。", "malformed-value": "值不是参数定义所要求的 JSON，无法读取。",
+  ambiguous: "这个调用有两种读法，参数不同，无法确定是哪一种。", "truncated-call": "回复在调用写完之前就结束了。如果是在词元上限处被截断，请允许更多词元（max_tokens）。",
+  "mentioned-call": "这个调用在句子、引文或示例中，可能只是提到它。如果需要执行，请直接提出。",
+  "unread-call": "这段文字像是一个调用，但无法确定如何读取，所以没有执行。如果经常出现，可用 xmlcall probe 找出适合这个模型的格式。",
+  echo: "调用照抄了对话中的文字，或者用了提示词示例中的值。如果需要执行，请用自己的话提出。", "not-said": "对话和结果中都没有调用所需的一个值。请在请求中写明它。",
 };
 
 const MARKUP = {
-  "call-in-reasoning": "一个调用写在没有结束的推理之中，因此它不是调用。",
+  "call-in-reasoning": "回复没有其他内容，推理以一个调用结束；已按设置（reasoned_calls）采用这个调用。",
+  "lost-call": "模型只在推理中调用了一个工具，推理中的调用不会执行。如果需要，请重新提问。",
   "missing-block": "<invoke> 在 <function_calls> 之外，读作一个调用。", "unclosed-block": "回复结束时缺少 </function_calls>，其中的调用是完整的。",
   "unclosed-call": "参数都已结束的调用缺少 </invoke>。", "unclosed-parameter": "参数在下一个参数或调用结束之前缺少结束标签。",
   "wrong-closer": "参数用自己的名称或拼错的标签结束。", "stray-tag": "丢弃了没有配对的标签。", "repeated-block": "丢弃了第一个块内再次打开的 <function_calls>。",
