@@ -115,8 +115,7 @@ def path(name: str) -> Path | None:
 def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
     """Download a model, unless it is there already, and check it. Blocks; an interrupted download is resumed.
 
-    Args:
-        progress: called at each step; an exception that it raises ends the download and propagates.
+    `progress` is called at each step; an exception that it raises ends the download.
     """
     model = known(name)
     if found := path(name):

@@ -30,9 +30,7 @@ RECOMMENDED: Final = tuple(Recommended(**row) for row in tomllib.loads(_FILE.rea
 def recommended(*names: str, opens_thought: bool = False) -> Recommended | None:
     """Return what the makers of a model recommend; None if that is unknown.
 
-    Args:
-        names: what the model is called: by its server, or by its file.
-        opens_thought: whether the chat template ends the prompt in an open thought.
+    The names are those of its server and of its file; `opens_thought` says whether its chat template opens a thought.
     """
     called = list(_forms(names))
     rows = (row for row in RECOMMENDED if opens_thought or not row.opens_thought)

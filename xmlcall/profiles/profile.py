@@ -148,11 +148,7 @@ def asking_in_words(asking: Asking) -> str:
 
 
 def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None) -> Asking:
-    """Return how to ask a model: as given, else as its profile says, else as usual.
-
-    Raises:
-        UsageError: what was given cannot be combined.
-    """
+    """Return how to ask a model: as given, else as its profile says, else as usual."""
     asking = replace(usual, **given)
     settled = {name for name in PROFILED if name in given and (name, given[name]) != ("mode", "auto")}
     if profile is not None and not settled:
@@ -249,11 +245,9 @@ def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda 
 
 
 def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]) -> FoundProfile | None:
-    """Return the profile that the user chose for a model.
+    """Return the profile that the user chose for a model; `auto` is the one that was measured with the model, `off` is none.
 
-    Args:
-        name: the profile's name or file; `auto` for the one that was measured with the model, `off` for none.
-        tell: called with a sentence for unreadable files, and for a profile that was measured with another model.
+    `tell` gets a sentence for unreadable files, and for a profile that was measured with another model.
     """
     if name == "off":
         return None

@@ -34,13 +34,9 @@ Schema = dict[str, Any]
 
 
 def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Mend a schema by others: of a tool's arguments, its result, or a form.
+    """Mend a schema by others: of a tool's arguments, its result, or a form; return it, with notes for people about the changes.
 
-    Args:
-        is_object: whether its values must be objects, as arguments and forms are, whatever the schema says.
-
-    Returns:
-        The schema to use, which is the same object if nothing in it is odd; and notes for people about what was changed.
+    A schema in which nothing is odd is returned itself. With `is_object`, its values become objects, whatever it says.
     """
     if deeper_than(MAX_DEPTH, schema):
         return schema, ()

@@ -100,13 +100,9 @@ class _Place:
 def choose_tool(
     request: CompletionRequest, server: Capabilities, catalog: Catalog, dialect: Dialect
 ) -> Script[tuple[str, Usage]]:
-    """Choose the tool to call for the user's last message.
+    """Choose the tool to call for the user's last message, with a server that continues a last message of role `assistant`.
 
-    Args:
-        server: a server that continues a last message of role `assistant`.
-
-    Returns:
-        The tool's name ("" if the server refuses the beginning or reports no probabilities), and the tokens used.
+    The name is "" if the server refuses the beginning or reports no probabilities.
     """
     written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
     for _ in range(MOST_STEPS):
@@ -409,9 +405,7 @@ def ask_need(
 ) -> Script[ToolNeed]:
     """Ask a model whether the last message, alone, needs a tool.
 
-    Args:
-        threshold: compared with the score. With None the threshold is 0, the second opinion is always asked for, and the answers
-            are cached, because the messages are our own anchors.
+    Without a threshold it is 0, the second opinion is always asked for, and the answers are cached: these are our own anchors.
     """
     undecided = ToolNeed(log_odds=SURE_NUMBER, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
     if server.reasoning_open:
@@ -443,11 +437,9 @@ def log_odds(candidates: Iterable[tuple[str, float]]) -> float:
 def _ask_number(
     request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool
 ) -> Script[tuple[float | None, Usage]]:
-    """Ask a model for the number of the tool that the message asks for.
+    """Ask a model for the number of the tool that the message asks for; return the log-odds of any tool against none.
 
-    Returns:
-        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is not a number, the
-        server reports no probabilities, or there is only one tool, or too many.
+    They are None if the first token is not a number, the server reports no probabilities, or there is only one tool, or too many.
     """
     if not 1 < len(catalog) <= MOST_NUMBERED:
         return None, Usage()

@@ -509,7 +509,6 @@ class RecordingBackend(Around, KeptOpen):
         self._listener = listener
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts to make a request."""
         self._listener.prompt(request.messages)
         tries = Tries(self._backend, request)
         tries.listeners = (self._hear,)

@@ -263,7 +263,6 @@ def _json_text(data: Any) -> str:
 
 
 def json_answer(data: Any, status: int = 200) -> Response:
-    """Answer with a value as JSON."""
     return Response(_json_text(data), status, media_type="application/json")
 
 

@@ -40,8 +40,6 @@ _TYPES: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UiPage:
-    """A page."""
-
     entry: Entry
     routes: Sequence[BaseRoute]
 

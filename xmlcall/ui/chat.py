@@ -119,8 +119,6 @@ class PageAudit:
 
 @dataclass(slots=True, kw_only=True)
 class TurnUnderWay:
-    """A turn that is running."""
-
     loop: ToolLoop
     keeper: Keeper
     said: Conversation

@@ -155,8 +155,6 @@ class _Open:
 
 
 class OpenQuestions:
-    """The questions that are open."""
-
     def __init__(self, news: News, patience: float = _PATIENCE) -> None:
         self.news, self._patience = news, patience
         self.turn_on: Callable[[str], str] = lambda server: ""  # returns the id of the turn that uses a server, or ""
@@ -164,7 +162,6 @@ class OpenQuestions:
         self._over: OrderedDict[str, None] = OrderedDict()
 
     async def ask(self, event: str, body: Mapping[str, Any], read: Callable[[Given], Any], late: Any) -> Any:
-        """Ask, and wait."""
         id = f"q_{secrets.token_hex(8)}"
         loop = asyncio.get_running_loop()
         asked = loop.time()
@@ -183,7 +180,6 @@ class OpenQuestions:
             self._end(id, "gone")
 
     def answer(self, id: str, given: Given) -> None:
-        """Take an answer."""
         if id in self._over:
             raise ApiError("this question has its answer", status=409, code="already_answered")
         if (question := self._open.get(id)) is None:
