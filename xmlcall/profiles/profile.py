@@ -417,8 +417,6 @@ def _checks() -> dict[str, dict[str, str]]:
     except (OSError, ValueError, RecursionError):
         return {}
     rows = data.get("checks") if isinstance(data, dict) and data.get("version") == VERSION else None
-    return {key: row for key, row in rows.items() if _is_row(row)} if isinstance(rows, dict) else {}
-
-
-def _is_row(row: Any) -> bool:
-    return isinstance(row, Mapping) and isinstance(row.get("on"), str) and row.get("found") in FINDINGS
+    parts = rows.items() if isinstance(rows, dict) else ()
+    tables = {key: row for key, row in parts if isinstance(row, dict)}
+    return {key: row for key, row in tables.items() if isinstance(row.get("on"), str) and row.get("found") in FINDINGS}
