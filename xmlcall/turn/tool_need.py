@@ -299,19 +299,13 @@ def ask_tool_need(
     *,
     shown: CompletionRequest | None = None,
 ) -> Script[ToolNeed | None]:
-    """Ask a model whether the user's last message needs a tool, and if so, which one.
+    """Ask a model whether the user's last message needs a tool, and if so, which one; the request has no reminder.
 
-    Args:
-        request: the tool prompt and the conversation, the user's message last, without a reminder.
-        format: the prompt format; we begin a call in its wire format if the server can continue it.
-        shown: the conversation from which the reply is generated, if tools are described after the message. It is used to choose
-            a tool, but not to decide whether one is needed, because small talk would have no such descriptions.
+    Return None if `auto` cannot decide: the server reports no probabilities, or the model's do not separate the anchors. With a
+    given threshold, a server without probabilities is an error.
 
-    Returns:
-        None if `auto` cannot decide: the server reports no probabilities, or the model's do not separate the anchors.
-
-    Raises:
-        BackendError: the request failed; `BackendProtocolError` if a threshold was given but the server reports no probabilities.
+    If tools are described after the message, `shown` is the conversation with them. It is used to choose a tool, but not to
+    decide whether one is needed, because small talk would have no such descriptions.
     """
     least, spent = (threshold, Usage()) if threshold != "auto" else (yield from _auto(server, request, format))
     if least is None:
