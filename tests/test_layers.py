@@ -47,7 +47,10 @@ layer(
     "errors toml_file private_folders text_forms addresses types schema tools dialects binding parsing prompting turn "
     "wire profiles backends hosts",
 )
-layer("turn_records", "errors types loosejson schema tools dialects binding parsing prompting turn wire backends records agent")
+layer(
+    "turn_records",
+    "errors toml_file types loosejson schema tools dialects binding parsing prompting turn wire backends records agent",
+)
 layer(
     "bench",
     "errors private_folders systems installed types tools dialects binding parsing prompting turn wire profiles models backends "

@@ -136,14 +136,9 @@ class BackendUnavailable(BackendError):
 
 
 class BackendStatusError(BackendError):
-    """The model server answered with an error.
+    """The model server answered with an error: its HTTP status (200 for an error inside a stream), and what it said.
 
-    Args:
-        message: what was expected, what arrived, what to do.
-        backend: which server.
-        status_code: HTTP status; 200 for an error inside a stream.
-        body: its answer, cut to 500 characters.
-        retry_after: seconds to wait before the next attempt, if the server gave them.
+    `retry_after` is in seconds; None if the server did not say when to try again.
     """
 
     def __init__(
@@ -158,14 +153,7 @@ class BackendStatusError(BackendError):
 class ContextOverflow(BackendStatusError):
     """The prompt does not fit into the model's context.
 
-    Args:
-        message: what was expected, what arrived, what to do.
-        backend: which server.
-        status_code: HTTP status; 200 for an error inside a stream.
-        body: its answer, cut to 500 characters.
-        prompt_tokens: the prompt's length, if the server gave it.
-        context_length: how many tokens the context holds, if known.
-        advice: how to make the context larger, as a clause.
+    Both numbers of tokens are None if unknown; `advice` says how to make the context larger, as a clause.
     """
 
     def __init__(
@@ -183,12 +171,7 @@ class ContextOverflow(BackendStatusError):
         self.prompt_tokens, self.context_length, self.advice = prompt_tokens, context_length, advice
 
     def said_as(self, message: str, *, context_length: int | None = None) -> Self:
-        """Return the same error with another message.
-
-        Args:
-            message: replaces this error's message.
-            context_length: how many tokens the context holds, if known by now.
-        """
+        """Return the same error with another message, and the length of the context if it is known by now."""
         return type(self)(
             message,
             backend=self.backend,
@@ -203,12 +186,7 @@ class ContextOverflow(BackendStatusError):
 class OutputRejected(BackendStatusError):
     """The model server could not read what its model wrote, such as a call that is not as the model's template says.
 
-    Args:
-        message: what was expected, what arrived, what to do.
-        backend: which server.
-        status_code: HTTP status; 200 for an error inside a stream.
-        body: its answer, cut to 500 characters.
-        output: what the model wrote, from where the server could not read on; "" if the answer does not hold it.
+    `output` is that, from where the server could not read on; "" if the answer does not hold it.
     """
 
     def __init__(self, message: str, *, backend: str = "", status_code: int, body: str = "", output: str = "") -> None:
@@ -240,15 +218,7 @@ class ToolHostUnavailable(ToolHostError):
 
 
 class ToolHostProtocolError(ToolHostError):
-    """The tool server answered with a JSON-RPC error or outside the protocol.
-
-    Args:
-        message: what was expected, what arrived, what to do.
-        host: the server's name.
-        code: the JSON-RPC error code, if there was one.
-        reason: as of `ToolHostError`.
-        said: as of `ToolHostError`.
-    """
+    """The tool server answered with a JSON-RPC error, whose code is here, or outside the protocol."""
 
     def __init__(
         self, message: str, *, host: str = "", code: int | None = None, reason: FailureReason = "unreadable", said: str = ""

@@ -18,10 +18,9 @@ def user_path(kind: Literal["cache", "config", "data", "state"], name: str, vari
 
 
 def make_private(path: Path) -> bool:
-    """Create a folder and its missing parents, closed to other users whatever the umask. Leave an existing folder unchanged.
+    """Create a folder and its missing parents, closed to other users whatever the umask; return whether it was missing.
 
-    Returns:
-        Whether the folder was created.
+    An existing folder stays as it is.
     """
     if path.is_dir():
         return False

@@ -168,12 +168,9 @@ def _leading_out(text: str) -> Iterator[Destination]:
     for match in _MAIL.finditer(text):
         yield Destination("mail", match[0])
     yield from (Destination("phone", match[0]) for match in _PHONE.finditer(text))
-    yield from (Destination("account", match[0]) for match in _ACCOUNT.finditer(text) if _is_account(match[0]))
-
-
-def _is_account(text: str) -> bool:
-    """Say whether a match has enough digits, so that it is not just a word with two digits followed by short words."""
-    return sum(map(str.isdigit, text)) >= (8 if " " in text else 4)
+    for match in _ACCOUNT.finditer(text):
+        if sum(map(str.isdigit, match[0])) >= (8 if " " in match[0] else 4):  # else a word with two digits and short words
+            yield Destination("account", match[0])
 
 
 def _where_meant(name: str, text: str) -> Iterator[Destination]:

@@ -30,9 +30,7 @@ PROBE_TOKENS: Final = 16  # a request for fewer only probes a prompt that is sen
 class FittedBackend(Around, KeptOpen):
     """A backend that shortens prompts until they fit; notes in `lang` replace what was cut.
 
-    Args:
-        scale: estimates tokens; shared by all requests to the model, or for one request.
-        measure: measures the rate of the scale; called before sending a prompt that nearly fills the context.
+    `measure` measures the rate of the scale, before a prompt is sent that nearly fills the context.
     """
 
     def __init__(

@@ -144,8 +144,11 @@ class _MessageIndex:
     called: dict[str, str] = field(default_factory=dict)
 
     def begins(self, conversation: Sequence[Message]) -> bool:
-        """Say whether a conversation continues the one that was read."""
-        return len(self.messages) <= len(conversation) and all(map(_is_same, self.messages, conversation))
+        """Say whether a conversation continues the one that was read, including the calls known to be in its texts."""
+        return len(self.messages) <= len(conversation) and all(
+            one is other or (one == other and one.written == other.written)
+            for one, other in zip(self.messages, conversation, strict=False)
+        )
 
     def read(self, conversation: Sequence[Message]) -> None:
         start, own = len(self.messages), [self.own]
@@ -160,11 +163,6 @@ class _MessageIndex:
         self.own = "\n".join(own)
         self.own_words.update(runs)
         self.own_run += "".join(runs)
-
-
-def _is_same(one: Message, other: Message) -> bool:
-    """Say whether two messages are equal, including the calls known to be in their text."""
-    return one is other or (one == other and one.written == other.written)
 
 
 _known: OrderedDict[int, _MessageIndex] = OrderedDict()

@@ -36,11 +36,7 @@ def known_way(server: Capabilities) -> Way | None:
 
 
 async def check_way(backend: Backend) -> Way:
-    """Return how tools are offered to a model; the server is asked unless that is known.
-
-    Raises:
-        BackendError: the server failed, so nothing was found.
-    """
+    """Return how tools are offered to a model; the server is asked unless that is known."""
     server = backend.capabilities
     way = known_way(server)
     if way is None:

@@ -71,13 +71,10 @@ class KeptOpen:
 
 
 class Tries:
-    """The attempts to make one request; this class makes only one.
-
-    Attributes:
-        listeners: functions called with each piece of the reply before its reader gets it; set once an attempt is open.
-    """
+    """The attempts to make one request; this class makes only one."""
 
     def __init__(self, backend: Backend, request: CompletionRequest) -> None:
+        # Called with each piece of the reply before its reader gets it; set once an attempt is open.
         self.listeners: tuple[Callable[[Chunk], None], ...] = ()
         self._backend, self._request = backend, request
 

@@ -70,9 +70,10 @@ class EmbeddedBackend:
         async with AsyncExitStack() as stack:
             self._folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="xmlcall-slots-"))
             server = await asyncio.to_thread(self._load, path, key)
-            stack.push_async_callback(_stop, [server])
+            # The list holds the last reference to the server, which stops without it; that waits for the server's own threads.
+            stack.push_async_callback(asyncio.to_thread, [server].clear)
             address = server.listening_address
-            del server  # `_stop` holds the last reference
+            del server
             self._client = await stack.enter_async_context(OpenAIBackend(address, api_key=key, larger_context=LARGER_CONTEXT))
             capabilities = self._client.capabilities
             self._slots = Slots() if await self._copy(0, 1) else None
@@ -172,11 +173,6 @@ def _library() -> Any:
             advice = f"xllamacpp needs the system library libgomp ({error}): install it, on Debian with: apt-get install libgomp1"
         raise BackendUnavailable(advice, backend="embedded") from error
     return xllamacpp
-
-
-async def _stop(holder: list[Any]) -> None:
-    """Drop the last reference to the server, which stops it; in a thread, because this waits for the server's own threads."""
-    await asyncio.to_thread(holder.clear)
 
 
 # -- the slot of a request ---------------------------------------------------------------------------------------------

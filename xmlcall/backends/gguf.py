@@ -208,7 +208,9 @@ def free_threads(root: Path = Path("/")) -> int | None:
     siblings = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/topology/thread_siblings")
     cores = len({_read_text(each) for each in siblings}) or os.cpu_count() or 1
     usable = min(cores, len(os.sched_getaffinity(0)), *_quotas(root))
-    busy = _busy(root)
+    average, *_, running, _ = (_read_text(root / "proc/loadavg") or "0 0 0 1/1 1").split()
+    # Cores that are busy now and on average over a minute, so not for a load that is short or over; without this thread.
+    busy = int(min(float(average), int(running.partition("/")[0]) - 1))
     threads = max(min(usable, cores - busy), usable // 2, 1)
     return threads if threads < cores else None
 
@@ -219,9 +221,3 @@ def _quotas(root: Path) -> Iterator[int]:
         quota, _, period = _read_text(group / "cpu.max").strip().partition(" ")
         if quota.isdecimal() and period.isdecimal():
             yield max(math.ceil(int(quota) / int(period)), 1)
-
-
-def _busy(root: Path) -> int:
-    """Count the cores that others keep busy, now and on average over a minute: a load that is short or over does not count."""
-    average, *_, running, _ = (_read_text(root / "proc/loadavg") or "0 0 0 1/1 1").split()
-    return int(min(float(average), int(running.partition("/")[0]) - 1))  # without this thread

@@ -211,7 +211,9 @@ class OllamaBackend(HttpBackend):
             except UsageError:
                 raise
             except (ValueError, RecursionError) as error:  # a line is not JSON, or not an object
-                raise BackendProtocolError(f"expected Ollama's JSON from {self._server}, got {_one_line(error)}") from error
+                said = " ".join(str(error).split())[:200]
+                message = f"expected Ollama's JSON from {self._server}, got {type(error).__name__}: {said}"
+                raise BackendProtocolError(message) from error
 
     def _refusal(self, error: Any, status: int) -> BackendStatusError:
         said = read_error(error)
@@ -247,7 +249,3 @@ def _tagged(name: str | None) -> str:
     """Add the tag that Ollama adds: `gemma3` is `gemma3:latest`."""
     name = name or ""
     return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-def _one_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"

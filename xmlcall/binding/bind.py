@@ -432,21 +432,16 @@ def without_unsaid(raw_call: RawCall, catalog: Catalog, word: str) -> RawCall:
     tool = catalog.get(name) if name else None
     if tool is None:
         return raw_call
-    kept = tuple(
-        each for each in raw_call.arguments if not (_is_unsaid(each, word) and _may_be_unsaid(each.name, word, tool, catalog))
-    )
+    kept = tuple(each for each in raw_call.arguments if not _is_unsaid(each, word, tool, catalog))
     return raw_call if len(kept) == len(raw_call.arguments) else replace(raw_call, arguments=kept)
 
 
-def _is_unsaid(argument: RawArgument, word: str) -> bool:
-    """Say whether an argument's value is the word, or null in a format with types."""
+def _is_unsaid(argument: RawArgument, word: str, tool: Tool, catalog: Catalog) -> bool:
+    """Say whether an optional value is the word, or null in a format with types, and the schema does not list the word."""
     value = argument.text if argument.value is MISSING else argument.value
-    return value is None or (isinstance(value, str) and value.strip().casefold() == word)
-
-
-def _may_be_unsaid(name: str, word: str, tool: Tool, catalog: Catalog) -> bool:
-    """Say whether a parameter may be left out and does not list the word among its own values."""
-    return not is_required(name, tool) and not _lists(parameter_of(catalog, tool, name).schema, word, tool)
+    if not (value is None or (isinstance(value, str) and value.strip().casefold() == word)):
+        return False
+    return not is_required(argument.name, tool) and not _lists(parameter_of(catalog, tool, argument.name).schema, word, tool)
 
 
 def _lists(schema: Any, word: str, tool: Tool) -> bool:

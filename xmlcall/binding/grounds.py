@@ -353,9 +353,6 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
     """Return the reading tools that may supply a missing address or id: those that share most words with the called tools.
 
     For example, `find_contact`, "the mail address of a person", shares words with `send_mail`, "a mail to an address".
-
-    Returns:
-        The names of all tools that share the most words; none if no tool shares a word.
     """
     if all((IDS | ADDRESSEES).isdisjoint(words_of_name(name)) for name in names):
         return ()

@@ -61,11 +61,7 @@ def _result_openers(_: tuple[str, ...]) -> Mapping[str, ResultForm]:
 
 
 def select(dialect: str | Dialect) -> tuple[Dialect, ...]:
-    """Return the dialects to read, for names from the command line or a program; for untrusted names use `known`.
-
-    Args:
-        dialect: a name of `DIALECTS`, `auto` for all of them, the path of a row (`my_format.toml`), or a Dialect.
-    """
+    """Return the dialects to read: of a name, of `auto`, of a row's path (`my_format.toml`); for untrusted names use `known`."""
     if isinstance(dialect, Dialect):
         return (dialect,)
     if dialect.endswith(".toml"):

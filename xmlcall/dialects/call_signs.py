@@ -36,10 +36,7 @@ def opening_places(dialects: Iterable[Dialect], names: Iterable[str] = ()) -> Ca
     """Return a function that finds each character that may begin a tag: `<`, the `&` of `&lt;`, or another one of a format.
 
     To make a text inert, replace these characters, for example by their entities. Bare JSON calls are not found, because they
-    begin like any JSON.
-
-    Args:
-        names: names of the tools, for formats in which a tool's name is a tag.
+    begin like any JSON. The names are those of the tools, for formats in which a tool's name is a tag.
     """
     openers = [_openers(part) for part in _parts(tuple(dialects), tuple(names))]
     return lambda text: sorted({at for branches, candidates in openers for at in _places(branches, candidates, text)})

@@ -94,9 +94,7 @@ def inert_frame(text: str, form: ResultForm = OWN_RESULTS) -> str:
 def inert_text(text: str, catalog: Catalog, form: ResultForm = OWN_RESULTS, *, is_whole: bool = False) -> str:
     """Make everything inert that could be read as a call in any wire format, and what `inert_frame` makes inert.
 
-    Args:
-        is_whole: whether no other untrusted text follows in which a call could continue; a JSON schema of `arguments` then
-            stays unchanged.
+    A JSON schema of `arguments` stays unchanged if no other untrusted text follows in which a call could continue (`is_whole`).
     """
     # Formats of other packages may use the tools' names in any mark. Our own use them only in tags, which `_TOOL_TAG` finds
     # however many tools there are, and in marks that are inert anyway.

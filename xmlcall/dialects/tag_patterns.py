@@ -31,11 +31,7 @@ ARGUMENTS = ("arguments", "parameters", "args", "input")
 
 
 def tag(pattern: str, rest: str = SPACE, end: str = ">") -> str:
-    """Return the pattern of a tag: any case, zero-width characters allowed around its parts.
-
-    Args:
-        pattern: everything up to the attributes, for example `</invoke`; a zero-width character may follow the slash.
-    """
+    """Return the pattern of a tag such as `</invoke`: any case, zero-width characters allowed around its parts."""
     start = "</" if pattern.startswith("</") else "<"
     name = pattern[len(start) :]
     return f"(?i:{start[0]}{_Z}{start[1:]}{_Z}{name}{_Z}){rest}{end}"

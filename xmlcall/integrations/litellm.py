@@ -46,8 +46,7 @@ _OWN_PROVIDER: Final = "xmlcall/"  # has the tools to itself (`litellm_provider`
 class ToolsAsText(CustomLogger):  # type: ignore[misc]
     """The hooks. One object serves all requests, and keeps a request's state only as long as the request's logging object lives.
 
-    Args:
-        otherwise: the settings for models whose `model_info` does not mention xmlcall; None leaves these models alone.
+    `otherwise` is for models whose `model_info` does not mention xmlcall; None leaves these models alone.
     """
 
     def __init__(self, otherwise: Asking | None = None) -> None:

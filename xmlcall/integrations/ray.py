@@ -61,33 +61,14 @@ _BESIDE_CONFIG: Final = frozenset(
 
 
 class RaySettings(BaseModel):
-    """The settings of the application; `serve run` reads each one as `name=value`, and lists with commas.
-
-    Args:
-        model: as for `xmlcall serve --model`, usually a server whose address every node can reach; "" if `config` is given.
-        config: a file with several models and keys (`xmlcall.toml`), in the same place on every node; "" for none. It then holds
-            all settings for models and callers.
-        mode: as for `create_app`, like the other settings of this group.
-        mcp: a file with MCP servers whose tools the replica runs itself, in the same place on every node; "" for none. Rounds of
-            these tools are kept in the replica's memory, so there can be only one replica.
-        allow: globs over `server.tool` that select the tools to offer and run.
-        origins: web pages that may call.
-        allowed_hosts: names under which callers reach Ray's HTTP proxies, besides this machine's own; `*` for all.
-        min_replicas: the number of replicas that always run.
-        max_replicas: the highest number of replicas.
-        target_ongoing_requests: Ray's target for open answers per replica: above it, Ray starts replicas; below, it stops some.
-        max_ongoing_requests: the most open answers per replica; further requests wait.
-        max_queued_requests: the most waiting requests at each of Ray's HTTP proxies; others get status 503. -1 for no limit.
-        num_cpus: CPUs that Ray reserves for a replica; one event loop uses at most one.
-        grace: seconds that answers in progress get when their replica has to stop, also when Ray scales down; incomplete answers
-            then end with an error. A replica without open answers stops at once.
-        autoscaling: further keys of Ray's `autoscaling_config`, such as `{"downscale_delay_s": 60}`.
-    """
+    """The settings of the application; `serve run` reads each one as `name=value`, and lists with commas."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    model: str = ""
+    model: str = ""  # as for `xmlcall serve --model`, usually a server whose address every node can reach
+    # In place of a model, a file with all settings for models and callers (`xmlcall.toml`), in the same place on every node.
     config: str = ""
+    # As for `create_app`.
     mode: Literal["auto", "xml", "native"] = "auto"
     dialect: str = "function_calls"
     lang: str = "en"
@@ -95,18 +76,25 @@ class RaySettings(BaseModel):
     reminder: bool = True
     strict: bool = False
     tool_tokens: int | None = None
+    # A file with MCP servers whose tools the replica runs itself, in the same place on every node. Rounds of these tools are kept
+    # in the replica's memory, so there can be only one replica.
     mcp: str = ""
-    allow: tuple[str, ...] = ()
-    origins: tuple[str, ...] = ()
+    allow: tuple[str, ...] = ()  # globs over `server.tool` that select the tools to offer and run
+    origins: tuple[str, ...] = ()  # web pages that may call
+    # Names under which callers reach Ray's HTTP proxies, besides this machine's own; `*` for all.
     allowed_hosts: tuple[str, ...] = ()
-    min_replicas: int = Field(default=1, ge=1)
+    min_replicas: int = Field(default=1, ge=1)  # that always run
     max_replicas: int = Field(default=4, ge=1)
+    # Ray's target for open answers per replica: above it, Ray starts replicas; below, it stops some.
     target_ongoing_requests: float = Field(default=20, gt=0)
-    max_ongoing_requests: int = Field(default=50, ge=1)
+    max_ongoing_requests: int = Field(default=50, ge=1)  # open answers per replica; further requests wait
+    # Waiting requests at each of Ray's HTTP proxies; others get status 503. -1 for no limit.
     max_queued_requests: int = Field(default=100, ge=-1)
-    num_cpus: float = Field(default=1, ge=0)
+    num_cpus: float = Field(default=1, ge=0)  # that Ray reserves for a replica; one event loop uses at most one
+    # Seconds that answers in progress get when their replica has to stop, also when Ray scales down; incomplete answers then end
+    # with an error. A replica without open answers stops at once.
     grace: float = Field(default=60, ge=0)
-    autoscaling: dict[str, Any] = {}
+    autoscaling: dict[str, Any] = {}  # further keys of Ray's `autoscaling_config`, such as `{"downscale_delay_s": 60}`
 
     @model_validator(mode="after")
     def _one_says_it(self) -> Self:
@@ -200,15 +188,7 @@ def _stopping() -> Callable[[], bool]:
 
 
 def app(settings: RaySettings | None = None, /, **given: Any) -> serve.Application:
-    """Make the application, for `serve run xmlcall.integrations.ray:app name=value ...`, a configuration file, or `serve.run`.
-
-    Args:
-        settings: all settings; or None.
-        given: the settings as keyword arguments.
-
-    Raises:
-        UsageError: a setting is unknown, missing or of another type.
-    """
+    """Make the application, for `serve run xmlcall.integrations.ray:app name=value ...`, a configuration file, or `serve.run`."""
     try:
         settings = settings or RaySettings(**given)
     except ValidationError as error:

@@ -73,11 +73,7 @@ Choices = list[dict[str, Any]]
 
 
 def read_asking(given: Any) -> Asking | None:
-    """Read from a configuration how a model is asked.
-
-    Args:
-        given: a table of `SETTINGS`; true means an empty table. None or false leaves the model alone.
-    """
+    """Read from a configuration how a model is asked: true, or a table of `SETTINGS`; otherwise the model is left alone."""
     if given is None or given is False:
         return None
     table = {} if given is True else given

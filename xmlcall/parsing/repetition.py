@@ -58,18 +58,12 @@ _ASKED_NUMBER = regex.compile(
 
 
 class Runaway:
-    """Watches a text for a repetition that will not end.
-
-    Attributes:
-        end: offset at which the repetition became certain; None before.
-        start: offset at which the repetition begins.
-        period: length of the repeated unit, in characters; for a counter, of its first line.
-    """
+    """Watches a text for a repetition that will not end."""
 
     def __init__(self) -> None:
-        self.end: int | None = None
-        self.start = 0
-        self.period = 0
+        self.end: int | None = None  # offset at which the repetition became certain
+        self.start = 0  # offset at which the repetition begins
+        self.period = 0  # characters of the repeated unit; for a counter, of its first line
         self._length = 0
         self._tail = ""
         self._line = ""  # text since the last line end; truncated once it is too long to count

@@ -112,11 +112,10 @@ class ReplyState:
         return not len(self.catalog) or self.catalog.meant_by(name) is not None
 
     def positional(self, name: str, named: Mapping[str, Any], values: Sequence[Any]) -> Mapping[str, Any] | None:
-        """Name the positional values of a call, by the order in which the tool declares its parameters.
+        """Name the positional values of a call, by the order of the tool's parameters; None if several readings remain.
 
-        Returns:
-            All values by name; None if several readings remain. Only one remains if there are as many values as parameters not
-            given by name, or as many values as required ones among these, which must be declared first.
+        Only one remains if there are as many values as parameters not given by name, or as required ones among these, which must
+        be declared first.
         """
         tool = self.catalog.get(self.catalog.meant_by(name) or name)
         properties = tool.input_schema.get("properties") if tool else None

@@ -150,11 +150,7 @@ def asking_in_words(asking: Asking) -> str:
 
 
 def asking_by(usual: Asking, given: AskingFields, profile: Profile | None = None) -> Asking:
-    """Return how to ask a model: as given, else as its profile says, else as usual.
-
-    Raises:
-        UsageError: what was given cannot be combined.
-    """
+    """Return how to ask a model: as given, else as its profile says, else as usual."""
     asking = replace(usual, **given)
     settled = {name for name in PROFILED if name in given and (name, given[name]) != ("mode", "auto")}
     if profile is not None and not settled:
@@ -251,11 +247,9 @@ def find(fingerprints: Collection[str], refused: Callable[[str], None] = lambda 
 
 
 def chosen(name: str, fingerprints: Collection[str], tell: Callable[[str], None]) -> FoundProfile | None:
-    """Return the profile that the user chose for a model.
+    """Return the profile that the user chose for a model; `auto` is the one that was measured with the model, `off` is none.
 
-    Args:
-        name: the profile's name or file; `auto` for the one that was measured with the model, `off` for none.
-        tell: called with a sentence for unreadable files, and for a profile that was measured with another model.
+    `tell` gets a sentence for unreadable files, and for a profile that was measured with another model.
     """
     if name == "off":
         return None
@@ -425,8 +419,6 @@ def _checks() -> dict[str, dict[str, str]]:
     except (OSError, ValueError, RecursionError):
         return {}
     rows = data.get("checks") if isinstance(data, dict) and data.get("version") == VERSION else None
-    return {key: row for key, row in rows.items() if _is_row(row)} if isinstance(rows, dict) else {}
-
-
-def _is_row(row: Any) -> bool:
-    return isinstance(row, Mapping) and isinstance(row.get("on"), str) and row.get("found") in FINDINGS
+    parts = rows.items() if isinstance(rows, dict) else ()
+    tables = {key: row for key, row in parts if isinstance(row, dict)}
+    return {key: row for key, row in tables.items() if isinstance(row.get("on"), str) and row.get("found") in FINDINGS}

@@ -113,11 +113,9 @@ def feedback(
     request: str = "",
     is_native: bool = False,
 ) -> str:
-    """Render what is wrong with a call, and how it should be written.
+    """Render what is wrong with a call, and how it should be written; if the model wrote it `again`, with the tool's description.
 
-    Args:
-        again: whether the model wrote the same call before; if so, the tool's description is shown, too.
-        is_native: whether the server writes calls in the model's own format, so that no wire format of ours is shown.
+    If the server writes calls in the model's own format, no wire format of ours is shown.
     """
     catalog = Catalog.of(tools)
     retry = _retry([call], catalog, format, request, is_native=is_native)

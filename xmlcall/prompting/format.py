@@ -57,11 +57,7 @@ FAMILIES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PromptFormat:
-    """The settings that all texts for one model share.
-
-    Raises:
-        UsageError: unknown dialect, language or family; or `auto`, which can be read but not written.
-    """
+    """The settings that all texts for one model share."""
 
     dialect: str = "function_calls"
     lang: str = "en"

@@ -52,18 +52,12 @@ _SENTENCE_END = regex.compile(r"(?<=[.:!?])\s+|(?<=[。：！？；])\s*")
 
 
 class Leaks:
-    """Removes from a reply's text what must not be shown.
-
-    Attributes:
-        found: the most serious thing that was removed.
-        stopped: whether the rest of the reply is ignored.
-        replaced: the removed spans of the reply, in order, each with its replacement.
-    """
+    """Removes from a reply's text what must not be shown."""
 
     def __init__(self, results: Collection[str] = ()) -> None:
-        self.found: Refusal = ""
-        self.stopped = False
-        self.replaced: list[tuple[Span, str]] = []
+        self.found: Refusal = ""  # the most serious thing that was removed
+        self.stopped = False  # whether the rest of the reply is ignored
+        self.replaced: list[tuple[Span, str]] = []  # the removed spans of the reply, in order, each with its replacement
         self._results = results
         self._held = ""
         self._start = 0  # offset of the held text

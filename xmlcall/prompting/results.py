@@ -55,15 +55,9 @@ PICTURES: Final = {
 
 
 def result_text(result: ToolResult, format: PromptFormat = ENGLISH, *, reader: Reader = "assistant") -> str:
-    """Write a result as text.
+    """Write a result as text, for the model (`assistant`) or the person (`user`), without content that is only for the other one.
 
-    Args:
-        reader: the model (`assistant`) or the person (`user`); content only for the other one is left out (MCP 2025-11-25,
-            annotations).
-
-    Returns:
-        The blocks, each on lines of its own, and the structured content unless a text block repeats it, as servers should (MCP
-        2025-11-25, tools).
+    Structured content is added unless a text block repeats it, as servers should (MCP 2025-11-25, annotations and tools).
     """
     blocks = [block for block in result.content if not block.audience or reader in block.audience]
     parts = [_WRITERS[type(block)](block, format) for block in blocks]
@@ -162,11 +156,7 @@ def not_run(reason: str, format: PromptFormat) -> str:
 
 
 def stopped(kind: str, format: PromptFormat) -> str:
-    """Render what happened to a call or an answer when its turn was ended from outside.
-
-    Args:
-        kind: `running` (a call that had started), `cancelled` (a call, by its server), `not_begun` (a call) or `answer`.
-    """
+    """Render what became of a call (`running`, `not_begun`, or `cancelled` by its server) or an `answer` when its turn ended."""
     return format.render("stopped", kind=kind).strip()
 
 

@@ -104,11 +104,8 @@ def reminder(
 ) -> str:
     """Render the short text that ends the prompt, after the person's words; empty without tools.
 
-    Args:
-        needs_tool: False if the request was found to need no tool; the text then asks for plain words.
-        unsaid: parameters of a call that was withdrawn because their values appear nowhere in the conversation, so that the
-            person may have to be asked.
-        has_failed: whether there was no valid call after all retries.
+    If the request was found to need no tool, the text asks for plain words. `unsaid` are parameters of a call that was withdrawn
+    because their values appear nowhere in the conversation; `has_failed` says that there was no valid call after all retries.
     """
     values = {"needs_tool": needs_tool, "unsaid": unsaid, "step": step, "has_failed": has_failed}
     catalog = Catalog.of(tools)

@@ -109,10 +109,8 @@ def without_reminder(reminder: str, messages: Sequence[Message]) -> tuple[Messag
 def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return a conversation for a model without tools: calls are removed, and their results added to the person's words.
 
-    After calls in its history, a small model continues in their tone: short, and without what the person asked for.
-
-    Args:
-        messages: results have the role `tool`, or are in messages of role `user` as after a tool prompt.
+    After calls in its history, a small model continues in their tone: short, and without what the person asked for. Results may
+    be messages of role `user`, too, as after a tool prompt.
     """
     kept: list[Message] = []
     for message in messages:

@@ -24,10 +24,7 @@ def private_folder() -> Path:
     """Return the folder of records; create it if it is missing.
 
     The default folder is closed to other users. A chosen folder that exists keeps its permissions, because others may work in it;
-    the record files themselves are closed to them anyway.
-
-    Raises:
-        UsageError: the folder cannot be created or closed, or a file of another user has the name of one of ours.
+    the record files themselves are closed to them anyway. A file of another user under one of our names is refused.
     """
     path = folder()
     try:

@@ -222,10 +222,9 @@ class Store:
             return list(json.loads(rows[0][0])) if rows else []
 
     def search(self, words: Sequence[str]) -> Iterator[tuple[ConversationSummary, int, Message]]:
-        """Find messages that contain all the words, ignoring case.
+        """Find messages that contain all the words, ignoring case: conversation, place of the message from 0, and the message.
 
-        Yields:
-            Conversation, place of the message from 0, and the message; what was changed last comes first.
+        What was changed last comes first.
         """
         folded = [word.casefold() for word in words]
         damage: XmlcallError | None = None

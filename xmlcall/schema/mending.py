@@ -34,13 +34,9 @@ Schema = dict[str, Any]
 
 
 def mended(schema: Mapping[str, Any], *, is_object: bool = True) -> tuple[Mapping[str, Any], tuple[str, ...]]:
-    """Mend a schema by others: of a tool's arguments, its result, or a form.
+    """Mend a schema by others: of a tool's arguments, its result, or a form; return it, with notes for people about the changes.
 
-    Args:
-        is_object: whether its values must be objects, as arguments and forms are, whatever the schema says.
-
-    Returns:
-        The schema to use, which is the same object if nothing in it is odd; and notes for people about what was changed.
+    A schema in which nothing is odd is returned itself. With `is_object`, its values become objects, whatever it says.
     """
     if deeper_than(MAX_DEPTH, schema):
         return schema, ()
@@ -112,11 +108,6 @@ def _number(value: Any) -> Any:
     return value if is_number else MISSING
 
 
-def _limit(value: Any) -> Any:
-    """Read an exclusive limit. In draft 4 it is a boolean about the inclusive limit; that is corrected afterwards."""
-    return value if isinstance(value, bool) else _number(value)
-
-
 def _flag(value: Any) -> Any:
     if isinstance(value, str):
         return _WORDS.get(value.strip().casefold(), MISSING)
@@ -166,7 +157,8 @@ _READERS: Final[dict[str, _Reader]] = {
     "$schema": _kept_if(lambda value: isinstance(value, str) and _ADDRESS.fullmatch(value) and not _OLD_DRAFT.search(value)),
     "$id": _matching(_ADDRESS),
     **_each(_number, "minimum maximum"),
-    **_each(_limit, "exclusiveMinimum exclusiveMaximum"),
+    # In draft 4 they are booleans about the inclusive limits; that is corrected afterwards.
+    **_each(lambda value: value if isinstance(value, bool) else _number(value), "exclusiveMinimum exclusiveMaximum"),
     **_each(
         _number_if(lambda number: number >= 0 and number == int(number)),
         "minLength maxLength minItems maxItems minProperties maxProperties minContains maxContains",
@@ -401,7 +393,8 @@ def _required(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str
     """List the required names, those that draft 3 marks inside properties included; declare those that are not declared."""
     given = node.get("required")
     properties = _by_name(node.get("properties"))
-    marked = [name for name, part in properties.items() if _is_marked(part)] if isinstance(properties, Mapping) else []
+    parts = properties.items() if isinstance(properties, Mapping) else ()
+    marked = [name for name, part in parts if isinstance(part, Mapping) and _flag(part.get("required")) is True]
     listed = (
         given if isinstance(given, list) else [given] if isinstance(given, str) and given in found.get("properties", ()) else []
     )
@@ -417,10 +410,6 @@ def _required(mender: _Mender, node: Mapping[str, Any], found: Schema, path: str
     if missing := [name for name in names if name not in mender.places.declared and name not in known and not by_rule]:
         mender.note(f"{path}.properties", missing, "any value")
         found["properties"] = {**known, **{name: {} for name in missing}}
-
-
-def _is_marked(part: Any) -> bool:
-    return isinstance(part, Mapping) and _flag(part.get("required")) is True
 
 
 def _kinds(found: Schema) -> list[str]:

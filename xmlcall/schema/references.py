@@ -219,18 +219,11 @@ def layers(value: Any) -> Iterator[list[Any]]:
 
 
 class Places:
-    """The schemas inside a schema.
-
-    Attributes:
-        declared: names of properties, wherever they are declared.
-        referenced: `id`s of the objects that references lead to.
-        schemas: all of them.
-        has_tuples: `$schema` names a draft in which `items` may be a list.
-    """
+    """The schemas inside a schema."""
 
     def __init__(self, root: Mapping[str, Any]) -> None:
-        self.declared: set[str] = set()
-        draft = root.get("$schema")
+        self.declared: set[str] = set()  # names of properties
+        draft = root.get("$schema")  # in some drafts `items` may be a list
         self.has_tuples = isinstance(draft, str) and _WITH_TUPLES.search(draft) is not None
         self._root = root
         self._ids: set[int] = set()
@@ -260,9 +253,7 @@ class Places:
     def local(self, reference: str) -> str | None:
         """Return a reference that leads to the intended schema: the same one if it does, None if there is none.
 
-        Args:
-            reference: the value of `$ref`. The schema's own address in it is removed. If it leads nowhere, but exactly one
-                definition has its name, that definition is meant.
+        The schema's own address is removed. If it leads nowhere, but exactly one definition has its name, that one is meant.
         """
         address = self._root.get("$id")
         if isinstance(address, str) and address.strip("#"):

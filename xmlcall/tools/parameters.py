@@ -64,11 +64,9 @@ def _kinds(schema: Any, root: Mapping[str, Any]) -> frozenset[str] | None:
 
 
 def property_schema(schema: Mapping[str, Any], name: str) -> Any:
-    """Return the schema that an object schema declares for a property.
+    """Return the schema that an object schema declares for a property: its first declaration, in the schema or in a branch.
 
-    Returns:
-        The first declaration in `properties`, of the schema or of a branch; else the `patternProperties` that match the name;
-        else `additionalProperties`; else True (any value).
+    Without one, the `patternProperties` that match the name count, else `additionalProperties`, else any value is allowed (True).
     """
     found = next((properties[name] for properties in declared(schema, schema) if name in properties), MISSING)
     return _by_rule(schema, name) if found is MISSING else found

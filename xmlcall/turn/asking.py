@@ -293,14 +293,7 @@ SERVED: Final = tuple(name for name in ASK_KEYS if name not in ("parallel", "max
 
 
 def read_ask(key: str, text: str, keys: Collection[str] = tuple(ASK_KEYS)) -> tuple[str, Any]:
-    """Return the name of a field and its value, as a person wrote them; `-` in a key is read as `_`.
-
-    Args:
-        keys: the fields that can be set here.
-
-    Raises:
-        UsageError: unknown key or wrong value; the message says what was expected.
-    """
+    """Return the name of one of these fields and its value, as a person wrote them; `-` in a key is read as `_`."""
     name = key.strip().replace("-", "_")
     if name not in keys:
         why = "has no effect here" if name in ASK_KEYS else "unknown key"

@@ -56,16 +56,11 @@ class RepairPolicy:
 
 @dataclass(slots=True)
 class Attempts:
-    """What a run has tried so far.
-
-    Attributes:
-        retries: replies in a row that were no answer, or whose calls could not run.
-        stuck: a call that the model wrote twice although it could not run, if one retry is left; else None.
-    """
+    """What a run has tried so far."""
 
     limits: RepairPolicy
-    retries: int = 0
-    stuck: InvalidCall | None = None
+    retries: int = 0  # replies in a row that were no answer, or whose calls could not run
+    stuck: InvalidCall | None = None  # a call that the model wrote twice although it could not run, if one retry is left
     _errors: int = 0
     _repeats: int = 0
     _last: str = ""

@@ -57,14 +57,7 @@ class Held:
 
 
 class Watch:
-    """Passes events on until nothing useful can follow.
-
-    Args:
-        waits: says for which values a later call has to wait; None if no call has to.
-
-    Attributes:
-        held: the call that has to wait, if such a call ended the reply.
-    """
+    """Passes events on until nothing useful can follow."""
 
     def __init__(self, *, parallel: bool, leaks: Leaks, one_tool: bool = False, waits: Waits | None = None) -> None:
         self.kept: list[Event] = []
@@ -73,11 +66,11 @@ class Watch:
         self.inside = False  # a wrapper is open
         self.calling = False  # a call is open
         self.leaks = leaks
-        self.held: Held | None = None
+        self.held: Held | None = None  # the call that has to wait, if such a call ended the reply
         self._parallel = parallel
         self._one_tool = one_tool
         self._first_name = ""
-        self._waits = waits
+        self._waits = waits  # says for which values a later call has to wait
         self._ready: list[ToolCall] = []
         self._finished = False
         self._one_block = False  # the last call was written in a format with one block a reply
@@ -269,14 +262,9 @@ class ReplyOptions:
 
 
 def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, prefix: str = "") -> Script[Generated]:
-    """Generate a reply in which calls are text.
+    """Generate a reply in which calls are text, from its given beginning if the server can continue a message.
 
-    Args:
-        prefix: the given beginning of the reply; only for a server that can continue a message.
-
-    Yields:
-        The progress of the prompt, if the server reports it, and the parser's events as they come; those of the prefix once the
-        server has accepted it.
+    Yields the parser's events as they come; those of the beginning once the server has accepted it.
     """
     reading = ReplyReader(binder, request, how.server, parallel=how.parallel, one_tool=how.one_tool)
     begun = reading.feed(prefix)
@@ -455,11 +443,9 @@ class ReplyReader:
 def generate_begun(
     request: CompletionRequest, begun: str, otherwise: CompletionRequest, binder: Binder, how: ReplyOptions
 ) -> Script[Generated]:
-    """Generate a reply with a given beginning; without it if the server refuses.
+    """Generate a reply with a given beginning; without it, from `otherwise`, if the server refuses.
 
-    Args:
-        request: the conversation, for a server that continues a last message of role `assistant`.
-        otherwise: the conversation to use if the server refuses, because some templates allow no such message.
+    Some templates allow no last message of role `assistant`, so `otherwise` has none.
     """
     try:
         return (yield from generate(request, binder, replace(how, falls_back=True), prefix=begun))

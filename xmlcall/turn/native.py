@@ -51,11 +51,7 @@ class NativeOptions:
 
 
 def generate_native(request: CompletionRequest, binder: Binder, how: NativeOptions) -> Script[Generated]:
-    """Generate a reply with the server's own function calling.
-
-    Yields:
-        The progress of the prompt, if the server reports it; text and reasoning as they come; each call once.
-    """
+    """Generate a reply with the server's own function calling; each call is yielded once."""
     reply, ask, end = _NativeReply(binder, how), Ask(request=request), Ended()
     try:
         while not isinstance(came := (yield ask), Ended):

@@ -71,8 +71,7 @@ class Opening:
     def kept(self, first: FirstRequest) -> tuple[Message, ...]:
         """Return the messages before the turn, to continue with: without the tool prompt, and without notes for this turn only.
 
-        Args:
-            first: how the first reply was requested; a request without messages means that this is not decided yet.
+        The first request has no messages while that is not decided.
         """
         reminder, sent = self._reminder(), first.request.messages
         bare = without_reminder(reminder, self.messages)
@@ -147,11 +146,7 @@ def begin_turn(
 
 
 def offer_of(offered: ToolPrompt, messages: Sequence[Message], **values: Any) -> Offer:
-    """Return the offer of a turn's tools; of those that are sent only in part, what fits the conversation.
-
-    Args:
-        values: further fields of the offer, and those that differ.
-    """
+    """Return the offer of a turn's tools; of those that are sent only in part, what fits the conversation."""
     offer = Offer(**{"catalog": offered.catalog, "own": describing(offered), **values})
     if offered.grade != "sent":
         return offer

@@ -38,9 +38,7 @@ def when_stopped(
 ) -> Answered:
     """Return the results for the model if a turn is stopped from outside.
 
-    Args:
-        ended: maps the id of a call to its result, or to None if it had started but has none; a call that had not started is
-            missing.
+    `ended` has the results by the calls' ids; None for a call that had started but has none.
     """
 
     def result_of(call: ToolCall) -> ToolResult:
@@ -62,8 +60,7 @@ def closed(
 ) -> list[Message]:
     """Complete a conversation that was cut off inside a turn, so that it can continue: the model's message comes last.
 
-    Args:
-        calls: the calls of that reply, in order; those that could not be read have no arguments.
+    `calls` are those of that reply, in order; those that could not be read have no arguments.
     """
     conversation = list(messages)
     if reply is not None and (calls or reply.content.strip()):

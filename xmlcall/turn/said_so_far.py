@@ -54,16 +54,11 @@ _MOST: Final = 5  # values that the feedback names
 
 
 class SaidSoFar:
-    """What people, results and the model have said in a turn.
-
-    Attributes:
-        results: the texts that tools returned.
-        heard: everything said before the current reply.
-    """
+    """What people, results and the model have said in a turn."""
 
     def __init__(self, words: Words, *, asks: bool) -> None:
-        self.results: list[str] = []
-        self.heard = Said(())
+        self.results: list[str] = []  # of tools
+        self.heard = Said(())  # everything said before the current reply
         self._words = words
         self._asks = asks
         self._own: Sequence[str] = ()  # what the model said in earlier turns

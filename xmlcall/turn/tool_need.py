@@ -100,13 +100,9 @@ class _Place:
 def choose_tool(
     request: CompletionRequest, server: Capabilities, catalog: Catalog, dialect: Dialect
 ) -> Script[tuple[str, Usage]]:
-    """Choose the tool to call for the user's last message.
+    """Choose the tool to call for the user's last message, with a server that continues a last message of role `assistant`.
 
-    Args:
-        server: a server that continues a last message of role `assistant`.
-
-    Returns:
-        The tool's name ("" if the server refuses the beginning or reports no probabilities), and the tokens used.
+    The name is "" if the server refuses the beginning or reports no probabilities.
     """
     written, left, usage = beginning(dialect), _names(catalog, dialect), Usage()
     for _ in range(MOST_STEPS):
@@ -302,19 +298,13 @@ def ask_tool_need(
     *,
     shown: CompletionRequest | None = None,
 ) -> Script[ToolNeed | None]:
-    """Ask a model whether the user's last message needs a tool, and if so, which one.
+    """Ask a model whether the user's last message needs a tool, and if so, which one; the request has no reminder.
 
-    Args:
-        request: the tool prompt and the conversation, the user's message last, without a reminder.
-        format: the prompt format; we begin a call in its wire format if the server can continue it.
-        shown: the conversation from which the reply is generated, if tools are described after the message. It is used to choose
-            a tool, but not to decide whether one is needed, because small talk would have no such descriptions.
+    Return None if `auto` cannot decide: the server reports no probabilities, or the model's do not separate the anchors. With a
+    given threshold, a server without probabilities is an error.
 
-    Returns:
-        None if `auto` cannot decide: the server reports no probabilities, or the model's do not separate the anchors.
-
-    Raises:
-        BackendError: the request failed; `BackendProtocolError` if a threshold was given but the server reports no probabilities.
+    If tools are described after the message, `shown` is the conversation with them. It is used to choose a tool, but not to
+    decide whether one is needed, because small talk would have no such descriptions.
     """
     least, spent = (threshold, Usage()) if threshold != "auto" else (yield from _auto(server, request, format))
     if least is None:
@@ -408,9 +398,7 @@ def ask_need(
 ) -> Script[ToolNeed]:
     """Ask a model whether the last message, alone, needs a tool.
 
-    Args:
-        threshold: compared with the score. With None the threshold is 0, the second opinion is always asked for, and the answers
-            are cached, because the messages are our own anchors.
+    Without a threshold it is 0, the second opinion is always asked for, and the answers are cached: these are our own anchors.
     """
     undecided = ToolNeed(log_odds=SURE_NUMBER, threshold=threshold or 0.0, usage=Usage(), is_sure=False)
     if server.reasoning_open:
@@ -442,11 +430,9 @@ def log_odds(candidates: Iterable[tuple[str, float]]) -> float:
 def _ask_number(
     request: CompletionRequest, server: Capabilities, catalog: Catalog, format: PromptFormat, *, keep: bool
 ) -> Script[tuple[float | None, Usage]]:
-    """Ask a model for the number of the tool that the message asks for.
+    """Ask a model for the number of the tool that the message asks for; return the log-odds of any tool against none.
 
-    Returns:
-        The log-odds of any tool against none, and the tokens used. The log-odds are None if the first token is not a number, the
-        server reports no probabilities, or there is only one tool, or too many.
+    They are None if the first token is not a number, the server reports no probabilities, or there is only one tool, or too many.
     """
     if not 1 < len(catalog) <= MOST_NUMBERED:
         return None, Usage()

@@ -24,6 +24,7 @@ from ..records.store import ConversationSummary, KeptEvent, Store, raw_from_json
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawCall, Repair, ToolCall
 from ..types.events import TextDelta
+from ..wire.openai import count, mapping
 from .builder import MOST_RESULT
 from .reading import ReadCall, Reading, ReadText, call_record, prompt_of, read_text, readable_tools, tools_told
 from .record import CallRecord, MarkRecord, ReplyRecord, SaidBefore, TurnRecord, repairs_of
@@ -147,7 +148,8 @@ class _KeptTurn:
         read = self._read(raw, body, prompt, calls)
         _settle(read.reading, calls, self._catalog, _held_in(later))
         said = SaidBefore(prompt, self._messages.said(prompt), self._catalog)
-        tokens = {name: _count(body.get("usage"), name) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
+        usage = mapping(body.get("usage"))
+        tokens = {name: count(usage.get(name)) for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         reasoning = "" if any(span.kind == "reasoning" for span in read.reading.spans(len(raw))) else _text(body, "reasoning")
         marks = read.reading.marks()
         return ReplyRecord(
@@ -284,7 +286,7 @@ def _issue(data: Mapping[str, Any]) -> Issue:
 def _raw(kept: Mapping[str, Any]) -> RawCall:
     raw = kept.get("raw")
     try:
-        return raw_from_json(raw if isinstance(raw, Mapping) else {})
+        return raw_from_json(mapping(raw))
     except (KeyError, TypeError, AttributeError):
         text = _text(raw, "text")
         return RawCall(index=0, name=_text(kept, "name"), text=text, dialect=_text(raw, "dialect"))
@@ -301,11 +303,6 @@ def _text(body: Any, name: str) -> str:
 def _list(body: Mapping[str, Any], name: str) -> list[Any]:
     value = body.get(name)
     return value if isinstance(value, list) else []
-
-
-def _count(body: Any, name: str) -> int | None:
-    value = body.get(name) if isinstance(body, Mapping) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _between(one: KeptEvent, other: KeptEvent) -> float | None:

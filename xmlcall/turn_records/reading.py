@@ -6,7 +6,6 @@ loop, so a live turn and its text give the same record. Each event is read once.
 """
 
 import json
-import math
 import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +20,7 @@ from ..errors import UsageError
 from ..parsing.repetition import once
 from ..parsing.reply import parse
 from ..records.store import tool_to_json
+from ..toml_file import toml_value
 from ..tools.catalog import Catalog, Tools
 from ..turn.generate import Binder, ReplyReader
 from ..types.calls import InvalidCall, Message, Repair, Reply, Role, Span, Tool, ToolCall
@@ -310,8 +310,6 @@ def read_reply(
 
 _LONGEST_NAME: Final = 60  # characters of a case's name
 _TOOL_FIELDS: Final = ("name", "description", "input_schema", "title", "output_schema", "annotations")
-_BARE_KEY: Final = re.compile("[A-Za-z0-9_-]+")
-_UNSAFE: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufeff]")
 _HALF: Final = re.compile(r"[\ud800-\udfff]")
 
 
@@ -335,7 +333,7 @@ def as_corpus_case(turn: TurnRecord, reply_number: int) -> str:
         case |= {"dialect": dialects.pop()} if len(dialects) == 1 and dialects != {"function_calls"} else {}
         case |= {"calls": [_written(call) for call in found.calls]}
     case |= {"repairs": [repair.code for repair in found.repairs]} if found.repairs else {}
-    lines = ["[[case]]", *(f"{key} = {_toml(value)}" for key, value in case.items())]
+    lines = ["[[case]]", *(f"{key} = {toml_value(value)}" for key, value in case.items())]
     return "\n".join([*_tool_set(name, catalog), *lines, ""])
 
 
@@ -404,21 +402,8 @@ def _tool_set(name: str, catalog: Catalog) -> Iterator[str]:
     yield "# A set for tests/corpus/tools.toml:"
     for tool in catalog:
         yield f"# [[{name}]]"
-        yield f"# name = {_toml(tool.name)}"
+        yield f"# name = {toml_value(tool.name)}"
         if tool.description:
-            yield f"# description = {_toml(tool.description)}"
-        yield f"# inputSchema = {_toml(tool.input_schema)}"
+            yield f"# description = {toml_value(tool.description)}"
+        yield f"# inputSchema = {toml_value(tool.input_schema)}"
     yield ""
-
-
-def _toml(value: Any) -> str:
-    """Write a JSON value as TOML on one line; what TOML does not have (null) is left out."""
-    if isinstance(value, Mapping):
-        items = ((str(key), each) for key, each in value.items() if each is not None)
-        parts = (f"{key if _BARE_KEY.fullmatch(key) else _toml(key)} = {_toml(each)}" for key, each in items)
-        return f"{{ {', '.join(parts)} }}" if value else "{}"
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml(each) for each in value if each is not None)}]"
-    if isinstance(value, str) or (isinstance(value, float) and not math.isfinite(value)):
-        value = _HALF.sub("\ufffd", str(value))
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(value, ensure_ascii=False))

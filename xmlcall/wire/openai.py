@@ -47,7 +47,6 @@ def message_dict(message: Message) -> dict[str, Any]:
 
 
 def tool_dict(tool: Tool) -> dict[str, Any]:
-    """Write one entry of `tools`."""
     function = {"name": tool.name, "description": tool.description, "parameters": dict(tool.input_schema)}
     return {"type": "function", "function": function}
 
@@ -63,8 +62,7 @@ def sampling_fields(options: Mapping[str, Any], *, is_llama: bool) -> dict[str, 
 def request_body(request: CompletionRequest, model: str, *, is_llama: bool = False) -> dict[str, Any]:
     """Write the body of `POST /v1/chat/completions`, always streaming; `extra` overrides other fields.
 
-    Args:
-        is_llama: whether the server is llama.cpp, whose names of sampling options differ from those of other servers.
+    llama.cpp has other names of sampling options than other servers.
     """
     schema = None if request.json_schema is None else {"name": "reply", "schema": dict(request.json_schema)}
     optional = {
@@ -259,8 +257,7 @@ _OUTPUT_LIMIT: Final = 1_000_000  # characters of a quotation that is read
 def rejected_output(message: str, fields: Mapping[str, Any]) -> str | None:
     """Return what a model wrote and its server could not read, "" if the server does not quote it; None for any other error.
 
-    Args:
-        fields: those of the error, if it has any; Groq has the output in one of them.
+    Groq has the output in a field of the error.
     """
     if fields.get("code") == "tool_use_failed":
         output = text_of(fields.get("failed_generation"))
