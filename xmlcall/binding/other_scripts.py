@@ -6,6 +6,8 @@ A translation cannot be looked up, so all that is known is whether the request h
 import re
 from typing import Final
 
+from ..dialects.replies import before_reminder
+
 _MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
 _LATIN: Final = re.compile(r"[A-Za-z]")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
@@ -59,8 +61,8 @@ def has_other_script(text: str) -> bool:
 
 
 def may_have_name(text: str) -> bool:
-    """Say whether a text has what may be a name in a script other than Latin."""
-    return has_other_script(text) and bool(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)))
+    """Say whether a text has what may be a name in a script other than Latin; a reminder of ours after it does not count."""
+    return has_other_script(text) and bool(_MAY_BE_NAME.search(_NO_NAME.sub(" ", before_reminder(text))))
 
 
 def may_be_translation(value: str) -> bool:

@@ -4,6 +4,7 @@ Messages that xmlcall did not write have only their text: dicts of a caller, row
 This is the only place that searches a text for our own words. It never treats a person's words as a result.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from ..types.calls import Message, Role, Speaker, ToolReply
 from . import result_form_of
 
 _ROLES: Final[Mapping[Speaker, Role]] = {"tool": "tool", "person": "user", "program": "system"}
+_REMINDER: Final = re.compile(r"\n\n[(（][^\n]{15,}[)）]\s*\Z")  # its form in each language; a shorter paragraph is a person's
 
 
 def as_message(message: Message | Mapping[str, Any]) -> Message:
@@ -78,6 +80,11 @@ def told_together(messages: Iterable[Message]) -> Iterator[str]:
 def ends_in(message: Message, ours: str) -> bool:
     """Say whether a message ends in these words of ours, after a blank line."""
     return message.content.endswith(f"\n\n{ours}")
+
+
+def before_reminder(text: str) -> str:
+    """Return the words of a person without a reminder after them, which earlier messages keep."""
+    return _REMINDER.sub("", text)
 
 
 def says(message: Message, words: str, role: Role = "user") -> bool:

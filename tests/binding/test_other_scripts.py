@@ -1,0 +1,46 @@
+"""What in a request may be a name in another script, for which a value in Latin letters may stand."""
+
+from typing import Any
+
+import pytest
+
+from xmlcall import Catalog, Message, RawCall, Tool, ToolCall, provenance
+from xmlcall.binding.grounds import said_before
+from xmlcall.binding.other_scripts import may_have_name
+from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.system import reminder
+
+FIND = Tool(name="find", input_schema={"properties": {"city": {"type": "string"}}})
+OURS: list[Any] = [{}, {"needs_tool": False}, {"needs_tool": False, "has_failed": True}]
+OURS += [{"needs_tool": False, "unsaid": ["city"], "step": step} for step in ("look_up", "ask", "")]
+
+
+@pytest.mark.parametrize(
+    ("text", "has"),
+    [
+        ("巴黎天气怎么样", True),
+        ("天气怎么样？", False),
+        ("Погода?", True),
+        ("What?", False),
+        ("Weather\n\n（巴黎）", True),
+        ("", False),
+    ],
+)
+def test_what_may_be_a_name(text: str, has: bool) -> None:
+    assert may_have_name(text) is has
+
+
+@pytest.mark.parametrize("kind", OURS, ids=str)
+def test_our_reminder_after_the_words_of_a_person_names_nothing(kind: Any) -> None:
+    """It stays in the conversation, to which a later request may point back."""
+    asked = f"Hello\n\n{reminder(Catalog([FIND]), PromptFormat(lang='zh'), **kind)}"
+    request = "And the weather there?"
+    assert "（" in asked
+    assert not said_before([asked, request], request, []).may_name_in_other_script
+    call = ToolCall(id="1", name="find", arguments={"city": "Paris"}, raw=RawCall(index=0, name="find"))
+    messages = [
+        Message(role="user", content=asked),
+        Message(role="assistant", content="Hi."),
+        Message(role="user", content=request),
+    ]
+    assert not provenance(call, messages, [FIND])["$.city"].may_be_translation
