@@ -20,6 +20,7 @@ from xmlcall.bench.compare_ways import (
     HEADER,
     OWN,
     QUICK,
+    cells_of,
     compared_cases,
     found_json,
     measure,
@@ -27,7 +28,6 @@ from xmlcall.bench.compare_ways import (
     public_name,
     quantisation,
     recommended,
-    table_of_ways,
 )
 from xmlcall.bench.subjects import calling
 from xmlcall.bench.ways import way_of
@@ -130,7 +130,7 @@ async def test_a_way_that_is_better_by_more_than_chance_is_recommended(tmp_path:
     assert xml["right_calls"]["count"] < 6
     assert xml["kept"]["total"] == row(result, "none")["right_answers"]["count"] == 6
     assert (sum(answered for answered, _ in done), notes) == (6 + 4 * 12, [f"asks for 54 replies, which are kept in {tmp_path}"])
-    cells = table_of_ways(result)
+    cells = list(map(cells_of, result["ways"]))
     assert [len(each) for each in cells] == [len(HEADER)] * 5
     assert cells[-1][1].startswith("6/6 [")
 
@@ -169,7 +169,7 @@ async def test_what_a_server_cannot_do_is_reported(tmp_path: Path, given: dict[s
         assert problem in row(result, name)["problem"]
         assert "outcomes" not in row(result, name)
         assert any(problem in note for note in notes)
-        assert any(problem in cells[1] for cells in table_of_ways(result))
+        assert any(problem in cells[1] for cells in map(cells_of, result["ways"]))
     assert row(result, "xml")["right_calls"]["count"] == 6
 
 

@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from xmlcall import Message, ToolCall, UsageError, XmlcallError
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.folder import audit_path, private_folder, store_path
-from xmlcall.records.folder import folder as records_folder
 from xmlcall.records.store import KeptEvent, Store, new_id
 from xmlcall.turn_records.keeping import InFlight, KeptTask, in_flight
 from xmlcall.types.calls import CallNote, RawArgument, RawCall
@@ -225,7 +224,7 @@ def test_a_folder_that_is_there_and_was_chosen_stays_as_it_is(mode: int, tmp_pat
 def test_the_default_folder_is_closed_to_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("XMLCALL_RECORDS", raising=False)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    records_folder().mkdir(parents=True, mode=0o755)
+    private_folder().chmod(0o755)
     assert stat.S_IMODE(private_folder().stat().st_mode) == 0o700
 
 

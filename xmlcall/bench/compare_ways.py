@@ -233,12 +233,8 @@ HEADER: Final = (
 )
 
 
-def table_of_ways(found: Mapping[str, Any]) -> list[list[str]]:
-    """Return the rows of the table, after `HEADER`; tokens and seconds are for one reply."""
-    return [_cells(row) for row in found["ways"]]
-
-
-def _cells(row: Mapping[str, Any]) -> list[str]:
+def cells_of(row: Mapping[str, Any]) -> list[str]:
+    """Return a way as a row of the table below `HEADER`; tokens and seconds are for one reply."""
     name = f"{row['way']} ({row['asked']})" if row["asked"] else row["way"]
     if row["problem"]:
         return [name, f"not asked: {row['problem']}", *[""] * (len(HEADER) - 2)]

@@ -315,7 +315,7 @@ async def _compare_ways(options: argparse.Namespace) -> int:
     if options.json:
         print(text)
     else:
-        bench_read.print_table(compare_ways.HEADER, compare_ways.table_of_ways(found))
+        bench_read.print_table(compare_ways.HEADER, map(compare_ways.cells_of, found["ways"]))
         chosen = found["recommended"]
         print(f"recommended: {chosen['way']} (--ask {chosen['ask']}): {chosen['why']}")
     complain(f"{options.file} has these figures and the outcome of each case, and no text of yours, of the model or of a path")

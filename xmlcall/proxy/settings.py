@@ -85,12 +85,7 @@ class ModelSettings(BaseModel):
         return self
 
     def asked(self, common: Mapping[str, Any], first: Mapping[str, Any] | None = None) -> Self:
-        """Return this model with everything in its `ask` that says how it is asked.
-
-        Args:
-            common: for all models; what the model says takes priority.
-            first: takes priority over both.
-        """
+        """Return this model with all that says how it is asked in its `ask`: what is in `first`, else its own, else `common`."""
         way = {} if self.way is None else {"mode": self.way}
         return self.model_copy(update={"ask": {**common, **way, **self.ask, **(first or {})}, "way": None})
 

@@ -15,18 +15,13 @@ _POLL_SECONDS: Final = 0.005  # between looks whether another program has writte
 _FILES: Final = ("conversations.db", "audit.jsonl", "page-secret")  # how their names begin
 
 
-def folder() -> Path:
-    """Return the folder of the user's records: `$XMLCALL_RECORDS`, else one in the user's data folder."""
-    return user_path("data", "records", "XMLCALL_RECORDS")
-
-
 def private_folder() -> Path:
-    """Return the folder of records; create it if it is missing.
+    """Return the folder of the user's records, `$XMLCALL_RECORDS` or one in their data folder; create it if it is missing.
 
     The default folder is closed to other users. A chosen folder that exists keeps its permissions, because others may work in it;
     the record files themselves are closed to them anyway. A file of another user under one of our names is refused.
     """
-    path = folder()
+    path = user_path("data", "records", "XMLCALL_RECORDS")
     try:
         make_private(path)
         if not os.environ.get("XMLCALL_RECORDS"):

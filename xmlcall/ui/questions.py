@@ -270,20 +270,14 @@ def _read(given: Given, proposal: Proposal) -> PersonAnswer:
     return PersonAnswer(choice="edit", arguments=arguments)
 
 
+@dataclass(frozen=True, slots=True)
 class ServerRequests:
-    """Asks the person what servers want while a call runs.
+    """Asks the person what servers want while a call runs."""
 
-    Args:
-        backend: returns the model that completes for a server.
-        max_tokens: the most that a completion may have; None for what the server asks for.
-        is_asked: whether a completion is shown before the model is asked, and again before the server gets it.
-    """
-
-    def __init__(
-        self, questions: OpenQuestions, backend: Callable[[], Backend], *, max_tokens: int | None = None, is_asked: bool = True
-    ) -> None:
-        self._questions, self._backend = questions, backend
-        self._max_tokens, self._is_asked = max_tokens, is_asked
+    questions: OpenQuestions
+    backend: Callable[[], Backend]  # returns the model that completes for a server
+    max_tokens: int | None = None  # the most that a completion may have; None for what the server asks for
+    is_asked: bool = True  # whether a completion is shown before the model is asked, and again before the server gets it
 
     async def elicit(self, request: FormRequest | UrlRequest) -> ElicitAnswer:
         """Have the person fill in a form, or visit an address."""
@@ -309,25 +303,25 @@ class ServerRequests:
 
     async def sample(self, request: SampleRequest) -> SampleReply | None:
         """Ask, have the model complete, and ask again; None where the person refuses or the model fails."""
-        limit = min(request.max_tokens, self._max_tokens or request.max_tokens)
+        limit = min(request.max_tokens, self.max_tokens or request.max_tokens)
         messages = [{"role": message.role, "content": message.content} for message in request.messages]
         body = {"kind": "completion", "messages": messages, "limit": limit}
-        if self._is_asked and not await self._agreed(request.server, body):
+        if self.is_asked and not await self._agreed(request.server, body):
             return None
         try:
-            reply = await completed(self._backend(), request, limit)
+            reply = await completed(self.backend(), request, limit)
         except BackendError as error:
-            self._questions.news.notice(f"{request.server}: the completion that it asked for failed: {error}")
+            self.questions.news.notice(f"{request.server}: the completion that it asked for failed: {error}")
             return None
-        is_allowed = not self._is_asked or await self._agreed(request.server, {"kind": "reply", "text": reply.text})
+        is_allowed = not self.is_asked or await self._agreed(request.server, {"kind": "reply", "text": reply.text})
         return reply if is_allowed else None
 
     async def _agreed(self, server: str, body: Mapping[str, Any]) -> bool:
         return bool(await self._ask(server, body, lambda given: _step(given) == "yes", late=False))
 
     async def _ask(self, server: str, body: Mapping[str, Any], read: Callable[[Given], Any], late: Any) -> Any:
-        data = {"turn": self._questions.turn_on(server), "server": server, **body}
-        return await self._questions.ask("request", data, read, late)
+        data = {"turn": self.questions.turn_on(server), "server": server, **body}
+        return await self.questions.ask("request", data, read, late)
 
 
 def _address(request: UrlRequest) -> dict[str, Any]:

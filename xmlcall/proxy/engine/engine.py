@@ -61,13 +61,7 @@ RECHECK_SECONDS: Final = 300.0
 class Engine:
     """A model with tool calling. Open it with `async with`: that opens the backend and the hosts.
 
-    Args:
-        hosts: servers whose tools the proxy runs itself; `OwnTools` if several engines share them.
-        allowed: globs over `server.tool` that select the hosts' tools to offer and run without confirmation; or rules, whose
-            "ask" counts as "deny".
-        asking: how the model is asked; None for the defaults, in mode `auto`.
-        strict: whether to refuse requests with harmless deviations from their wire format (see `tolerance`).
-        asked: fields of `asking` by name, such as `mode="xml"`. The sampling options of a request take priority.
+    The arguments are those of `create_app`; several engines may share `OwnTools`. Sampling options of a request take priority.
     """
 
     def __init__(

@@ -190,18 +190,13 @@ class OwnTools:
     Args:
         allowed: globs over `server.tool`; or rules, whose "ask" counts as "deny" because there is no user to ask.
         lang: language of the denials that a model receives, `en` or `zh`.
-
-    Attributes:
-        tools: the tools on offer when they were last listed.
-        origins: for each tool name, its server and its name on that server.
-        rounds: the rounds in which they ran.
     """
 
     def __init__(self, hosts: Iterable[Host] = (), allowed: Iterable[str] | Rules = (), *, lang: str = "en") -> None:
         self.router, self.rounds = Router(hosts), RoundsKept()
         self.rules = OwnRules(allowed if isinstance(allowed, Rules) else allowing(allowed), PromptFormat(lang=lang))
-        self.tools: tuple[Tool, ...] = ()
-        self.origins: dict[str, tuple[Host, str]] = {}
+        self.tools: tuple[Tool, ...] = ()  # on offer when they were last listed
+        self.origins: dict[str, tuple[Host, str]] = {}  # for each tool name, its server and its name on that server
         self._listing = asyncio.Lock()
         self._users = 0
 

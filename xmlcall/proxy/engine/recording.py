@@ -54,12 +54,7 @@ def client_of(agent: str) -> str:
 
 
 class Recording:
-    """The recording of one request.
-
-    Attributes:
-        texts: model output that was not passed to the turn yet; the observer of the model appends to it.
-        watchers: the recorder's watchers.
-    """
+    """The recording of one request."""
 
     def __init__(self, recorder: Recorder, *, client: str, model: str) -> None:
         self._recorder = recorder
@@ -71,7 +66,7 @@ class Recording:
         self._is_first = True
         self._prompt: tuple[Message, ...] = ()  # the last prompt; the next one begins with the same messages
         self._reason, self._shown = "", ""
-        self.texts: list[str] = []
+        self.texts: list[str] = []  # not passed to the turn yet; the observer of the model appends to it
         self.watchers = recorder.watchers
 
     def is_about(self, model: str) -> None:
@@ -258,20 +253,14 @@ def _text(content: Any) -> str:
 
 
 class RelayedTurn(TurnBuilder):
-    """A turn that is parsed when a record is requested.
-
-    Attributes:
-        pieces: pieces of the answer since the last `take`; the code that passes them on appends to it.
-        token_at: when the first token arrived, by `time.monotonic`; None before.
-        is_cut: whether the rest of the answer is not kept.
-    """
+    """A turn that is parsed when a record is requested."""
 
     def __init__(self, *, prompt: tuple[MessageRecord, ...], wire: str, **facts: Any) -> None:
         super().__init__(**facts)
-        self.pieces: list[bytes] = []
+        self.pieces: list[bytes] = []  # of the answer since the last `take`; the code that passes them on appends to it
         self._unread = bytearray()  # one growing buffer costs less than many small objects
-        self.token_at: float | None = None
-        self.is_cut = False
+        self.token_at: float | None = None  # when the first token arrived, by `time.monotonic`
+        self.is_cut = False  # whether the rest of the answer is not kept
         self._asked, self._wire = prompt, wire
         self._asked_at = time.monotonic()
         self._over_at: float | None = None

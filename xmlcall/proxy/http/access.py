@@ -284,11 +284,7 @@ class ListedModels:
         return self._open[-1].engine if self._open else self._unused
 
     async def __aenter__(self) -> Self:
-        """Open the tools, and read the list.
-
-        Raises:
-            BackendUnavailable: the server has no model.
-        """
+        """Open the tools, and read the list, which must not be empty."""
         await self._own.__aenter__()
         try:
             await self._read()

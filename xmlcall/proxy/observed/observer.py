@@ -16,7 +16,6 @@ bytes. These are searched for the first token while they pass, and the last of t
 """
 
 import json
-import os
 import re
 import time
 from asyncio import CancelledError
@@ -24,7 +23,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, M
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, values
@@ -65,7 +63,6 @@ if TYPE_CHECKING:
 
 OTHER: Final = "other"
 MOST_VALUES: Final = 200  # most values of one label; the tables of codes have about 70
-SHARED: Final = "PROMETHEUS_MULTIPROC_DIR"
 
 # Seconds. A small model on a graphics card produces its first token in 50 ms; a long prompt on a CPU takes minutes.
 FIRST_TOKEN_BUCKETS: Final = (0.05, 0.1, 0.2, 0.35, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0)
@@ -167,7 +164,7 @@ class Metrics:
     def exposition(self, accept: str = "") -> tuple[bytes, str]:
         """Write all metrics; those of all processes, if they share a folder."""
         registry: Collector = self._registry
-        if shared_folder() is not None:
+        if is_shared():
             registry = MultiProcessCollector(None)  # type: ignore[no-untyped-call]
         collected = _Lean(registry)
         if "application/openmetrics-text" in accept:
@@ -199,11 +196,9 @@ def _made(row: Row, registry: CollectorRegistry) -> Counter | Gauge | Histogram:
 # -- several processes -------------------------------------------------------------------------------------------------
 
 
-def shared_folder() -> Path | None:
-    """Return the folder that several processes share; None if there is only this one."""
-    if not getattr(values.ValueClass, "_multiprocess", False):
-        return None
-    return Path(os.environ[SHARED])
+def is_shared() -> bool:
+    """Say whether several processes share their values in a folder."""
+    return bool(getattr(values.ValueClass, "_multiprocess", False))
 
 
 _metrics_of_process: Final = cache(Metrics)  # of all its apps, if several processes share a folder
@@ -234,9 +229,6 @@ def trace_id_in(headers: Mapping[str, str]) -> str:
     """Return the id of the caller's trace, in hexadecimal; "" if it names none."""
     match = _TRACEPARENT.fullmatch(headers.get("traceparent", ""))
     return match[1] if match else ""
-
-
-# -- one request ---------------------------------------------------------------------------------------------------------
 
 
 class Observing:
@@ -376,7 +368,7 @@ class Observer:
     """Observes all requests of an app; once `is_stopping`, no more requests should be sent to it."""
 
     def __init__(self, *, tracing: "Traces | None" = None, open_metrics: bool = False) -> None:
-        self.metrics = _metrics_of_process() if shared_folder() is not None else Metrics()
+        self.metrics = _metrics_of_process() if is_shared() else Metrics()
         self.open_metrics = open_metrics
         self.is_stopping = False
         self._tracing = tracing
