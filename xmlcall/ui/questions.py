@@ -278,10 +278,7 @@ def _read(given: Given, proposal: Proposal) -> PersonAnswer:
 class ServerRequests:
     """Asks the person what servers want while a call runs.
 
-    Args:
-        backend: returns the model that completes for a server.
-        max_tokens: the most that a completion may have; None for what the server asks for.
-        is_asked: whether a completion is shown before the model is asked, and again before the server gets it.
+    If `is_asked`, a completion is shown before the model is asked, and again before the server gets it.
     """
 
     def __init__(
