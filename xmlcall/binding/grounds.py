@@ -28,9 +28,11 @@ Cost: linear in the conversation, which is read once for each call with such a p
 """
 
 import re
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final
 
 from ..schema.references import nodes
@@ -77,93 +79,30 @@ _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _OTHER_SCRIPT: Final = re.compile(r"[\u0370-\u1fff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 _MAY_BE_NAME: Final = re.compile(r"[\u3400-\u9fff]{2}|[\u0370-\u1fff\u3040-\u30ff\uac00-\ud7af]")
-# What tools are often for: a word of a Chinese request -> words of tools' names.
-_IN_ENGLISH: Final = {
-    **dict.fromkeys(["天气", "气温", "下雨", "下雪"], "weather forecast temperature"),
-    **dict.fromkeys(["邮件", "邮箱"], "email mail"),
-    **dict.fromkeys(["新闻", "消息"], "news messages"),
-    **dict.fromkeys(["机票", "航班"], "flights"),
-    **dict.fromkeys(["酒店", "宾馆"], "hotels"),
-    **dict.fromkeys(["餐厅", "饭店", "餐馆"], "restaurants"),
-    **dict.fromkeys(["日程", "会议", "日历"], "calendar events meetings schedule"),
-    **dict.fromkeys(["股价", "股票"], "stocks share price"),
-    **dict.fromkeys(["路线", "怎么走"], "route directions"),
-    "汇率": "exchange currency",
-    "价格": "price",
-    "订单": "orders",
-    "文件": "files",
-    "笔记": "notes",
-    "电影": "movies films",
-    "音乐": "music songs",
-    "时间": "time",
-}
+_WORDS: Final = tomllib.loads(Path(__file__).with_name("request_words.toml").read_text("utf-8"))
 
-# Words of Chinese requests that are not names. What is left of a request without them may be a name.
-_NO_NAME: Final = re.compile(
-    "|".join(
-        [
-            *_IN_ENGLISH,
-            r"大[前后]天|[今明后昨前][天日晚早年]|现在|目前|当前|最近|刚才|[早晚]上|[上下中]午|半夜|周末",
-            r"[上下本这]个?(?:周|星期|月)|(?:周|星期)[一二三四五六日天]|几[点号]|日期",
-            r"怎么[样办]?|怎样|如何|什么|多[少久大]|哪[个些里儿]|为什么|是不是|有没有|会不会|能不能|可不可以|可以|能否|是否",
-            r"请问|麻烦|帮忙|帮[我您]?|告诉|给我|查[询找看]|查一?下?|看看|看一?下|搜索|搜一?下?|知道|想[要问]|想知道|我想问|需要",
-            r"一[下个些份封条张]|[我你]们|[您你]好|大家|自己|[这那][里边]|当地|附近|外面|本地",
-            r"预报|温度|湿度|[有刮][雨风]|会[冷热]|冷不冷|热不热|冷|热|车票|信息|短信|提醒|地图|预[订定]|发送|打开|播放|推荐|设置",
-            r"[我你您的了吗呢吧啊呀嘛请]",
-        ]
-    )
-)
-_TIME_SAID: Final = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
-    r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
-    r"|april|may|june|july|august|september|october|november|december)(?:s|ly|day|days)?\b|[今明昨周月日时点年]",
-    re.IGNORECASE,
-)
+
+def _pattern(name: str) -> re.Pattern[str]:
+    """Return the pattern of a table of `request_words.toml`."""
+    row = _WORDS[name]
+    endings = f"(?:{'|'.join(row['endings'])})?" if "endings" in row else ""
+    english = rf"\b(?:{'|'.join(row['english'])}){endings}\b"
+    return re.compile(f"{english}|{row['other']}" if "other" in row else english, re.IGNORECASE)
+
+
+_IN_ENGLISH: Final[Mapping[str, str]] = _WORDS["in_english"]
+_NO_NAME: Final = re.compile("|".join([*_IN_ENGLISH, *_WORDS["chinese"]["no_names"]]))
+_TIME_SAID: Final = _pattern("time")
 _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\.?)?", re.IGNORECASE)
-_CLOCK_SAID: Final = re.compile(
-    r"\b(?:tonight|now|current|hour|minute|second|morning|noon|midday|midnight|afternoon|evening|night|quarter|half|earlier|later"
-    r"|before|after|same|time)(?:s|ly)?\b|[时点早晚午夜刻钟]",
-    re.IGNORECASE,
-)
-_POINTS_BACK: Final = re.compile(
-    r"\b(?:it|its|that|this|them|these|those|their|there|then|him|her|his|again|back|same|previous|other|result)\b"
-    r"|[它他她这那再呢]|刚才|上面|结果|一样",
-    re.IGNORECASE,
-)
-_MOMENT: Final = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|now|current(?:ly)?|next|last|noon|midnight|morning|afternoon|evening"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november"
-    r"|december|what time|o'clock)\b|[今明昨]|现在|几点|周[一二三四五六日末]|星期|点钟|下午|上午|早上|晚上",
-    re.IGNORECASE,
-)
-_ASKS_TO_FIND: Final = re.compile(
-    r"\b(?:find(?:ing)?|search(?:ing)?|look(?:ing)? (?:for|up)|locate|show me|tell me|list (?:of|all|the|my|every)"
-    r"|check|are there|is there|recommend|suggest|do you have)\b"
-    r"|(?:\A|[.!?,;]\s{1,9})(?:and )?(?:what|which|where|when|list|any)\b"
-    r"|[搜查找]|有没有|有什么|有哪些|哪些|哪里|推荐",
-    re.IGNORECASE,
-)
-_ASKS_TO_GET: Final = re.compile(
-    r"\b(?:arrange|purchase|rent|visit|tickets?|appointment|configure|establish|define|"
-    r"(?:get|getting) (?:me |us )?(?:an?|the|one|two|three|four|[0-9]{1,3}))\b",
-    re.IGNORECASE,
-)
-_ASKS_TO_CHANGE: Final = re.compile(
-    r"\b(?:remember|save|store|note|notes|record|remind|keep|log|book|reserve|buy|order|pay|send|mail|e-?mail|message|text|reply"
-    r"|forward|invite|schedule|cancel|delete|remove|rename|move|copy|upload|update|change|set|reset|turn|start|stop|add|create"
-    r"|replace|edit|insert|append|put|commit|stage|push|merge|post|publish|register|transfer|file|folder)\b"
-    r"|[记存加添补建发寄订买付删移设推传复转改享]|提醒|取消|更新|提交|重置|预约|切换|打开|关闭|替换|换成|文件|写[入到进]",
-    re.IGNORECASE,
-)
-_ANEW: Final = re.compile(
-    r"\b(?:again|now|current|currently|latest|still|once more|refresh|recheck|retry|anew)\b|[再又]|现在|最新|刷新",
-    re.IGNORECASE,
-)
+_CLOCK_SAID: Final = _pattern("time_of_day")
+_POINTS_BACK: Final = _pattern("points_back")
+_MOMENT: Final = _pattern("moment")
+_ASKS_TO_FIND: Final = _pattern("asks_to_find")
+_ASKS_TO_GET: Final = _pattern("asks_to_get")
+_ASKS_TO_CHANGE: Final = _pattern("asks_to_change")
+_ANEW: Final = _pattern("anew")
 _SEARCHES: Final = re.compile(r"search|find|look|query|retriev|[搜查找]")
-_ASKS_TO_SEARCH: Final = re.compile(
-    r"\b(?:search|find|look(?:ing)? (?:up|for|in)|remember|recall|notes?|memory|saved|stored)\b|[搜查找]|记[得住录忆]|笔记|资料",
-    re.IGNORECASE,
-)
+_ASKS_TO_SEARCH: Final = _pattern("asks_to_search")
 _QUOTED: Final = re.compile(r"[\"'“”‘’「」《》`:：]")
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
 _WHOLE: Final = (
