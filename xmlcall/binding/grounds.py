@@ -113,14 +113,11 @@ _WHOLE: Final = (
 
 
 class Said:
-    """What was said before a call.
+    """What was said before a call: texts of people, results, the program and the model itself, before this reply.
 
-    Args:
-        texts: of people, results, the program and the model itself, before this reply.
-        worked_with: texts from which a number, a date or the Latin spelling of a name may be worked out: the request and its
-            results; None for all texts.
-        own: calls that the model made in this turn, which are no evidence of what exists.
-        of_others: the texts that are not the model's own; None for all texts.
+    A number, a date or the Latin spelling of a name may be worked out only from `worked_with`, the request and its results. Calls
+    that the model made in this turn (`own`) are no evidence of what exists. `of_others` are the texts that are not the model's
+    own.
     """
 
     def __init__(
