@@ -111,7 +111,6 @@ class PageAudit:
         self._file = file
 
     def __call__(self, note: CallNote) -> None:
-        """Append a note."""
         turn = CURRENT.get()
         self._file.conversation = turn.id.rpartition(".")[0] if turn else ""
         self._file(note)
