@@ -105,12 +105,9 @@ class AskingPerson:
     """The policy of a session: rules decide first, and the user is asked about all other calls.
 
     It remembers what is always allowed, by name and never as a glob. A server can change the description of a tool at any time;
-    the user is then asked again, and sees what is different.
-
-    Args:
-        yes: answer every question with yes without showing it, except for calls that write made-up values.
-        may_flow: whether "always" also covers calls with values from other servers.
-        repaired: whether "always" also covers calls whose name or values were guessed by repairs.
+    the user is then asked again, and sees what is different. With `yes` every question is answered so without being shown, except
+    for calls that write made-up values. "Always" covers calls with values from other servers only with `may_flow`, and calls
+    whose name or values were guessed by repairs only with `repaired`.
     """
 
     def __init__(self, rules: Rules, asker: Asker, *, yes: bool = False, may_flow: bool = False, repaired: bool = False) -> None:

@@ -168,11 +168,8 @@ def status_error(
 class HttpBackend(ABC):
     """The requests of a backend to its server; a subclass knows the server's wire format.
 
-    Args:
-        url: the server's address; `root` is the path of its own endpoints, `api` that of those that requests are relayed to.
-        server: the server, for people.
-        start: how to start the server, as a clause for messages.
-        seconds: its longest silence.
+    `root` is the path of the server's own endpoints, `api` that of those that requests are relayed to. `start` says how to start
+    the server, as a clause for messages; `seconds` is its longest silence.
     """
 
     model: str

@@ -72,7 +72,6 @@ class Retrying(Around, KeptOpen):
         await self.inner.__aexit__(*error)
 
     def tries(self, request: CompletionRequest) -> Tries:
-        """Return the attempts to make a request."""
         return _Retried(self.inner, request, self._patience, self._wait)
 
     @asynccontextmanager

@@ -40,6 +40,7 @@ from ..tools.parameters import is_required, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall
 from .other_scripts import IN_ENGLISH, has_other_script, may_be_translation, may_have_name, points_back
 from .provenance import keys_of_text, number_key_of, values_in
+from .request_words import pattern
 from .spellings import Atom, atoms
 from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 
@@ -74,52 +75,16 @@ _BETWEEN_MOMENTS: Final = re.compile(r"\s+|(?<=[0-9])T(?=[0-9])")
 _TEMPORAL: Final = re.compile(r"[0-9]{1,4}[-/:][0-9]{1,2}")
 _PATH: Final = re.compile(r"(?:~|\.{1,2})?/[^\n]+|[A-Za-z]:\\[^\n]+")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
-_TIME_SAID: Final = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|now|current|latest|recent|last|next|past|decade|week|weekend|month|year|day|hour"
-    r"|minute|second|morning|noon|midday|afternoon|evening|night|mon|tue|tues|wednes|thurs|fri|satur|sun|january|february|march"
-    r"|april|may|june|july|august|september|october|november|december)(?:s|ly|day|days)?\b|[今明昨周月日时点年]",
-    re.IGNORECASE,
-)
+_TIME_SAID: Final = pattern("time")
 _CLOCK: Final = re.compile(r"[0-9]{1,2}:[0-9]{2}(?::[0-9]{2})?(?: ?[ap]\.?m\.?)?", re.IGNORECASE)
-_CLOCK_SAID: Final = re.compile(
-    r"\b(?:tonight|now|current|hour|minute|second|morning|noon|midday|midnight|afternoon|evening|night|quarter|half|earlier|later"
-    r"|before|after|same|time)(?:s|ly)?\b|[时点早晚午夜刻钟]",
-    re.IGNORECASE,
-)
-_MOMENT: Final = re.compile(
-    r"\b(?:today|tonight|tomorrow|yesterday|now|current(?:ly)?|next|last|noon|midnight|morning|afternoon|evening"
-    r"|(?:mon|tues|wednes|thurs|fri|satur|sun)day|january|february|march|april|may|june|july|august|september|october|november"
-    r"|december|what time|o'clock)\b|[今明昨]|现在|几点|周[一二三四五六日末]|星期|点钟|下午|上午|早上|晚上",
-    re.IGNORECASE,
-)
-_ASKS_TO_FIND: Final = re.compile(
-    r"\b(?:find(?:ing)?|search(?:ing)?|look(?:ing)? (?:for|up)|locate|show me|tell me|list (?:of|all|the|my|every)"
-    r"|check|are there|is there|recommend|suggest|do you have)\b"
-    r"|(?:\A|[.!?,;]\s{1,9})(?:and )?(?:what|which|where|when|list|any)\b"
-    r"|[搜查找]|有没有|有什么|有哪些|哪些|哪里|推荐",
-    re.IGNORECASE,
-)
-_ASKS_TO_GET: Final = re.compile(
-    r"\b(?:arrange|purchase|rent|visit|tickets?|appointment|configure|establish|define|"
-    r"(?:get|getting) (?:me |us )?(?:an?|the|one|two|three|four|[0-9]{1,3}))\b",
-    re.IGNORECASE,
-)
-_ASKS_TO_CHANGE: Final = re.compile(
-    r"\b(?:remember|save|store|note|notes|record|remind|keep|log|book|reserve|buy|order|pay|send|mail|e-?mail|message|text|reply"
-    r"|forward|invite|schedule|cancel|delete|remove|rename|move|copy|upload|update|change|set|reset|turn|start|stop|add|create"
-    r"|replace|edit|insert|append|put|commit|stage|push|merge|post|publish|register|transfer|file|folder)\b"
-    r"|[记存加添补建发寄订买付删移设推传复转改享]|提醒|取消|更新|提交|重置|预约|切换|打开|关闭|替换|换成|文件|写[入到进]",
-    re.IGNORECASE,
-)
-_ANEW: Final = re.compile(
-    r"\b(?:again|now|current|currently|latest|still|once more|refresh|recheck|retry|anew)\b|[再又]|现在|最新|刷新",
-    re.IGNORECASE,
-)
+_CLOCK_SAID: Final = pattern("time_of_day")
+_MOMENT: Final = pattern("moment")
+_ASKS_TO_FIND: Final = pattern("asks_to_find")
+_ASKS_TO_GET: Final = pattern("asks_to_get")
+_ASKS_TO_CHANGE: Final = pattern("asks_to_change")
+_ANEW: Final = pattern("anew")
 _SEARCHES: Final = re.compile(r"search|find|look|query|retriev|[搜查找]")
-_ASKS_TO_SEARCH: Final = re.compile(
-    r"\b(?:search|find|look(?:ing)? (?:up|for|in)|remember|recall|notes?|memory|saved|stored)\b|[搜查找]|记[得住录忆]|笔记|资料",
-    re.IGNORECASE,
-)
+_ASKS_TO_SEARCH: Final = pattern("asks_to_search")
 _QUOTED: Final = re.compile(r"[\"'“”‘’「」《》`:：]")
 _WORD: Final = re.compile(r"[^\W\d_]{1,64}")
 _WHOLE: Final = (
@@ -130,14 +95,11 @@ _WHOLE: Final = (
 
 
 class Said:
-    """What was said before a call.
+    """What was said before a call: texts of people, results, the program and the model itself, before this reply.
 
-    Args:
-        texts: of people, results, the program and the model itself, before this reply.
-        worked_with: texts from which a number, a date or the Latin spelling of a name may be worked out: the request and its
-            results; None for all texts.
-        own: calls that the model made in this turn, which are no evidence of what exists.
-        of_others: the texts that are not the model's own; None for all texts.
+    A number, a date or the Latin spelling of a name may be worked out only from `worked_with`, the request and its results. Calls
+    that the model made in this turn (`own`) are no evidence of what exists. `of_others` are the texts that are not the model's
+    own.
     """
 
     def __init__(

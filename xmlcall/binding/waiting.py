@@ -24,7 +24,9 @@ or "2% of the exact population value you find".
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from ..tools.names import words_of_name
@@ -34,20 +36,10 @@ from .provenance import SaidIndex, values_in
 
 _LONGEST_NAME: Final = 4  # words
 _LONGEST: Final = 200  # characters of a path or an address
-OWN_WORDS: Final = frozenset(
-    [
-        *("body", "caption", "code", "command", "comment", "content", "description", "expression", "formula", "function", "html"),
-        *("instruction", "instructions", "label", "markdown", "message", "note", "notes", "objective", "pattern", "prompt", "q"),
-        *("query", "question", "reason", "regex", "script", "search", "snippet", "sql", "subject", "summary", "text", "title"),
-    ]
-)
-IDS: Final = frozenset(
-    [
-        *("account", "email", "file", "filename", "hash", "id", "ids", "key", "path", "reference", "sha", "token", "uri", "url"),
-        *("user", "username", "uuid"),
-    ]
-)
-ADDRESSEES: Final = frozenset({"address", "attendees", "bcc", "cc", "email", "mail", "phone", "recipient", "recipients", "to"})
+_WORDS: Final = tomllib.loads(Path(__file__).with_name("parameter_words.toml").read_text("utf-8"))
+OWN_WORDS: Final = frozenset(_WORDS["own_words"])
+IDS: Final = frozenset(_WORDS["ids"])
+ADDRESSEES: Final = frozenset(_WORDS["addressees"])
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")

@@ -59,32 +59,6 @@ class TypeMark:
 class Dialect:
     """A wire format: a wrapper, and in it calls with parameters as tags, or calls in another notation.
 
-    Args:
-        name: the name that people type, as in `--ask dialect=NAME`.
-        tags: token kind -> regular expression for the whole tag, without groups; the kinds are below.
-        written: token kind -> the tag as it is written; `{name}` is the name of the tool or parameter.
-        name_in_tag: regular expression whose group is the name in an opener; empty if the attribute `name` has it.
-        json_mark: how a value is marked as JSON although the schema admits a string; None if the format has no such mark.
-        string_mark: how a string is marked that would be read as another type; None if the format has no such mark.
-        fence: the language of the Markdown fence that is the wrapper.
-        is_exact: whether every character of a value is data (of a marked value, if there is a mark); else one newline at either
-            end is markup.
-        one_block: whether all calls of a reply are in one wrapper, so that calls in a second one are not meant.
-        name_after: regular expression for the opener that the tool's name follows as text; such calls have no wrapper.
-        lost_mark: the pattern of `lost_open` that contains the tool's name; `{tools}` is replaced by the offered names.
-        body: the notation of the content.
-        keys: the keys for name and arguments in JSON calls.
-        one_list: whether all calls are one list, in one wrapper if there is one.
-        joint: the text between written tags.
-        json_body: whether the arguments of a call are one JSON object between its tags.
-        tool_elements: whether a call is an element with the tool's name.
-        parameter_elements: whether a parameter is an element with its name.
-        before_tags: the text before every tag, including tags of elements in values.
-        entities: whether markup and values are written with entities such as `&lt;`.
-        open_entities: whether readers of the format disagree if `&lt;` in a value is `<`. If so, a value that contains entities,
-            but none of the characters that they mean, has two readings; in a CDATA section it has one.
-        results: how the results of calls are returned.
-
     The kinds of tags:
 
     | kind | place or meaning |
@@ -109,26 +83,29 @@ class Dialect:
         UsageError: the row's tags could not be read, or what it writes could not be read back.
     """
 
-    name: str
-    tags: dict[str, str]
-    written: dict[str, str]
-    name_in_tag: str = ""
-    json_mark: TypeMark | None = None
-    string_mark: TypeMark | None = None
-    fence: str = ""
+    name: str  # that people type, as in `--ask dialect=NAME`
+    tags: dict[str, str]  # token kind -> regular expression for the whole tag, without groups
+    written: dict[str, str]  # token kind -> the tag as it is written; `{name}` is the name of the tool or parameter
+    name_in_tag: str = ""  # regular expression whose group is the name in an opener; empty if the attribute `name` has it
+    json_mark: TypeMark | None = None  # how a value is marked as JSON although the schema admits a string
+    string_mark: TypeMark | None = None  # how a string is marked that would be read as another type
+    fence: str = ""  # the language of the Markdown fence that is the wrapper
+    # Whether every character of a value is data (of a marked value, if there is a mark); else a newline at either end is markup.
     is_exact: bool = False
-    one_block: bool = False
-    name_after: str = ""
-    lost_mark: str = ""
-    body: Body = Body.TAGS
-    keys: tuple[str, str] = ("name", "arguments")
-    one_list: bool = False
-    joint: str = "\n"
-    json_body: bool = False
-    tool_elements: bool = False
-    parameter_elements: bool = False
-    before_tags: str = ""
-    entities: bool = False
+    one_block: bool = False  # whether all calls of a reply are in one wrapper, so that calls in a second one are not meant
+    name_after: str = ""  # regular expression for the opener that the tool's name follows as text; such calls have no wrapper
+    lost_mark: str = ""  # the pattern of `lost_open` that contains the tool's name; `{tools}` is replaced by the offered names
+    body: Body = Body.TAGS  # the notation of the content
+    keys: tuple[str, str] = ("name", "arguments")  # the keys for name and arguments in JSON calls
+    one_list: bool = False  # whether all calls are one list, in one wrapper if there is one
+    joint: str = "\n"  # the text between written tags
+    json_body: bool = False  # whether the arguments of a call are one JSON object between its tags
+    tool_elements: bool = False  # whether a call is an element with the tool's name
+    parameter_elements: bool = False  # whether a parameter is an element with its name
+    before_tags: str = ""  # the text before every tag, including tags of elements in values
+    entities: bool = False  # whether markup and values are written with entities such as `&lt;`
+    # Whether readers of the format disagree if `&lt;` in a value is `<`. If so, a value that contains entities, but none of the
+    # characters that they mean, has two readings; in a CDATA section it has one.
     open_entities: bool = False
     results: ResultForm = OWN_RESULTS
 

@@ -6,7 +6,9 @@ result is a hint for people and for the choice of a prompt; reading never depend
 """
 
 import functools
+import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Final
 
 import regex
@@ -18,44 +20,8 @@ _OPENERS: Final = ("block_open", "call_open", "parameter_open", "name_end", "quo
 _OWN: Final = frozenset({"function_calls", "prefixed", "escaped", "invoke_tool_name", "tool_name", "cherry"})
 _SHORTEST: Final = 4  # characters; a shorter tag proves nothing
 
-# Parts of models' names, in lower case, the more specific ones first.
-_NAMES: Final[Mapping[str, str]] = {
-    "qwen-?3-?coder|qwen3\\.5|step-?3\\.5": "qwen",
-    "qwen|hermes|qwq": "hermes",
-    "llama-?4": "llama4",
-    "llama-?3\\.2": "pythonic",
-    "llama-?3": "llama3",
-    "mi[sx]tral-?(?:7b|8x)|mistral-nemo": "mistral_list",
-    "m[ia][sxg](?:tral|istral)|ministral|devstral|codestral": "mistral",
-    "gemma-?4": "gemma4",
-    "functiongemma": "functiongemma",
-    "gemma": "tool_code",
-    "gpt-?oss": "harmony",
-    "kimi-?k3": "kimi_k3",
-    "kimi": "kimi_k2",
-    "deepseek-?v3\\.2|deepseek-?v4": "dsml",
-    "deepseek": "deepseek",
-    "glm-?[45]": "glm",
-    "granite": "granite",
-    "phi-?4": "functools",
-    "command": "command",
-    "apertus": "apertus",
-    "minimax-?m3": "minimax_m3",
-    "minimax": "minimax",
-    "lfm-?2": "lfm2",
-    "olmo-?3": "olmo3",
-    "hunyuan": "hunyuan",
-    "solar": "solar",
-    "longcat": "longcat",
-    "gigachat": "gigachat",
-    "internlm": "internlm",
-    "nemotron": "nemotron",
-    "seed-?oss": "seed",
-    "step-?3": "step3",
-    "k2-?horizon": "k2_horizon",
-    "plamo-?3": "plamo",
-    "inkling": "inkling",
-}
+_NAMES: Final[Mapping[str, str]] = tomllib.loads(Path(__file__).with_name("model_names.toml").read_text("utf-8"))
+"""Patterns for parts of models' names, and their wire formats; the first that fits counts."""
 
 
 @functools.lru_cache(maxsize=64)

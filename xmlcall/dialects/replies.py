@@ -47,11 +47,8 @@ def said_by_whom(
     """Yield what is said in a conversation, without our words around results: the message's index, a role, the tool, the text.
 
     The tool is None for text that answers no call, and "" if unknown. An answer has the role of who wrote it: `tool`, or if the
-    call did not run, `user` or `system`, of whom the reason is.
-
-    Args:
-        messages: the conversation from its beginning.
-        called: ids of earlier calls -> names of their tools; the calls in these messages are added to it.
+    call did not run, `user` or `system`, of whom the reason is. `called` has the tools of earlier calls by their ids; the calls
+    in these messages are added to it.
     """
     called = {} if called is None else called
     for place, message in enumerate(messages):

@@ -127,10 +127,8 @@ _SAMPLES = (" ", "\n", "\x1f", "0", "a", "Z", "_", "-", "~", *EXOTIC)  # one or 
 def going_on(source: str, start: str, more: int) -> str:
     """Return a pattern for what may follow the first letters of a match, or the end of the text so far.
 
-    Everyday words begin with such letters, too, so more than one letter has to be checked.
-
-    Args:
-        more: how many letters to look ahead; fewer if any character may follow.
+    Everyday words begin with such letters, too, so more than one letter has to be checked: `more`, unless any character may
+    follow.
     """
     pattern = regex.compile(source)
     known = {*source, *source.swapcase()}

@@ -49,12 +49,10 @@ def refused(refusal: Refused, text: str) -> Unreadable:
 
 
 def read(text: str, *, kinds: Collection[str] | None = None, complete: bool = False) -> JsonReading | Unreadable:
-    """Read JSON as language models write it.
+    """Read JSON as language models write it; brackets missing at its end are added only if it is not cut (`complete`).
 
-    Args:
-        kinds: the wanted JSON Schema types. A string that contains JSON of such a type is read as that, unless `string` is among
-            them. If None, strings stay unchanged.
-        complete: whether the text is known not to be cut, so that brackets missing at its end may be added.
+    If types are wanted (`kinds`, of JSON Schema), a string that contains JSON of such a type is read as that, unless `string` is
+    among them.
     """
     value = strict(text)
     found = JsonReading(value=value) if value is not MISSING else _tolerant(text, complete)

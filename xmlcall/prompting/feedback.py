@@ -43,14 +43,11 @@ def results(
     request: str = "",
     waiting: tuple[ToolCall, Sequence[str]] | None = None,
 ) -> Message:
-    """Write the outcome of a reply's calls as a message of role `user`.
+    """Write the outcome of a reply's calls, in their order, as a message of role `user`; an InvalidCall gets feedback.
 
-    Args:
-        answered: each call with its result, in call order; an InvalidCall has none and gets feedback instead.
-        tools: the catalog, used for feedback and to find text in results that could be read as a call.
-        again: ids of calls that the model wrote again after feedback about the same mistake.
-        repeated: ids of calls that the model wrote more than once and that ran once.
-        waiting: a call that waited for these results, and the JSON paths of the values that it must take from them.
+    `again` are ids of calls that the model wrote again after feedback about the same mistake, `repeated` of those that it wrote
+    more than once and that ran once. `waiting` is a call that waited for these results, and the JSON paths of the values that it
+    must take from them.
     """
     catalog, answered = Catalog.of(tools), list(answered)
 

@@ -166,13 +166,9 @@ def new_id() -> str:
 
 
 class Store:
-    """The conversations of a file; use it with `with`.
+    """The conversations of a file, made readable only by its owner; without a file, in memory. Use it with `with`.
 
-    Args:
-        path: path of the file; created if missing, readable only by its owner. None keeps everything in memory.
-
-    Raises:
-        XmlcallError: the file cannot be read or written, is no store, or has a later version. All methods may raise it.
+    All methods may raise an `XmlcallError`: the file cannot be read or written, is no store, or has a later version.
     """
 
     def __init__(self, path: Path | None) -> None:

@@ -9,7 +9,9 @@ Cost: each Catalog builds the index once; a look-up takes a few steps, however m
 """
 
 import functools
+import tomllib
 from collections.abc import Container, Iterable, Mapping
+from pathlib import Path
 from typing import Final
 
 import regex
@@ -97,25 +99,9 @@ def _fold(name: str) -> str:
 # `get_order` reads, `order_pizza` does not. A server can lie, so this alone never permits a call.
 
 
-_WRITES: Final = frozenset(
-    [
-        *("accept", "add", "append", "apply", "approve", "assign", "book", "buy", "cancel", "charge", "clear", "close", "commit"),
-        *("copy", "create", "delete", "deploy", "disable", "drop", "edit", "enable", "execute", "forward", "insert", "install"),
-        *("invite", "kill", "lock", "mail", "make", "merge", "modify", "move", "notify", "order", "overwrite", "page"),
-        *("patch", "pay", "payment", "post", "publish", "purchase", "push", "put", "refund", "register", "remove", "rename"),
-        *("reply", "request", "reserve", "reset", "restart", "revoke", "run", "save", "schedule", "sell", "send", "set", "share"),
-        *("sign", "start", "stop", "submit", "subscribe", "terminate", "trade", "transfer", "turn", "unlock", "update"),
-        *("upload", "withdraw", "write"),
-    ]
-)
-READING_VERBS: Final = frozenset(
-    [
-        *("analyze", "analyse", "calculate", "check", "compare", "compute", "convert", "count", "describe", "diff", "download"),
-        *("estimate", "explain", "fetch", "find", "get", "inspect", "list", "locate", "log", "look", "lookup", "open", "parse"),
-        *("preview", "query", "read", "retrieve", "search", "show", "status", "summarize", "tail", "translate", "validate"),
-        "view",
-    ]
-)
+_VERBS: Final = tomllib.loads(Path(__file__).with_name("verbs.toml").read_text("utf-8"))
+_WRITES: Final = frozenset(_VERBS["writing"])
+READING_VERBS: Final = frozenset(_VERBS["reading"])
 
 
 def may_write(tool: Tool) -> bool:

@@ -195,10 +195,8 @@ _SHELLS: Mapping[str, Mapping[str, Any]] = {
 class Filter:
     """Rewrites the answers of one connection.
 
-    Args:
-        offers: says whether a tool of this name is wanted; called before anything else is checked.
-        on_request: receives the method of each request by the server, including those in an answer that requires input.
-        trouble_of: maps the id of a request to the problem of its HTTP answer, which goes into the `data` of the error.
+    `offers` says whether a tool is wanted, before anything else is checked. `on_request` gets the method of each request by the
+    server, including those in an answer that requires input. `trouble_of` returns the problem of the HTTP answer to a request.
     """
 
     def __init__(
