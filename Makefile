@@ -74,7 +74,7 @@ contracts: $(VENV)/.dev  ## what model servers are sent and callers are told in 
 	$(BIN)/python tests/contracts.py --revision $(REVISION) $(ARGS)
 
 coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test suite, and 99.5 % of the branches of the pure core must have run
-	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows" -m "not live"
+	$(BIN)/python -m $(PARALLEL) --cov --cov-report=term -k "not test_work_grows and not bounded_work" -m "not live"
 
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
 	$(BIN)/python -m pytest -m live

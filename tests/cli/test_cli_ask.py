@@ -65,7 +65,7 @@ WRONG = [
     ("seed=1.5", "seed: expected a whole number, such as seed=7, got '1.5'"),
     ("seed=1" + "0" * 400, "seed: expected a whole number, .*"),
     ("lang=fr", "lang: expected one of en, zh, such as lang=zh, got 'fr'"),
-    ("mode=json", "mode: expected one of xml, native, native-only, auto, such as mode=native, got 'json'"),
+    ("mode=json", "mode: expected one of xml, native, native-only, none, auto, such as mode=native, got 'json'"),
     ("parallel=maybe", "parallel: expected yes or no, such as parallel=no, got 'maybe'"),
     ("call_threshold=inf", "call_threshold: expected a number, auto or off, such as call_threshold=-2.5, got 'inf'"),
     ("dialect=nope", "dialect: unknown dialect 'nope'; known: .*"),
