@@ -18,10 +18,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 # A file of an environment -> the command that installs into it.
-_MADE_BY: Final = (
-    ("uv-receipt.toml", "uv tool install"),
-    ("pipx_metadata.json", "pipx install --force"),
-)
+_MADE_BY: Final = (("uv-receipt.toml", "uv tool install"), ("pipx_metadata.json", "pipx install --force"))
 _join: Final = subprocess.list2cmdline if os.name == "nt" else shlex.join
 _UVX: Final = re.compile(r"archive-v\d+")  # the folder of environments in uv's cache
 

@@ -312,11 +312,7 @@ def _array(items: Mapping[str, Any], **more: int) -> dict[str, Any]:
 
 
 _STRING, _NUMBER, _NUMBER_OR_NOT = {"type": "string"}, {"type": "number"}, {"type": ["number", "null"]}
-_USAGE = {
-    "type": ["object", "null"],
-    "properties": {"is_estimated": {"type": "boolean"}},
-    "additionalProperties": _NUMBER_OR_NOT,
-}
+_USAGE = {"type": ["object", "null"], "properties": {"is_estimated": {"type": "boolean"}}, "additionalProperties": _NUMBER_OR_NOT}
 _ROUND = _object(
     **dict.fromkeys(("text", "reasoning", "finish_reason"), _STRING),
     **dict.fromkeys(("usage", "need_usage"), _USAGE),
@@ -328,11 +324,7 @@ _ROUND = _object(
 _TURN = _object("replies", "calls", "stop_reason", replies=_array(_STRING), calls=_array(_object()), stop_reason=_STRING)
 _TOOL = _object(*("name", "description", "input_schema"), name=_STRING, description=_STRING, input_schema=_object())
 _OUTCOME = _object(
-    *("valid", "error", "turns"),
-    valid={"type": "boolean"},
-    error=_STRING,
-    turns=_array(_TURN, minItems=1),
-    tools=_array(_TOOL),
+    *("valid", "error", "turns"), valid={"type": "boolean"}, error=_STRING, turns=_array(_TURN, minItems=1), tools=_array(_TOOL)
 )
 _KEY = {"key": _STRING, "case": _STRING, "way": _STRING}
 _REPLY = _object(*_KEY, "rounds", **_KEY, rounds=_array(_ROUND, minItems=1), outcome=_OUTCOME)

@@ -188,10 +188,7 @@ _ROWS: Final = (
     Command(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
     Command(name="/servers", run=_servers, takes="[on|off [NAME]]", words=_switches),
     Command(
-        name="/allowed",
-        run=_allowed,
-        takes="[off [NAME]]",
-        words=lambda chat: [f"off {name}" for name in _always_allowed(chat)],
+        name="/allowed", run=_allowed, takes="[off [NAME]]", words=lambda chat: [f"off {name}" for name in _always_allowed(chat)]
     ),
     Command(name="/model", run=_model, takes="[NAME]", words=lambda chat: ["local", *KNOWN]),
     Command(name="/open", run=_open, takes="[N]", words=_call_numbers),

@@ -71,8 +71,7 @@ async def tested(
     found = replace(found, native=await _trial(clock, 2, watched, lambda tokens: _natively(watched, tokens)))
     status.start("asking it with the tools in our prompt")
     found = replace(
-        found,
-        prompt=await _trial(clock, 1, watched, lambda tokens: _prompted(watched, replace(asking, max_tokens=tokens))),
+        found, prompt=await _trial(clock, 1, watched, lambda tokens: _prompted(watched, replace(asking, max_tokens=tokens)))
     )
     read = max((pace.read for pace in watched.paces), default=(0, 0.0))  # of the longest prompt
     written = max((pace.written for pace in watched.paces), default=(0, 0.0))  # of the longest reply

@@ -168,10 +168,7 @@ def _crush(proxy: Proxy) -> Settings:
         "models": {"large": chosen, "small": chosen},
         "options": {"disable_metrics": True},
     }
-    return Settings(
-        files={"crush.json": _json(config)},
-        env=proxy.inside(CRUSH_GLOBAL_CONFIG="", CRUSH_GLOBAL_DATA="data"),
-    )
+    return Settings(files={"crush.json": _json(config)}, env=proxy.inside(CRUSH_GLOBAL_CONFIG="", CRUSH_GLOBAL_DATA="data"))
 
 
 def _goose(proxy: Proxy) -> Settings:

@@ -71,10 +71,7 @@ def _get(url: str, key: str) -> tuple[int, Mapping[str, Any]]:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     body = bytearray()
     try:
-        with (
-            httpx2.Client(trust_env=False, timeout=_SECONDS) as client,
-            client.stream("GET", url, headers=headers) as response,
-        ):
+        with httpx2.Client(trust_env=False, timeout=_SECONDS) as client, client.stream("GET", url, headers=headers) as response:
             for piece in response.iter_bytes():
                 body += piece
                 if len(body) > _BYTES:

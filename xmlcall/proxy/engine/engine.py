@@ -403,10 +403,7 @@ class Engine:
                 new_id=new_id,
             ),
             offer_of(
-                tools,
-                messages,
-                of_caller=frozenset(shown.catalog.names()),
-                in_text=partial(self._in_text, request, shown, known),
+                tools, messages, of_caller=frozenset(shown.catalog.names()), in_text=partial(self._in_text, request, shown, known)
             ),
             self._limits,
             Words(request=last_request(request.messages), sources=shown.sources(messages), made=_made(request)),

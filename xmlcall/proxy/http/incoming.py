@@ -292,9 +292,4 @@ def _by_package(library: Any, content: bytes, most: int) -> bytes:
     return found
 
 
-_READERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
-    "gzip": _gzip,
-    "x-gzip": _gzip,
-    "deflate": _deflate,
-    "zstd": _zstd,
-}
+_READERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "zstd": _zstd}
