@@ -73,7 +73,7 @@ async def _talk(folder: Path, seed: int, turns: int) -> None:
         model = _Model(folder, random, str(seed))
         async with ToolLoop(model, [LocalHost([act])], policy=["*"], reminder=False, audit=keeper.audit) as loop:
             messages = (await recovered(keeper, store, loop, lambda *_: None))[0] if found else []
-            print("ready", flush=True)
+            _tell("ready")
             for number in range(turns):
                 messages = await _turn(loop, keeper, [*messages, Message(role="user", content=f"Question {seed}.{number}")])
 
@@ -89,6 +89,11 @@ async def _turn(loop: ToolLoop, keeper: Keeper, messages: list[Message]) -> list
     return messages
 
 
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")  # at once: two processes share the pipe, and `print` may write a line's end by itself
+    sys.stdout.flush()
+
+
 def _serve() -> None:
     with tempfile.TemporaryDirectory() as folder:
         asyncio.run(_talk(Path(folder), 0, 2))  # loads what is loaded on first use
@@ -97,8 +102,8 @@ def _serve() -> None:
         if not (process := os.fork()):
             asyncio.run(_talk(Path(folder), int(seed), int(turns)))
             os._exit(0)
-        print(f"process {process}", flush=True)
-        print(f"ended {os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}", flush=True)
+        _tell(f"process {process}")
+        _tell(f"ended {os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])}")
 
 
 if __name__ == "__main__":
