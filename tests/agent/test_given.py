@@ -126,6 +126,16 @@ async def test_a_models_name_takes_its_profile_along(
         assert (loop.asking.mode, loop.asking.dialect, loop.asking.call_threshold) == expected
 
 
+@pytest.mark.parametrize(("how", "is_told"), [({}, True), ({"mode": "xml"}, False)])
+async def test_a_program_is_told_that_a_profile_shows_the_model_no_tools(
+    loops: Callable[..., ToolLoop], tmp_path: Path, caplog: pytest.LogCaptureFixture, how: dict[str, Any], is_told: bool
+) -> None:
+    write_profile(Profile(model="tiny", fingerprints=PROFILE.fingerprints, way="none"), tmp_path / "tiny.toml")
+    async with loops(**how) as loop:
+        assert (loop.mode == "none") == is_told
+    assert [record.levelname for record in caplog.records if 'mode="xml"' in record.getMessage()] == ["WARNING"] * is_told
+
+
 async def test_what_is_set_before_a_model_is_open_stays(loops: Callable[..., ToolLoop]) -> None:
     loop = loops()
     loop.ask_by(temperature=0.5, lang="zh")

@@ -144,6 +144,8 @@ class ToolLoop:
             stack.push_async_exit(self._leave_backend)
             if self._given is not None:
                 self._set_asking(_by_profile(self.backend.capabilities, self._given))
+                if self.asking.mode == "none":
+                    log.warning('%s is shown no tools, as its profile says; mode="xml" shows them', self.backend.model)
             self._stack = stack.pop_all()
         return self
 
