@@ -7,8 +7,11 @@ import pytest
 from xmlcall import Catalog, Message, RawCall, Tool, ToolCall, provenance
 from xmlcall.binding.grounds import said_before
 from xmlcall.binding.other_scripts import may_have_name
+from xmlcall.dialects.replies import said_by_whom
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import reminder
+from xmlcall.prompting.writer import with_reminder
+from xmlcall.records.store import message_from_json, message_to_json
 
 FIND = Tool(name="find", input_schema={"properties": {"city": {"type": "string"}}})
 OURS: list[Any] = [{}, {"needs_tool": False}, {"needs_tool": False, "has_failed": True}]
@@ -22,7 +25,7 @@ OURS += [{"needs_tool": False, "unsaid": ["city"], "step": step} for step in ("l
         ("天气怎么样？", False),
         ("Погода?", True),
         ("What?", False),
-        ("Weather\n\n（巴黎）", True),
+        ("Weather\n\n（巴黎，还有那些我们昨天一起看过的城市）", True),
         ("", False),
     ],
 )
@@ -30,17 +33,19 @@ def test_what_may_be_a_name(text: str, has: bool) -> None:
     assert may_have_name(text) is has
 
 
+@pytest.mark.parametrize("is_kept", [False, True], ids=["new", "kept"])
 @pytest.mark.parametrize("kind", OURS, ids=str)
-def test_our_reminder_after_the_words_of_a_person_names_nothing(kind: Any) -> None:
-    """It stays in the conversation, to which a later request may point back."""
-    asked = f"Hello\n\n{reminder(Catalog([FIND]), PromptFormat(lang='zh'), **kind)}"
+def test_our_reminder_after_the_words_of_a_person_names_nothing(kind: Any, is_kept: bool) -> None:
+    """It stays in the conversation, to which a later request may point back, also in a database."""
+    words = reminder(Catalog([FIND]), PromptFormat(lang="zh"), **kind)
+    (asked,) = with_reminder(words, [Message(role="user", content="Hello")])
+    if is_kept:
+        asked = message_from_json(message_to_json(asked))
     request = "And the weather there?"
-    assert "（" in asked
-    assert not said_before([asked, request], request, []).may_name_in_other_script
+    assert words in asked.content
+    messages = [asked, Message(role="assistant", content="Hi."), Message(role="user", content=request)]
+    said = [text for _, role, _, text in said_by_whom(messages) if role == "user"]
+    assert said == ["Hello", request]
+    assert not said_before(said, request, []).may_name_in_other_script
     call = ToolCall(id="1", name="find", arguments={"city": "Paris"}, raw=RawCall(index=0, name="find"))
-    messages = [
-        Message(role="user", content=asked),
-        Message(role="assistant", content="Hi."),
-        Message(role="user", content=request),
-    ]
     assert not provenance(call, messages, [FIND])["$.city"].may_be_translation

@@ -7,7 +7,6 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from ..dialects.replies import before_reminder
 from .request_words import WORDS, pattern
 
 _MARKED: Final = re.compile(r"[0-9@\\]|^[/~.]")
@@ -25,8 +24,8 @@ def has_other_script(text: str) -> bool:
 
 
 def may_have_name(text: str) -> bool:
-    """Say whether a text has what may be a name in a script other than Latin; a reminder of ours after it does not count."""
-    return has_other_script(text) and bool(_MAY_BE_NAME.search(_NO_NAME.sub(" ", before_reminder(text))))
+    """Say whether a text has what may be a name in a script other than Latin."""
+    return has_other_script(text) and bool(_MAY_BE_NAME.search(_NO_NAME.sub(" ", text)))
 
 
 def may_be_translation(value: str) -> bool:

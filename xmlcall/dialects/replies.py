@@ -4,7 +4,6 @@ Messages that xmlcall did not write have only their text: dicts of a caller, row
 This is the only place that searches a text for our own words. It never treats a person's words as a result.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ from ..types.calls import Message, Role, Speaker, ToolReply
 from . import result_form_of
 
 _ROLES: Final[Mapping[Speaker, Role]] = {"tool": "tool", "person": "user", "program": "system"}
-_REMINDER: Final = re.compile(r"\n\n[(（][^\n]{15,}[)）]\s*\Z")  # its form in each language; a shorter paragraph is a person's
 
 
 def as_message(message: Message | Mapping[str, Any]) -> Message:
@@ -41,10 +39,16 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
     return tuple(form.places(content)) or (ToolReply(name="", start=0, end=len(content), is_ended=False),)
 
 
+def said_in(message: Message) -> str:
+    """Return a message's words without ours after them, such as a reminder, which earlier messages keep."""
+    written = message.written
+    return message.content[: written.said_to] if written is not None and written.text == message.content else message.content
+
+
 def said_by_whom(
     messages: Iterable[Message], called: dict[str, str] | None = None
 ) -> Iterator[tuple[int, Role, str | None, str]]:
-    """Yield what is said in a conversation, without our words around results: the message's index, a role, the tool, the text.
+    """Yield what is said in a conversation, without our words around it: the message's index, a role, the tool, the text.
 
     The tool is None for text that answers no call, and "" if unknown. An answer has the role of who wrote it: `tool`, or if the
     call did not run, `user` or `system`, of whom the reason is. `called` has the tools of earlier calls by their ids; the calls
@@ -58,7 +62,7 @@ def said_by_whom(
             tool = reply.name or called.get(message.tool_call_id or "", "")
             yield place, _ROLES[reply.by], tool, reply.text_in(message.content)
         if not replies:
-            yield place, message.role, None, message.content
+            yield place, message.role, None, said_in(message)
 
 
 def named_results(message: Message) -> list[tuple[str, str]]:
@@ -68,20 +72,17 @@ def named_results(message: Message) -> list[tuple[str, str]]:
 
 
 def told_together(messages: Iterable[Message]) -> Iterator[str]:
-    """Yield, for messages with several results, the text from first to last with our words between, which may read as one."""
+    """Yield texts with words of ours in them, which may read as one: from a message's first result to its last, or a reminder."""
     for message in messages:
         if len(replies := replies_of(message)) > 1:
             yield message.content[replies[0].start : replies[-1].end]
+        elif not replies and said_in(message) != message.content:
+            yield message.content
 
 
 def ends_in(message: Message, ours: str) -> bool:
     """Say whether a message ends in these words of ours, after a blank line."""
     return message.content.endswith(f"\n\n{ours}")
-
-
-def before_reminder(text: str) -> str:
-    """Return the words of a person without a reminder after them, which earlier messages keep."""
-    return _REMINDER.sub("", text)
 
 
 def says(message: Message, words: str, role: Role = "user") -> bool:

@@ -27,7 +27,7 @@ from functools import partial
 from typing import Any, Final, Literal
 
 from ..dialects.inert import inert_frame
-from ..dialects.replies import ends_in, named_results, replies_of
+from ..dialects.replies import ends_in, named_results, replies_of, said_in
 from ..dialects.write import write
 from ..tools.catalog import Catalog
 from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolReply, ToolResult, Written
@@ -42,7 +42,8 @@ _NO_RESULT = "No result of this call came back."
 def put_around(message: Message, *, before: str = "", after: str = "") -> Message:
     """Add our words, with their separators, before or after a message's content."""
     content, replies = before + message.content + after, tuple(reply.moved(len(before)) for reply in replies_of(message))
-    return replace(message, content=content, written=Written(text=content, replies=replies))
+    said_to = None if replies else len(before) + len(said_in(message))
+    return replace(message, content=content, written=Written(text=content, replies=replies, said_to=said_to))
 
 
 def joined(messages: Sequence[Message]) -> Message:

@@ -43,6 +43,8 @@ def message_to_json(message: Message) -> dict[str, Any]:
             data[name] = value
     if message.written is not None and message.written.text == message.content:
         data |= {name: [asdict(each) for each in found] for name in _WRITTEN if (found := getattr(message.written, name))}
+        if message.written.said_to is not None:
+            data["said_to"] = message.written.said_to
     return data
 
 
@@ -53,7 +55,8 @@ def message_from_json(data: Mapping[str, Any]) -> Message:
     calls = tuple(call_from_json(call) for call in data.get("tool_calls", ()))
     named = {name: data[name] for name in ("role", "content", "tool_call_id", "name") if name in data}
     found: dict[str, Any] = {name: tuple(make(**each) for each in data.get(name, ())) for name, make in _WRITTEN.items()}
-    written = Written(text=data["content"], **found) if any(found.values()) else None
+    said_to = int(data["said_to"]) if "said_to" in data else None
+    written = Written(text=data["content"], said_to=said_to, **found) if any(found.values()) or said_to is not None else None
     return Message(tool_calls=calls, images=tuple(data.get("images", ())), written=written, **named)
 
 

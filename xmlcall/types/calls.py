@@ -375,11 +375,15 @@ class WrittenCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Written:
-    """The calls, or the results of calls, in one text, in order; it does not describe any other text."""
+    """What one text was written from: calls, results of calls, or a person's words, which end at `said_to` if ours follow them.
+
+    It does not describe any other text.
+    """
 
     text: str
     replies: tuple[ToolReply, ...] = ()
     calls: tuple[WrittenCall, ...] = ()
+    said_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -393,7 +397,7 @@ class Message:
         tool_call_id: the call that a `tool` message answers.
         name: the tool that a `tool` message comes from.
         images: URLs of pictures, including `data:` ones, for models that can see.
-        written: the calls or results that its text was written from; None if xmlcall did not write it.
+        written: what its text was written from; None if xmlcall did not write it.
     """
 
     role: Role
