@@ -465,6 +465,16 @@ async def test_a_model_that_calls_nevertheless_is_read() -> None:
     assert [message.role for message in backend.requests[-1].messages] == ["user", "assistant", "user"]
 
 
+async def test_a_model_that_repeats_its_call_answers_from_the_result_alone() -> None:
+    """A small model that sees its call writes it again, whatever it is told."""
+    backend = ScriptedBackend([LIKELY, ADD, ADD, ADD, "3."])
+    answer = (await events_of(backend, call_threshold=0.0))[-1]
+    assert isinstance(answer, Answer)
+    assert (answer.text, answer.stop_reason) == ("3.", "end")
+    assert [(each.role, each.content) for each in backend.requests[-1].messages] == [("user", "1 + 2?\n\n(plus: 3)")]
+    assert [each.role for each in answer.messages] == ["user", *["assistant", "user"] * 3, "assistant"]
+
+
 async def test_a_long_conversation_keeps_the_tool_prompt() -> None:
     before = [Message(role="user", content="Hi"), Message(role="assistant", content="Hello. " * (READ_AGAIN // 7))]
     for said, keeps in (("1", False), ("1 + 2?", True)):

@@ -65,9 +65,9 @@ def said_by_whom(
             yield place, message.role, None, said_in(message)
 
 
-def named_results(message: Message) -> list[tuple[str, str]]:
-    """Return each tool's result in a message, including errors, with the tool's name if the message states it."""
-    ended = (reply for reply in replies_of(message) if reply.is_ended)
+def named_results(message: Message, by: Speaker | None = None) -> list[tuple[str, str]]:
+    """Return each result in a message, also errors, with the tool's name if it is stated; with `by`, only what this one wrote."""
+    ended = (reply for reply in replies_of(message) if reply.is_ended and by in (None, reply.by))
     return [(reply.name if reply.is_named else "", reply.text_in(message.content)) for reply in ended]
 
 

@@ -111,7 +111,7 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return a conversation for a model without tools: calls are removed, and their results added to the person's words.
 
     After calls in its history, a small model continues in their tone: short, and without what the person asked for. Results may
-    be messages of role `user`, too, as after a tool prompt.
+    be messages of role `user`, too, as after a tool prompt. The same result counts once, and words of ours about a call do not.
     """
     kept: list[Message] = []
     for message in messages:
@@ -120,8 +120,9 @@ def without_calls(messages: Sequence[Message]) -> tuple[Message, ...]:
             kept.append(message)
             continue
         del kept[asked + 1 :]  # the replies that called
-        results = [f"\n\n({name or 'result'}: {inert_frame(text.strip())})" for name, text in named_results(message)]
-        kept[asked] = put_around(kept[asked], after="".join(results))
+        for name, text in dict.fromkeys(named_results(message, by="tool")):
+            if (result := f"\n\n({name or 'result'}: {inert_frame(text.strip())})") not in kept[asked].content:
+                kept[asked] = put_around(kept[asked], after=result)
     return tuple(kept)
 
 

@@ -43,7 +43,7 @@ from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.results import denial, pictures, result_text
-from ..prompting.writer import in_text, with_note, with_reminder
+from ..prompting.writer import in_text, with_note, with_reminder, without_calls
 from ..tools.names import may_write
 from ..tools.parameters import is_required
 from ..types.calls import InvalidCall, Message, TextContent, Tool, ToolCall, ToolResult
@@ -128,6 +128,7 @@ class Turn(Machine[None]):
         self._has_handed_over = False
         self._is_demanded = False  # whether the model was instructed to call a tool
         self._has_asked_plainly = False  # whether the model was asked for plain words because calls led nowhere
+        self._is_unoffered = False  # whether the model sees results only, neither tools nor its calls
         self._empty_at: int | None = None  # index of an empty reply in `added`, while the model is asked for another
         self._has_been_empty = False
         self._said = SaidSoFar(words, asks=limits.asks_for_unsaid)
@@ -395,7 +396,8 @@ class Turn(Machine[None]):
         added: Sequence[Message] = self.added
         if not self._generation.is_native and any(message.role == "tool" or message.tool_calls for message in added):
             added = in_text(added, self.offer.catalog, self._generation.format)  # written before the tools were in the prompt
-        return replace(request, messages=with_note(self._feedback, (*request.messages, *added)))
+        messages = with_note(self._feedback, (*request.messages, *added))
+        return replace(request, messages=without_calls(messages) if self._is_unoffered else messages)
 
     def _forced(self) -> Tool | None:
         """Return the tool that the server has to force, if any: the model is stuck, or was instructed to call and did not."""
@@ -704,7 +706,10 @@ class Turn(Machine[None]):
             return False
         self._has_asked_plainly = True
         self._attempts.stop("")
-        self._feedback = self._aside(has_failed=is_lost)
+        if self.first.unoffered is None or is_lost:
+            self._feedback = self._aside(has_failed=is_lost)
+        else:  # a small model that repeats itself does so again as long as it sees its calls
+            self.first, self._is_unoffered = FirstRequest(request=self.first.unoffered), True
         return True
 
     def _goes_to_caller(self) -> bool:
