@@ -48,6 +48,13 @@ class Page:
         assert isinstance(last, dict)
         return last
 
+    def told(self, name: str) -> Any:
+        """Return the first event of this name that the page is told."""
+        with self._browser.stream("GET", "/ui/api/events") as answer:
+            lines = answer.iter_lines()
+            assert f"event: {name}" in lines, "the stream ended"
+            return json.loads(next(lines).removeprefix("data: "))
+
     def _until(self, look: Any) -> Any:
         end = time.monotonic() + SECONDS
         while time.monotonic() < end:
@@ -102,6 +109,12 @@ def test_a_conversation_goes_from_the_page_to_the_terminal_and_back(tmp_path: Pa
         assert opened.over(conversation)["answer"] == "Back."
         shown = json.loads(run_cli("log", "export", conversation, "--json", home=tmp_path).stdout)
         assert [turn["id"] for turn in shown["turns"]] == [f"{conversation}.{number}" for number in (1, 2, 3)]
+
+
+def test_the_page_says_that_the_model_is_shown_no_tools(tmp_path: Path) -> None:
+    configured(tmp_path)
+    with model_server("Hello.") as (url, _), page(tmp_path, "--model", url, "--ask", "mode=none") as opened:
+        assert "is shown no tools" in opened.told("notice")["text"]
 
 
 def test_a_conversation_of_the_terminal_is_held_there(tmp_path: Path) -> None:

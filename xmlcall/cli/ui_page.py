@@ -30,7 +30,7 @@ from ..ui.recorded import routes as recorded_routes
 from .display import Display
 from .exits import OK, complain
 from .listening import listening, serve_app, url_of
-from .open_model import asking_of, connected
+from .open_model import asking_of, connected, model_notices
 from .serve_observed import recording
 from .server_requests import declared
 from .servers import hosts_of, servers_of, sign_in_where_wanted
@@ -85,6 +85,8 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         session = Session(loop, display, options, Keeper(None, None))
         await session.tell_notices()
         session.tell_of_model()
+        for notice in model_notices(backend, session.mode, display.say):
+            news.notice(notice)
         yield await stack.enter_async_context(ChatRoom(loop, store, recorder, questions, start=opening_messages(options)))
 
 
