@@ -542,6 +542,17 @@ async def test_in_doubt_a_begun_call_stands_on_the_request(
     assert any(BEGUN in message.content for message in backend.requests[-1].messages) is is_kept
 
 
+@pytest.mark.parametrize(("again", "is_kept"), [("What did 1 + 2 give?", False), ("What is 1 + 2 now?", True)])
+async def test_in_doubt_no_call_of_an_earlier_turn_is_made_again(again: str, is_kept: bool) -> None:
+    rest = ADD.removeprefix(BEGUN)
+    backend = ScriptedBackend([LIKELY, rest, "3.", *odds(-1.0), rest, "Plain.", "Plain."], capabilities=CONTINUES)
+    async with ToolLoop(backend, [LocalHost([plus])], policy=["*"], call_threshold=0.0) as loop:
+        await loop.ask("1 + 2?")
+        loop.ask_by(call_threshold=1.0)
+        answer = await loop.ask(again)
+    assert (answer.turns == 2 and BEGUN in answer.messages[-3].content) is is_kept
+
+
 def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:
     """What is shown of replies and calls, without their ids, which are random."""
     kinds = (Markup, TextDelta, ToolArgumentDelta, ToolCallStart, ToolCallEnd)

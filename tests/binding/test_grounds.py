@@ -77,7 +77,8 @@ def test_what_was_answered_is_not_called_again_in_doubt(request_: str, expected:
     assert stands_on({"city": "Berlin"}, WEATHER, said, request_)
 
 
-TOOLS = {tool.name: tool for tool in (ANALYZE, WEATHER, SEARCH, GRAPH, READ, SHARES, CLOCK, ADD_NOTE)}
+ADD = Tool(name="plus", input_schema={"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a", "b"]})
+TOOLS = {tool.name: tool for tool in (ADD, ANALYZE, WEATHER, SEARCH, GRAPH, READ, SHARES, CLOCK, ADD_NOTE)}
 
 
 @pytest.mark.parametrize(("earlier", "request_", "name", "arguments", "expected"), ROWS["begun"])

@@ -37,7 +37,7 @@ from ..schema.references import nodes
 from ..tools.catalog import Catalog
 from ..tools.names import READING_VERBS, may_write, only_reads, words_of_name, writing_verb
 from ..tools.parameters import is_required, property_schema
-from ..types.calls import InvalidCall, Issue, Tool, ToolCall
+from ..types.calls import InvalidCall, Issue, Tool, ToolCall, WrittenCall
 from .other_scripts import IN_ENGLISH, has_other_script, may_be_translation, may_have_name, points_back
 from .provenance import keys_of_text, number_key_of, values_in
 from .request_words import pattern
@@ -82,6 +82,7 @@ _MOMENT: Final = pattern("moment")
 _ASKS_TO_FIND: Final = pattern("asks_to_find")
 _ASKS_TO_GET: Final = pattern("asks_to_get")
 _ASKS_TO_CHANGE: Final = pattern("asks_to_change")
+_ASKS_HOW: Final = pattern("asks_how")
 _ANEW: Final = pattern("anew")
 _SEARCHES: Final = re.compile(r"search|find|look|query|retriev|[搜查找]")
 _ASKS_TO_SEARCH: Final = pattern("asks_to_search")
@@ -186,7 +187,9 @@ def groundless(arguments: Mapping[str, Any], tool: Tool, said: Said) -> tuple[st
     return tuple(name for name, value in arguments.items() if _is_groundless(name, value, arguments, tool, said))
 
 
-def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str, earlier: Iterable[ToolCall] = ()) -> bool:
+def stands_on(
+    arguments: Mapping[str, Any], tool: Tool, said: Said, request: str, earlier: Iterable[ToolCall | WrittenCall] = ()
+) -> bool:
     """Say whether a call's required values come from the conversation, and at least one of them from the request itself.
 
     This is for calls that were forced although no tool may be needed. A model that is made to call a text analyzer for "Write a
@@ -194,12 +197,12 @@ def stands_on(arguments: Mapping[str, Any], tool: Tool, said: Said, request: str
     earlier turn. A request that refers back ("read it to me") takes its values from there. Free text (`query`) that repeats the
     request proves nothing, unless the request quotes it and mentions what the tool does.
 
-    A writing tool needs a request to keep, send or change something. A call that was answered before is repeated only if the
-    request asks for that.
+    A writing tool needs a request to keep, send or change something, not for how that is done. A call that was answered before is
+    repeated only if the request asks for that.
     """
     own, again = Said([request]), [each.arguments for each in earlier if each.name == tool.name]
     does = Said([tool.name, (tool.description or "").partition(".")[0]])
-    asks_to_change = asks_for_change(request) or not own.stems.isdisjoint(does.stems)
+    asks_to_change = (asks_for_change(request) or own.stems & does.stems) and not _ASKS_HOW.search(request)
     if (may_write(tool) and not asks_to_change) or (arguments in again and not _ANEW.search(request)):
         return False
     given = [name for name in arguments if is_required(name, tool)]
@@ -259,7 +262,7 @@ def _asks_about(request: str, own: Said, tool: Tool) -> bool:
 def _is_own(value: Any, own: Said, said: Said) -> bool:
     """Say whether a part of a value comes from the request; a part found verbatim elsewhere was not translated from it."""
     for _, _, part in values_in({"": value}):
-        if not _counts(part) or not _is_said(part, own, False) or (isinstance(part, str) and _is_guess(part, own)):
+        if not _counts(part) or not _is_said(part, own, False) or _is_guess(part, own):
             continue
         is_translated = isinstance(part, str) and _may_be_translated(part, own) and part.casefold().strip() not in own.text
         if not is_translated or part.casefold().strip() not in said.text:
@@ -267,8 +270,10 @@ def _is_own(value: Any, own: Said, said: Said) -> bool:
     return False
 
 
-def _is_guess(part: str, own: Said) -> bool:
-    """Say whether a code or a time has no basis in the request. `_is_said` accepts any, because it may be worked out."""
+def _is_guess(part: Any, own: Said) -> bool:
+    """Say whether a number, code or time has no basis in the request. `_is_said` accepts any, because it may be worked out."""
+    if not isinstance(part, str):
+        return not own.speaks_of_hours and own.keys.isdisjoint({number_key_of(part), number_key_of(abs(part))})
     if _CODE.fullmatch(part.strip()):
         return part.casefold() == "utc" or not (own.has_other_script or any(_names(word, part) for word in own.words))
     if not _TEMPORAL.search(part):

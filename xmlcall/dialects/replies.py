@@ -4,10 +4,10 @@ Messages that xmlcall did not write have only their text: dicts of a caller, row
 This is the only place that searches a text for our own words. It never treats a person's words as a result.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ..types.calls import Message, Role, Speaker, ToolReply
+from ..types.calls import Message, Role, Speaker, ToolCall, ToolReply, WrittenCall
 from . import result_form_of
 
 _ROLES: Final[Mapping[Speaker, Role]] = {"tool": "tool", "person": "user", "program": "system"}
@@ -37,6 +37,11 @@ def replies_of(message: Message) -> tuple[ToolReply, ...]:
     if form is None:
         return ()
     return tuple(form.places(content)) or (ToolReply(name="", start=0, end=len(content), is_ended=False),)
+
+
+def calls_of(message: Message) -> Sequence[ToolCall | WrittenCall]:
+    """Return the calls in a message, in a separate field or written in its text."""
+    return message.tool_calls or (message.written.calls if message.written else ())
 
 
 def said_in(message: Message) -> str:

@@ -30,7 +30,7 @@ from ..dialects.inert import inert_frame
 from ..dialects.replies import ends_in, named_results, replies_of, said_in
 from ..dialects.write import write
 from ..tools.catalog import Catalog
-from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolReply, ToolResult, Written
+from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolReply, ToolResult, Written, WrittenCall
 from ..types.completion import CompletionRequest
 from .feedback import Answered, results
 from .format import PromptFormat
@@ -207,8 +207,10 @@ def _replies(message: Message, catalog: Catalog, known: Known, format: PromptFor
     own = hidden_rounds(message, known)
     before, text = (in_text(own.before, catalog, format), own.rest_of(message.content)) if own else ([], message.content)
     answered: Answered = list(own.calls) if own else [(call, None) for call in message.tool_calls]
-    block = write([(call.name, call.arguments) for call, _ in answered if isinstance(call, ToolCall)], catalog, format.row)
-    return [*before, Message(role="assistant", content=with_calls(text, block))], answered
+    calls = [(call.name, call.arguments) for call, _ in answered if isinstance(call, ToolCall)]
+    content = with_calls(text, write(calls, catalog, format.row))
+    made = tuple(WrittenCall(name=name, arguments=arguments) for name, arguments in calls)
+    return [*before, Message(role="assistant", content=content, written=Written(text=content, calls=made))], answered
 
 
 def with_calls(text: str, block: str) -> str:

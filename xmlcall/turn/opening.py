@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, get_args
 
 from ..binding.echo import Sources, words_of
-from ..dialects.replies import as_message, ends_in, replies_of, said_by_whom, told_together
+from ..dialects.replies import as_message, calls_of, ends_in, replies_of, said_by_whom, told_together
 from ..errors import UsageError
 from ..prompting import system as prompt
 from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
@@ -167,8 +167,7 @@ def called_before(messages: Iterable[Message]) -> list[str]:
     """Return the names of the tools that a conversation called, the latest first."""
     called: list[str] = []
     for message in messages:
-        called += [call.name for call in message.tool_calls]
-        called += [call.name for call in message.written.calls] if message.written else []
+        called += [call.name for call in calls_of(message)]
     return list(dict.fromkeys(reversed(called)))
 
 

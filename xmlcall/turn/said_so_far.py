@@ -18,12 +18,14 @@ numbers of a list do not count as values. The cost is linear in the length of th
 import json
 import re
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any, Final
 
 from ..binding.grounds import Said, addresses, asks_for_change, groundless, said_before, stands_for_another, stands_on
 from ..binding.provenance import SaidIndex, ValueSource, keys_of_text, values_in
 from ..binding.spellings import atoms
 from ..binding.waiting import stands_for_result
+from ..dialects.replies import calls_of
 from ..prompting.leaks import Refusal
 from ..tools.names import may_write, only_reads
 from ..types.calls import InvalidCall, Tool, ToolCall
@@ -128,7 +130,7 @@ class SaidSoFar:
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
         """Say whether the values of a call that may not be needed come from the conversation."""
-        earlier = (each for message in self._words.conversation for each in message.tool_calls)
+        earlier = chain.from_iterable(map(calls_of, self._words.conversation))
         return stands_on(call.arguments, tool, self.heard, self._words.request, earlier)
 
     # -- answers ---------------------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ from typing import Any, Final
 
 from ..binding.bind import as_written
 from ..binding.echo import Sources
-from ..binding.grounds import names_somebody, speaks_of, tools_that_may_tell
+from ..binding.grounds import asks_for_change, names_somebody, speaks_of, tools_that_may_tell
 from ..binding.waiting import waiting_values
 from ..dialects.replies import told_together
 from ..dialects.write import beginning
@@ -458,11 +458,12 @@ class Turn(Machine[None]):
             return False
         unsaid = dict.fromkeys(name for call in calls if isinstance(call, InvalidCall) for name in self._unsaid_of(call))
         alone = self.first.unoffered
-        if not unsaid and alone is not None:
+        lookups = self._lookup_tools(calls, unsaid)
+        is_meant = any(map(self._is_meant, calls))
+        if alone is not None and not lookups and not (unsaid and (is_meant or asks_for_change(self._words.request))):
             self.first = FirstRequest(request=alone)
             return True
-        lookups = self._lookup_tools(calls, unsaid)
-        step: prompt.Step = "look_up" if lookups else "ask" if unsaid and any(map(self._is_meant, calls)) else ""
+        step: prompt.Step = "look_up" if lookups else "ask" if unsaid and is_meant else ""
         form = bare if alone is None or lookups else alone
         reminded = replace(form, messages=with_reminder(self._aside(list(unsaid), step), form.messages))
         self.first = FirstRequest(request=reminded, unoffered=alone)
