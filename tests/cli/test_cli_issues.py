@@ -9,8 +9,7 @@ import pytest
 from xmlcall import parse
 from xmlcall.binding.grounds import groundless_call
 from xmlcall.cli.call_panel import CallLog, call_line, call_lines
-from xmlcall.cli.issues import issue_line
-from xmlcall.cli.words import speaker, texts_of
+from xmlcall.cli.words import issue_line, speaker, texts_of
 from xmlcall.errors import ISSUES
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import CallRejected

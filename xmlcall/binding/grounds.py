@@ -38,9 +38,8 @@ from ..tools.catalog import Catalog
 from ..tools.names import READING_VERBS, may_write, only_reads, words_of_name, writing_verb
 from ..tools.parameters import is_required, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall, WrittenCall
-from .other_scripts import IN_ENGLISH, has_other_script, may_be_translation, may_have_name, points_back
 from .provenance import keys_of_text, number_key_of, values_in
-from .request_words import pattern
+from .request_words import IN_ENGLISH, has_other_script, may_be_translation, may_have_name, pattern, points_back
 from .spellings import Atom, atoms
 from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 

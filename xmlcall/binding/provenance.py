@@ -20,7 +20,7 @@ from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
 from ..tools.parameters import property_schema
 from ..types.calls import Message, Role, Tool, ToolCall
-from .other_scripts import may_be_translation, may_have_name, points_back
+from .request_words import may_be_translation, may_have_name, points_back
 from .spellings import Atom, atoms, number_key
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]

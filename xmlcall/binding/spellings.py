@@ -267,8 +267,7 @@ def _run(found: Sequence[Atom], at: int) -> int:
 
 
 def _room(atom: Atom) -> float:
-    number = _NUMBERS.get(atom.text.lower(), 0)
-    return 10 if number >= 20 else 0
+    return 10 if _NUMBERS.get(atom.text.lower(), 0) >= 20 else 0
 
 
 def _join(run: Sequence[Atom]) -> Atom:

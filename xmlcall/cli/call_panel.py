@@ -21,9 +21,8 @@ from ..tools.catalog import Tools
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, ReplyEnded
 from ..turn.outcomes import refused_by
 from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolReply, Written
-from .issues import issue_line
 from .plain import arguments_text, json_text, plain, visible
-from .words import Say
+from .words import Say, issue_line
 
 _STYLES = {"ok": "green", "error": "yellow", "failed": "red", "stopped": "yellow"}
 _RAN = ("ok", "error", "failed")

@@ -46,11 +46,10 @@ from ..types.events import (
     ToolCallStart,
 )
 from .call_panel import CallLog, LoggedCall, call_line, origins, target_of
-from .issues import issue_line
 from .markdown import MarkdownStream, answer_console, shows_markdown
 from .plain import PlainStream, arguments_text, json_text, plain, shortened, title_of, visible
 from .waiting import SlowStatus, error_console
-from .words import LABELS, Say, speaker
+from .words import LABELS, Say, issue_line, speaker
 from .wrapping import Wrapping, wrapped
 
 _RESULT_LINES, _RESULT_WIDTH = 6, 300

@@ -80,9 +80,7 @@ def execute(options: argparse.Namespace) -> int:
     client = CLIENTS[options.client]
     if options.print:
         return _print(client, options)
-    if options.write:
-        return _write(client, options)
-    return _launch(client, options)
+    return _write(client, options) if options.write else _launch(client, options)
 
 
 # -- shown and written ----------------------------------------------------------------------------------------------------

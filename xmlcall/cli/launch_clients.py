@@ -308,10 +308,6 @@ def _open_webui(proxy: Proxy) -> Settings:
     return Settings(env={**env, "ENABLE_PERSISTENT_CONFIG": "false"}, usual=["serve"])  # or it takes those of its database
 
 
-def _oterm(proxy: Proxy) -> Settings:
-    return Settings(env={"OLLAMA_URL": proxy.url})
-
-
 def _zed(proxy: Proxy) -> Settings:
     able = {"tools": True, "images": False, "parallel_tool_calls": True, "prompt_cache_key": False}
     size = {"max_tokens": proxy.context, "max_output_tokens": proxy.output}
@@ -389,7 +385,7 @@ CLIENTS: Final[Mapping[str, Client]] = {
         "OpenClaw", f"{_NPM} openclaw", _openclaw, ["openclaw"], places={"openclaw.json": "~/.openclaw/openclaw.json"}
     ),
     "opencode": Client("opencode", f"{_NPM} opencode-ai", _opencode, ["opencode"]),
-    "oterm": Client("oterm", "uv tool install oterm", _oterm, ["oterm"]),
+    "oterm": Client("oterm", "uv tool install oterm", lambda proxy: Settings(env={"OLLAMA_URL": proxy.url}), ["oterm"]),
     "pi": Client("pi", f"{_NPM} @earendil-works/pi-coding-agent", _pi, ["pi"], places={"models.json": "~/.pi/agent/models.json"}),
     "qwen": Client(
         "Qwen Code", f"{_NPM} @qwen-code/qwen-code", _qwen, ["qwen"], places={"settings.json": "~/.qwen/settings.json"}

@@ -31,8 +31,8 @@ from ..types.events import (
 )
 from .exits import OK
 from .inputs import read_bytes, read_tools
-from .issues import issue_line
 from .plain import arguments_text, json_text, shortened, visible
+from .words import issue_line
 
 DESCRIPTION = (
     "Parse the tool calls in a model's text. Prints text, calls and repairs, and why a call cannot run. Exits with 0 also then."

@@ -67,8 +67,7 @@ class TagCall:
     def finish(self, offset: int, *, cut: bool) -> list[Token]:
         """End the call at the end of the reply; return the tokens that are still to be read."""
         self.call.cut = cut
-        rest = self.take(Token("end", "", offset)) or []
-        return [token for token in rest if token.kind != "end"]
+        return [token for token in self.take(Token("end", "", offset)) or [] if token.kind != "end"]
 
 
 def self_closing(reader: TagCall) -> bool:

@@ -450,8 +450,7 @@ def generate_begun(
     try:
         return (yield from generate(request, binder, replace(how, falls_back=True), prefix=begun))
     except NotTaken:
-        generated = yield from generate(otherwise, binder, how)
-        return replace(generated, fell_back=True)
+        return replace((yield from generate(otherwise, binder, how)), fell_back=True)
 
 
 def is_refused_beginning(error: BackendError) -> bool:

@@ -118,7 +118,8 @@ class SaidSoFar:
         new = {(call.name, name) for name in names} - self._asked_to_check
         asks_to_check = bool(new) and not is_last and not is_after_another
         self._new |= new if asks_to_check else set()
-        must_not_run = _never_runs_unsaid(tool, offer) or _hold_results(call.arguments[name] for name in names)
+        is_unseen = tool.name in offer.of_caller and may_write(tool)  # no person may see the call before it runs
+        must_not_run = is_unseen or _hold_results(call.arguments[name] for name in names)
         return names if asks_to_check or must_not_run else ()
 
     def stand_ins(self, call: InvalidCall, offer: Offer) -> list[str]:
@@ -180,11 +181,6 @@ class SaidSoFar:
 def _without_examples(text: str) -> str:
     """Remove the numbers in code that the model wrote: `sum([1, 2, 3])` does not count as mentioning 3."""
     return _CODE.sub(lambda code: _NUMBER.sub("", code[0]), text)
-
-
-def _never_runs_unsaid(tool: Tool, offer: Offer) -> bool:
-    """Say whether the model must not insist: the call writes, and goes to the caller, where perhaps no user sees it."""
-    return tool.name in offer.of_caller and may_write(tool)
 
 
 def _hold_results(values: Iterable[Any]) -> bool:

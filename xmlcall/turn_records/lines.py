@@ -90,9 +90,7 @@ def _turn(row: Any, number: int) -> TurnRecord:
         return _turn_of_reply({"text": row}, number)
     if not isinstance(row, dict):
         raise _WrongLine(f"expected a turn or a reply, got {_short(row)}")
-    if "replies" in row:
-        return _read_turn(row)
-    return _turn_of_reply(row, number)
+    return _read_turn(row) if "replies" in row else _turn_of_reply(row, number)
 
 
 def _turn_of_reply(row: Mapping[str, Any], number: int) -> TurnRecord:

@@ -262,8 +262,7 @@ class McpHost:
         return getattr(connection.client.server_capabilities, capability) is not None
 
     async def _answer(self, doing: str, request: Callable[[Client], Awaitable[Any]]) -> dict[str, Any]:
-        answer = await self._ask(doing, self.server.timeout, request)
-        return self._original(answer.meta)
+        return self._original((await self._ask(doing, self.server.timeout, request)).meta)
 
     async def _listed(
         self, key: str, fetch: Callable[[Client], Callable[..., Awaitable[Any]]], read: Callable[[Mapping[str, Any]], T | None]

@@ -6,7 +6,7 @@ import pytest
 
 from xmlcall import Catalog, Message, RawCall, Tool, ToolCall, provenance
 from xmlcall.binding.grounds import said_before
-from xmlcall.binding.other_scripts import may_have_name
+from xmlcall.binding.request_words import may_have_name
 from xmlcall.dialects.replies import said_by_whom
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import reminder
