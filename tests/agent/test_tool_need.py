@@ -542,6 +542,17 @@ async def test_in_doubt_a_begun_call_stands_on_the_request(
     assert any(BEGUN in message.content for message in backend.requests[-1].messages) is is_kept
 
 
+@pytest.mark.parametrize(
+    ("threshold", "score", "is_doubtful"),
+    [(2.0, 1.9, False), (2.0, 2.1, True), (2.0, 4.3, True), (2.0, 4.5, False), (-3.7, -1.0, True), (-3.7, 0.1, False)],
+)
+def test_a_call_is_in_doubt_near_the_threshold_and_where_the_odds_are_against_it(
+    threshold: float, score: float, is_doubtful: bool
+) -> None:
+    need = ToolNeed(log_odds=score - 1.0, number=1.0, threshold=threshold, usage=Usage())
+    assert need.is_doubtful is is_doubtful
+
+
 @pytest.mark.parametrize(("again", "is_kept"), [("What did 1 + 2 give?", False), ("What is 1 + 2 now?", True)])
 async def test_in_doubt_no_call_of_an_earlier_turn_is_made_again(again: str, is_kept: bool) -> None:
     rest = ADD.removeprefix(BEGUN)

@@ -280,8 +280,8 @@ class ToolNeed:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the score is so close to the threshold that the call has to confirm it with values from the user's message."""
-        return self.needs_tool and self.score <= self.threshold + DOUBT
+        """Whether values from the message have to confirm the call: its score is near the threshold, or no more than even."""
+        return self.needs_tool and self.score <= max(self.threshold + DOUBT, 0.0)
 
     @property
     def score(self) -> float:

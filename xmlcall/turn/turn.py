@@ -396,8 +396,8 @@ class Turn(Machine[None]):
         added: Sequence[Message] = self.added
         if not self._generation.is_native and any(message.role == "tool" or message.tool_calls for message in added):
             added = in_text(added, self.offer.catalog, self._generation.format)  # written before the tools were in the prompt
-        messages = with_note(self._feedback, (*request.messages, *added))
-        return replace(request, messages=without_calls(messages) if self._is_unoffered else messages)
+        messages = (*request.messages, *added)
+        return replace(request, messages=with_note(self._feedback, without_calls(messages) if self._is_unoffered else messages))
 
     def _forced(self) -> Tool | None:
         """Return the tool that the server has to force, if any: the model is stuck, or was instructed to call and did not."""
