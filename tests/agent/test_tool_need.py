@@ -473,6 +473,7 @@ async def test_a_model_that_repeats_its_call_answers_from_the_result_alone() -> 
     assert (answer.text, answer.stop_reason) == ("3.", "end")
     assert [(each.role, each.content) for each in backend.requests[-1].messages] == [("user", "1 + 2?\n\n(plus: 3)")]
     assert [each.role for each in answer.messages] == ["user", *["assistant", "user"] * 3, "assistant"]
+    assert answer.messages[0].content == backend.requests[2].messages[1].content, "as the server has it cached"
 
 
 async def test_a_long_conversation_keeps_the_tool_prompt() -> None:
