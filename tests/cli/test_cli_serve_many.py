@@ -92,7 +92,7 @@ def test_a_server_that_comes_late_is_waited_for(tmp_path: Path, has_file: bool) 
     port = free_port()
     file = settings(tmp_path, f"http://127.0.0.1:{port}/v1")
     what = ["--config", str(file)] if has_file else ["--model", f"http://127.0.0.1:{port}/v1"]
-    late = run_cli("serve", *what, home=tmp_path)
+    late = run_cli("serve", *what, "--port", "0", home=tmp_path)
     assert late.returncode == 1
     program = "import time,sys; time.sleep(1.5); import uvicorn; sys.path.insert(0, sys.argv[1]); "
     program += (
