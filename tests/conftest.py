@@ -12,7 +12,7 @@ import signal
 import sys
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -121,3 +121,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if notes and not hasattr(session.config, "workerinput"):
         Path(notes).parent.mkdir(exist_ok=True)
         Path(notes).write_text(json.dumps({name: round(took, 2) for name, took in seconds.items()}), encoding="utf-8")
+
+
+@pytest.fixture
+async def no_tasks_left() -> AsyncIterator[None]:
+    """Fail a test after which a task of its own still runs."""
+    before = asyncio.all_tasks()
+    yield
+    left = asyncio.all_tasks() - before - {asyncio.current_task()}
+    if left:  # a generator of the SDK that is no longer used ends in a task of its own
+        await asyncio.wait(left, timeout=1)
+    assert [task for task in left if not task.done()] == []

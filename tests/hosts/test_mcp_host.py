@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from xmlcall.hosts.base import Host
 from xmlcall.hosts.mcp.host import McpHost
 from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import EmbeddedResource, ImageContent, ResourceLink, TextContent, ToolResult
+
+pytestmark = pytest.mark.usefixtures("no_tasks_left")
 
 SERVERS = Path(__file__).parents[1] / "servers"
 
@@ -403,13 +405,3 @@ async def test_all_errors_name_their_host() -> None:
         await McpHost(StdioServer(name="gone", command="no-such-command-anywhere")).__aenter__()
     assert caught.value.host == "gone"
     assert "'no-such-command-anywhere' was not found" in str(caught.value)
-
-
-@pytest.fixture(autouse=True)
-async def no_tasks_left() -> AsyncIterator[None]:
-    before = asyncio.all_tasks()
-    yield
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    if left:  # a generator of the SDK that is no longer used ends in a task of its own
-        await asyncio.wait(left, timeout=1)
-    assert [task for task in left if not task.done()] == []

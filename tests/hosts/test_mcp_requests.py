@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import json
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +30,8 @@ from xmlcall.hosts.mcp.server_requests import (
 )
 from xmlcall.hosts.server import HttpServer, ServerConfig, StdioServer
 from xmlcall.types.calls import TextContent, ToolResult
+
+pytestmark = pytest.mark.usefixtures("no_tasks_left")
 
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 WAYS = covering(("stdio", "http"), ("2025", "2026"))
@@ -497,16 +499,6 @@ async def test_the_task_of_server_everything_asks_and_ends() -> None:
     assert "# Research Report: python (snake)" in text_of(result)
     assert told[0] == "Gathering sources..."
     assert asked[0].message.startswith('The research query "python"')
-
-
-@pytest.fixture(autouse=True)
-async def no_tasks_left() -> AsyncIterator[None]:
-    before = asyncio.all_tasks()
-    yield
-    left = asyncio.all_tasks() - before - {asyncio.current_task()}
-    if left:  # a generator of the SDK that is no longer used ends in a task of its own
-        await asyncio.wait(left, timeout=1)
-    assert [task for task in left if not task.done()] == []
 
 
 @pytest.mark.parametrize(

@@ -128,7 +128,7 @@ class Turn(Machine[None]):
         self._has_handed_over = False
         self._is_demanded = False  # whether the model was instructed to call a tool
         self._has_asked_plainly = False  # whether the model was asked for plain words because calls led nowhere
-        self._is_unoffered = False  # whether the model sees results only: in view of its calls a small one writes them again
+        self._unoffered: CompletionRequest | None = None  # to answer from results alone; a small model repeats what it sees
         self._empty_at: int | None = None  # index of an empty reply in `added`, while the model is asked for another
         self._has_been_empty = False
         self._said = SaidSoFar(words, asks=limits.asks_for_unsaid)
@@ -396,10 +396,10 @@ class Turn(Machine[None]):
         added: Sequence[Message] = self.added
         if not self._generation.is_native and any(message.role == "tool" or message.tool_calls for message in added):
             added = in_text(added, self.offer.catalog, self._generation.format)  # written before the tools were in the prompt
-        if self._is_unoffered and self.first.unoffered:
-            request = self.first.unoffered
-            return replace(request, messages=with_note(self._feedback, without_calls((*request.messages, *added))))
-        return replace(request, messages=with_note(self._feedback, (*request.messages, *added)))
+        messages = (*request.messages, *added)
+        if self._unoffered is not None:
+            messages = without_calls((*self._unoffered.messages, *added))
+        return replace(request, messages=with_note(self._feedback, messages))
 
     def _forced(self) -> Tool | None:
         """Return the tool that the server has to force, if any: the model is stuck, or was instructed to call and did not."""
@@ -709,8 +709,8 @@ class Turn(Machine[None]):
             return False
         self._has_asked_plainly = True
         self._attempts.stop("")
-        self._is_unoffered = self.first.unoffered is not None and self.has_run and not is_lost
-        self._feedback = "" if self._is_unoffered else self._aside(has_failed=is_lost)
+        self._unoffered = self.first.unoffered if self.has_run and not is_lost else None
+        self._feedback = "" if self._unoffered else self._aside(has_failed=is_lost)
         return True
 
     def _goes_to_caller(self) -> bool:
