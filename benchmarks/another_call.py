@@ -17,7 +17,7 @@ from typing import Any
 import xmlcall
 from xmlcall.agent.drive import first_token
 from xmlcall.bench.store import RecordedRun, read_run
-from xmlcall.bench.ways import Asked, way_of
+from xmlcall.bench.ways import AskedCase, way_of
 from xmlcall.types.calls import Message
 from xmlcall.types.completion import CompletionRequest
 
@@ -42,7 +42,7 @@ async def measure(run: RecordedRun, url: str) -> None:
             ends = [place + len(CLOSER) for place in range(len(text)) if text.startswith(CLOSER, place)][:MOST]
             if case.id in known or not ends:
                 continue
-            before = Asked(way_of("xml"), case, run.settings).sent(reply["rounds"])
+            before = AskedCase(way_of("xml"), case, run.settings).sent(reply["rounds"])
             odds = []
             for end in ends:
                 begun = Message(role="assistant", content=text[:end] + "\n")

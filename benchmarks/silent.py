@@ -17,7 +17,7 @@ from xmlcall import Catalog, UsageError, parse
 from xmlcall.bench.case import Case
 from xmlcall.bench.funnel import spoken
 from xmlcall.bench.store import RecordedRun, read_run
-from xmlcall.bench.ways import Asked, way_of
+from xmlcall.bench.ways import AskedCase, way_of
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.call_signs import attempts_call
 from xmlcall.types.calls import Tool
@@ -55,7 +55,7 @@ def replies_of(run: RecordedRun) -> Iterator[Written]:
         if "outcome" in row:
             yield from _played(case, row["outcome"])
             continue
-        catalog = Asked(way_of(row["way"]), case, run.settings).catalog
+        catalog = AskedCase(way_of(row["way"]), case, run.settings).catalog
         for kept in row["rounds"]:
             yield Written(
                 case=case.id,

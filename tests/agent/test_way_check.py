@@ -19,7 +19,7 @@ from xmlcall.errors import BackendProtocolError, BackendStatusError, BackendUnav
 from xmlcall.profiles.profile import Profile, asking_by
 from xmlcall.proxy.engine import engine as engine_module
 from xmlcall.proxy.engine.engine import Engine
-from xmlcall.turn.asking import REASONS, AskingFields, Finding, Way, choose_way
+from xmlcall.turn.asking import REASONS, AskingFields, ChosenWay, Finding, choose_way
 from xmlcall.types.completion import Capabilities, Chunk, CompletionRequest
 from xmlcall.wire.openai import native_call
 
@@ -72,7 +72,7 @@ async def test_what_a_check_finds(reply: Any, finding: Finding) -> None:
 
 async def test_a_template_without_tools_is_not_tried() -> None:
     backend = ScriptedBackend([], capabilities=Capabilities(server="llama.cpp", native_tools=False))
-    assert await way_check.check_way(backend) == Way(mode="xml", finding="no_tools")
+    assert await way_check.check_way(backend) == ChosenWay(mode="xml", finding="no_tools")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ class Slow(ScriptedBackend):
 
 async def test_a_slow_server_is_asked_in_text_and_checked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(way_check, "CHECK_SECONDS", 0.01)
-    assert await way_check.check_way(Slow([], capabilities=KNOWN)) == Way(mode="xml", finding="slow")
+    assert await way_check.check_way(Slow([], capabilities=KNOWN)) == ChosenWay(mode="xml", finding="slow")
     assert way_check.known_way(KNOWN) is None
 
 
@@ -179,7 +179,7 @@ async def test_nothing_is_checked_where_nothing_is_offered_or_the_mode_is_set() 
             None,
             "tools: the first request that has some checks the server's own function calling; where that fails, in the prompt",
         ),
-        (Way(mode="xml"), "tools: in the prompt (mode xml; as set)"),
+        (ChosenWay(mode="xml"), "tools: in the prompt (mode xml; as set)"),
         (choose_way("leaked"), "tools: in the prompt (mode xml; the server left the call in the text)"),
         (
             choose_way("called"),
@@ -187,7 +187,7 @@ async def test_nothing_is_checked_where_nothing_is_offered_or_the_mode_is_set() 
         ),
     ],
 )
-def test_serve_says_how_tools_are_offered(way: Way | None, line: str) -> None:
+def test_serve_says_how_tools_are_offered(way: ChosenWay | None, line: str) -> None:
     assert way_words(way) == line
 
 

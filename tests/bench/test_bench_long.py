@@ -17,7 +17,7 @@ from xmlcall.bench.runner import execute
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import oracle_calls, stand_in
 from xmlcall.bench.suites import cases_of
-from xmlcall.bench.ways import Asked, Settings, way_of
+from xmlcall.bench.ways import AskedCase, Settings, way_of
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.prompting.fit_context import estimate
@@ -91,7 +91,7 @@ def few(cases: Sequence[Case]) -> list[Case]:
 def test_a_conversation_begins_as_the_one_before_it(way: str) -> None:
     """As a prompt cache wants it: tools and turns are the same text, whatever is asked behind them, and at whichever turn."""
     cases = few(CASES)
-    sent = {case.id: Asked(way_of(way), case, Settings()).messages for case in cases}
+    sent = {case.id: AskedCase(way_of(way), case, Settings()).messages for case in cases}
     for case, other in itertools.pairwise(cases):
         if place(case)[:2] == place(other)[:2]:
             shared = len(sent[case.id]) - 1
@@ -101,7 +101,7 @@ def test_a_conversation_begins_as_the_one_before_it(way: str) -> None:
 
 
 def test_native_calls_have_their_results() -> None:
-    messages = Asked(way_of("native"), CASES[-1], Settings()).messages
+    messages = AskedCase(way_of("native"), CASES[-1], Settings()).messages
     calls = [call.id for message in messages for call in message.tool_calls]
     assert calls == [message.tool_call_id for message in messages if message.role == "tool"]
     assert len(set(calls)) == 14

@@ -45,7 +45,7 @@ from xmlcall.bench.probe import (
 )
 from xmlcall.bench.store import RunError, read_run
 from xmlcall.bench.subjects import calling, oracle_calls
-from xmlcall.bench.ways import Asked, Settings, Way, asked_by, asking_of, catalog_of, way_of
+from xmlcall.bench.ways import AskedCase, Settings, Way, asked_by, asking_of, catalog_of, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable
 from xmlcall.parsing.reply import parse
 from xmlcall.profiles.profile import Profile, named, shipped
@@ -152,7 +152,7 @@ def test_a_planted_model_knows_what_it_is_asked(profile: Profile) -> None:
     for case in CASES[:RUNG]:
         tools = tuple(case.tools) if way.is_native else ()
         for needs_tool in (True, False):
-            messages = Asked(way, case, settings).conversation(needs_tool=needs_tool)
+            messages = AskedCase(way, case, settings).conversation(needs_tool=needs_tool)
             assert asked_for(CompletionRequest(messages=messages, tools=tools)) == (case, way)
 
 
@@ -511,7 +511,7 @@ async def test_what_was_said_before_is_written_in_the_form_of_the_way() -> None:
     assert text[2].content.startswith("<tool_response>")
     assert [message.role for message in native][:3] == ["user", "assistant", "tool"]
     assert native[1].tool_calls[0].id == native[2].tool_call_id
-    reminded, decided = (Asked(way_of("xml"), case, Settings(call_threshold=each)).messages for each in (None, "auto"))
+    reminded, decided = (AskedCase(way_of("xml"), case, Settings(call_threshold=each)).messages for each in (None, "auto"))
     assert len(reminded[1].content) > len(decided[1].content)
     assert reminded[-1] == decided[-1]
 

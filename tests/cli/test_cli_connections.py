@@ -18,7 +18,7 @@ from servers.run_server import run_server
 from serving import Serving
 
 from xmlcall.cli import connections, listening
-from xmlcall.cli.connections import Connection, most_connections
+from xmlcall.cli.connections import CallerConnection, most_connections
 from xmlcall.cli.listening import CountedLines
 
 HEAD = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -36,7 +36,7 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with run_server(app, http=Connection) as running:
+    with run_server(app, http=CallerConnection) as running:
         yield running
 
 
@@ -111,13 +111,13 @@ def test_a_body_in_chunks_that_was_read_leaves_the_connection_open(url: str) -> 
 def test_tiny_chunks_hold_others_up_for_a_moment_only(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each chunk costs more than its bytes: few of them are read before others have their turn."""
     sizes: list[int] = []
-    received = Connection.data_received
+    received = CallerConnection.data_received
 
-    def counted(self: Connection, data: bytes) -> None:
+    def counted(self: CallerConnection, data: bytes) -> None:
         sizes.append(len(data))
         received(self, data)
 
-    monkeypatch.setattr(Connection, "data_received", counted)
+    monkeypatch.setattr(CallerConnection, "data_received", counted)
     with connected(url) as slow:
         slow.sendall(CHUNKED.replace(b"/unread", b"/read") + b"1\r\na\r\n" * 20_000 + b"0\r\n\r\n")
         assert answer(slow).startswith(b"HTTP/1.1 200")
@@ -158,7 +158,7 @@ def test_a_connection_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> No
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    with run_server(silent, http=Connection) as url, httpx.stream("GET", url) as busy:
+    with run_server(silent, http=CallerConnection) as url, httpx.stream("GET", url) as busy:
         said = busy.iter_raw()  # kept, as its end closes the connection
         assert next(said) == b".."
         assert httpx.get(url).status_code == 503

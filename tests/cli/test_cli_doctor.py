@@ -22,7 +22,7 @@ from starlette.routing import Route
 
 from xmlcall.backends.server_facts import ServerFacts
 from xmlcall.cli import doctor
-from xmlcall.cli.doctor_findings import Findings, Outcome, Pace, Plain, ReadCall, Trial, speed
+from xmlcall.cli.doctor_findings import CheckedCall, Findings, Outcome, Pace, Plain, Trial, speed
 from xmlcall.cli.doctor_report import PARSERS, advice, lines_of, redacted, report_of, serve_line
 from xmlcall.cli.waiting import SlowStatus
 from xmlcall.dialects import DIALECTS
@@ -505,7 +505,7 @@ def test_our_home_is_redacted_wherever_it_is() -> None:
 
 # -- findings and advice as values ---------------------------------------------------------------------------------------
 
-RIGHT = ReadCall(name="multiply", arguments={"a": 1234, "b": 5678}, by="server", is_right=True)
+RIGHT = CheckedCall(name="multiply", arguments={"a": 1234, "b": 5678}, by="server", is_right=True)
 FOUND = Findings(
     named="http://h:1/v1",
     address="http://h:1/v1",

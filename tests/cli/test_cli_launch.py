@@ -21,7 +21,7 @@ from servers.fake_ollama import FakeOllama
 from servers.fake_openai import FakeOpenAI, reply
 from servers.run_server import free_port, run_server
 
-from xmlcall.cli.launch_clients import CLIENTS, Proxy
+from xmlcall.cli.launch_clients import CLIENTS, ProxyAddress
 from xmlcall.proxy import configured_app, create_app
 
 pytestmark = pytest.mark.sweep
@@ -138,7 +138,7 @@ ODD = 'a "b" \\c ü 𝄞 {x} $HOME `id` #y'
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_name_of_a_model_is_a_name(name: str) -> None:
     """Whatever a server calls its models: no file breaks, and nothing is added to it."""
-    usual, odd = (CLIENTS[name].settings(Proxy(url="http://127.0.0.1:1", model=model)) for model in ("local", ODD))
+    usual, odd = (CLIENTS[name].settings(ProxyAddress(url="http://127.0.0.1:1", model=model)) for model in ("local", ODD))
     for path, text in odd.files.items():
         other = json.dumps(read(path, usual.files[path]), ensure_ascii=False).replace(
             "local", json.dumps(ODD, ensure_ascii=False)[1:-1]
@@ -150,8 +150,8 @@ def test_a_name_of_a_model_is_a_name(name: str) -> None:
 
 def test_the_table_is_whole() -> None:
     for name, client in CLIENTS.items():
-        settings = client.settings(Proxy(url="http://127.0.0.1:1", folder=Path("/folder")))
-        shown = client.settings(Proxy(url="http://127.0.0.1:1"))
+        settings = client.settings(ProxyAddress(url="http://127.0.0.1:1", folder=Path("/folder")))
+        shown = client.settings(ProxyAddress(url="http://127.0.0.1:1"))
         assert {*shown.files} == {*client.places}, name
         assert "/folder" not in repr(shown), name
         assert not settings.files or "/folder" in repr((settings.env, settings.arguments)) or not client.programs, name

@@ -15,7 +15,7 @@ from soup import PIECES, TOOLS, pieces_of
 
 from xmlcall import Catalog, Parser, ToolCall, parse
 from xmlcall.dialects import DIALECTS
-from xmlcall.integrations.reading import CallPiece, EngineReplyReader, EngineText, catalog_of, may_have_calls, read_whole
+from xmlcall.integrations.reading import EngineCall, EngineReplyReader, EngineText, catalog_of, may_have_calls, read_whole
 from xmlcall.types.events import ToolCallEnd
 
 WEATHER = {
@@ -84,11 +84,11 @@ def strictly(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-def streamed(chunks: Sequence[str], catalog: Catalog) -> tuple[str, list[CallPiece]]:
+def streamed(chunks: Sequence[str], catalog: Catalog) -> tuple[str, list[EngineCall]]:
     reader = EngineReplyReader(catalog)
     pieces = [piece for chunk in chunks for piece in reader.feed(chunk)] + reader.finish()
     said = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
-    return said, [piece for piece in pieces if isinstance(piece, CallPiece)]
+    return said, [piece for piece in pieces if isinstance(piece, EngineCall)]
 
 
 @pytest.mark.parametrize("name", REPLIES)

@@ -29,7 +29,7 @@ from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool
 from ..prompting.results import LONG, piece_tokens, texts_of
 from ..prompting.tokens import Scale
 from ..tools.catalog import Catalog
-from ..turn.asking import Asking, AskingFields, Mode, Way
+from ..turn.asking import Asking, AskingFields, ChosenWay, Mode
 from ..turn.attempts import RepairPolicy
 from ..turn.builtin_tools import Answering, describing, more_tool
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
@@ -133,7 +133,7 @@ class ToolLoop:
         self._natively: tuple[Catalog, ToolPrompt] | None = None
         self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scores = Scores()
-        self._way: Way | None = None
+        self._way: ChosenWay | None = None
 
     async def __aenter__(self) -> Self:
         """Open the hosts, then the backend, which may take long to load; meanwhile patterns compile in a thread."""
@@ -158,7 +158,7 @@ class ToolLoop:
         """How tools are currently offered to the model; `auto` before the check that decides it."""
         return self._way.mode if self._way else self.asking.mode
 
-    async def way(self) -> Way:
+    async def way(self) -> ChosenWay:
         """Return how tools are offered to the model, and why; in mode `auto` the model server is checked at first use.
 
         Raises:
@@ -168,8 +168,8 @@ class ToolLoop:
             return self._way
         mode = self.asking.mode
         if mode == "auto" and not len(await self.catalog()):
-            return Way(mode="xml")  # nothing is offered, at least for now
-        self._way = await check_way(self.backend) if mode == "auto" else Way(mode=mode)
+            return ChosenWay(mode="xml")  # nothing is offered, at least for now
+        self._way = await check_way(self.backend) if mode == "auto" else ChosenWay(mode=mode)
         return self._way
 
     @property

@@ -13,7 +13,7 @@ from ..backends.base import Backend
 from ..errors import BackendProtocolError, BackendStatusError, OutputRejected
 from ..profiles.profile import remember, remembered
 from ..tools.catalog import Catalog
-from ..turn.asking import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, Finding, Way, choose_way
+from ..turn.asking import TRIAL_ARGUMENTS, TRIAL_QUESTION, TRIAL_TOKENS, TRIAL_TOOL, ChosenWay, Finding, choose_way
 from ..turn.generate import Binder, Generated
 from ..turn.machine import Machine
 from ..turn.native import REFUSALS, NativeOptions, generate_native
@@ -27,7 +27,7 @@ CHECK_SECONDS: Final = 8.0
 """How long the check may take; loading a model takes longer, so a server that has not loaded it is asked in text at first."""
 
 
-def known_way(server: Capabilities) -> Way | None:
+def known_way(server: Capabilities) -> ChosenWay | None:
     """Return how tools are offered as far as that is known without a check."""
     if server.native_tools is False:
         return choose_way("no_tools")
@@ -35,7 +35,7 @@ def known_way(server: Capabilities) -> Way | None:
     return choose_way(finding) if finding else None
 
 
-async def check_way(backend: Backend) -> Way:
+async def check_way(backend: Backend) -> ChosenWay:
     """Return how tools are offered to a model; the server is asked unless that is known."""
     server = backend.capabilities
     way = known_way(server)

@@ -22,7 +22,7 @@ from ..types.calls import InvalidCall, Issue, Message, RawCall, ToolCall
 from ..types.events import Event
 from .case import Case, messages_of
 from .store import RecordedRun, tools_kept_in
-from .ways import Asked, way_of
+from .ways import AskedCase, way_of
 
 _TOKENS: Final = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
@@ -34,7 +34,7 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
         last = row["outcome"]["turns"][-1]
         answer, outcome = str(last.get("answer", "")), str(last["stop_reason"])
     else:
-        asked = Asked(chosen, case, run.settings)
+        asked = AskedCase(chosen, case, run.settings)
         catalog, replies = asked.catalog, asyncio.run(_rounds(run, asked, row["rounds"]))
         answer = replies[-1].text if replies else ""
         calls = any(call.arguments is not None for reply in replies for call in reply.calls)
@@ -62,7 +62,7 @@ def turn_of_row(run: RecordedRun, case: Case, row: Mapping[str, Any], way: str) 
 # -- a question ----------------------------------------------------------------------------------------------------------------
 
 
-async def _rounds(run: RecordedRun, asked: Asked, rounds: Sequence[Mapping[str, Any]]) -> list[ReplyRecord]:
+async def _rounds(run: RecordedRun, asked: AskedCase, rounds: Sequence[Mapping[str, Any]]) -> list[ReplyRecord]:
     """Read the replies to a question, each with the prompt that it answers."""
     case, catalog, reasoning_open = asked.case, asked.catalog, bool(run.about.get("reasoning_open"))
     prompt, replies = asked.sent(rounds), list[ReplyRecord]()
@@ -97,7 +97,7 @@ async def _rounds(run: RecordedRun, asked: Asked, rounds: Sequence[Mapping[str, 
     return replies
 
 
-async def _generated(asked: Asked, kept: Mapping[str, Any], *, reasoning_open: bool) -> tuple[Reading, Generated]:
+async def _generated(asked: AskedCase, kept: Mapping[str, Any], *, reasoning_open: bool) -> tuple[Reading, Generated]:
     """Read a kept reply as if it came from the model now."""
     machine, backend = asked.replay(kept, reasoning_open=reasoning_open)
     reading = Reading()

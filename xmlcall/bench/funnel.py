@@ -24,7 +24,7 @@ from ..types.calls import InvalidCall, Issue, Reply, ToolCall
 from ..types.completion import UNCUT
 from .case import Case, judge_case
 from .judge import CALLED, is_admitted, judge_turn, speaks
-from .ways import Asked, Settings, Way, catalog_of
+from .ways import AskedCase, Settings, Way, catalog_of
 
 STAGES = (
     *("completed", "intent", "parsed_as_written", "parsed_with_repairs", "tool_known"),
@@ -87,7 +87,7 @@ async def judge_reply(
     """Judge a line of `replies.jsonl` by its last round."""
     if "outcome" in row:
         return _of_task(row, case)
-    asked = Asked(way, case, settings)
+    asked = AskedCase(way, case, settings)
     read = [await result_of(*asked.replay(kept, reasoning_open=reasoning_open)) for kept in row["rounds"]]
     replies = [generated.reply for generated in read]
     reply = replies[-1]

@@ -28,7 +28,7 @@ from .case import Case
 from .play import converse
 from .store import RecordedRun, request_key
 from .subjects import Subject
-from .ways import Asked, Way, asking_of
+from .ways import AskedCase, Way, asking_of
 
 PATIENCE = Patience(pauses=(1.0, 2.0, 4.0), longest=60.0)  # no user waits for a single answer
 HOPELESS = 5  # failures of the server, one after another
@@ -59,12 +59,12 @@ async def execute(
     """
     cases = run.cases if cases is None else cases
     check_ways(cases, ways)
-    wanted = _wanted(run, [Asked(way, case, run.settings) for case in cases for way in ways], subject.name)
+    wanted = _wanted(run, [AskedCase(way, case, run.settings) for case in cases for way in ways], subject.name)
     progress(len(cases) * len(ways) - len(wanted), False)
     scores = Scores()
     limit, failures, in_a_row, given_up = asyncio.Semaphore(concurrency), 0, 0, False
 
-    async def one(asked: Asked, key: str) -> None:
+    async def one(asked: AskedCase, key: str) -> None:
         nonlocal failures, in_a_row, given_up
         case, way = asked.case, asked.way
         async with limit:
@@ -98,7 +98,7 @@ def check_ways(cases: Sequence[Case], ways: Sequence[Way]) -> None:
         raise UsageError(f"conversations are played with --way xml, native, native+read or a wire format, not {others[0]}")
 
 
-def _wanted(run: RecordedRun, every: Iterable[Asked], model: str) -> list[tuple[Asked, str]]:
+def _wanted(run: RecordedRun, every: Iterable[AskedCase], model: str) -> list[tuple[AskedCase, str]]:
     """Return the requests without an answer, with their keys.
 
     Those that failed in an earlier start come last: if they always fail, the others still have their turn.
@@ -118,7 +118,7 @@ async def _all_of(work: Iterable[Any]) -> None:
         raise failed.exceptions[0] from None
 
 
-async def _conversed(asked: Asked, backend: "PatientBackend") -> dict[str, Any]:
+async def _conversed(asked: AskedCase, backend: "PatientBackend") -> dict[str, Any]:
     """Play a conversation as `xmlcall chat` has it."""
     way, started, asking = asked.way, backend.clock(), asking_of(asked.way, asked.settings)
     asking = asking if way.offers else replace(asking, mode="native")
@@ -128,7 +128,7 @@ async def _conversed(asked: Asked, backend: "PatientBackend") -> dict[str, Any]:
     return {"rounds": [kept], "outcome": outcome}
 
 
-async def _patiently(asked: Asked, backend: "PatientBackend", scores: Scores) -> list[dict[str, Any]]:
+async def _patiently(asked: AskedCase, backend: "PatientBackend", scores: Scores) -> list[dict[str, Any]]:
     """Answer a case; begin it again if a reply broke off."""
     for pause in (*PATIENCE.pauses, None):
         try:
@@ -142,7 +142,7 @@ async def _patiently(asked: Asked, backend: "PatientBackend", scores: Scores) ->
     raise AssertionError("the last try returns or raises")
 
 
-async def _rounds(asked: Asked, backend: "PatientBackend", scores: Scores) -> list[dict[str, Any]]:
+async def _rounds(asked: AskedCase, backend: "PatientBackend", scores: Scores) -> list[dict[str, Any]]:
     """Answer a case: one reply, and more while none of its calls is valid and feedback is to be given."""
     rounds: list[dict[str, Any]] = []
     started = backend.clock()
@@ -166,7 +166,7 @@ async def _rounds(asked: Asked, backend: "PatientBackend", scores: Scores) -> li
 
 
 async def _described(
-    asked: Asked, messages: tuple[Message, ...], backend: "PatientBackend", begun: str
+    asked: AskedCase, messages: tuple[Message, ...], backend: "PatientBackend", begun: str
 ) -> tuple[Generated, dict[str, Any], tuple[Message, ...]]:
     """Generate a reply; one that only asks for descriptions of tools is answered, as in a loop. Returns the conversation, too."""
     before: list[str] = []
@@ -190,7 +190,7 @@ async def _described(
 
 
 async def _reply(
-    asked: Asked, messages: tuple[Message, ...], backend: "PatientBackend", begun: str
+    asked: AskedCase, messages: tuple[Message, ...], backend: "PatientBackend", begun: str
 ) -> tuple[Generated, dict[str, Any]]:
     started, first = backend.clock(), None
     machine = asked.generation(messages, backend.capabilities, begun)

@@ -38,7 +38,7 @@ from ..turn.tool_need import ToolNeed
 from ..types.calls import Tool
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
-from .ways import OF_WAY, Asked, Settings
+from .ways import OF_WAY, AskedCase, Settings
 
 _FORMAT = 1  # version of the files' format; raised when older readers would misread them
 _DESCRIPTIVE = ("started", "command", "commit", "machine", "python")  # may differ when a run is continued
@@ -286,7 +286,7 @@ def _shortened(text: str) -> str:
 # -- keys --------------------------------------------------------------------------------------------------------------
 
 
-def request_key(asked: Asked, model: str) -> str:
+def request_key(asked: AskedCase, model: str) -> str:
     """Hash a request: the same key means that the same reply is expected."""
     way, case = asked.way, asked.case
     tools = [[tool.name, tool.description, tool.input_schema] for tool in case.tools] if way.is_native else []

@@ -125,7 +125,7 @@ def catalog_of(case: Case) -> Catalog:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedCase:
     """A case in the form in which a way asks it."""
 
     way: Way
@@ -137,7 +137,7 @@ class Asked:
         return asking_of(self.way, self.settings).format
 
     @property
-    def unreminded(self) -> "Asked":
+    def unreminded(self) -> "AskedCase":
         """The same without a reminder after the question."""
         return replace(self, settings=replace(self.settings, reminder=False))
 
@@ -253,7 +253,7 @@ def prompt_hash(way: Way, settings: Settings) -> str:
     schema = {"type": "object", "properties": {"x": {"type": "integer"}}, "required": ["x"]}
     tools = (Tool(name="one", input_schema=schema), Tool(name="two", description="Two.", input_schema=schema))
     case = Case(id="", category="", messages=({"role": "user", "content": "?"},), tools=tools)
-    asked = Asked(way, case, settings)
+    asked = AskedCase(way, case, settings)
     messages = [*asked.messages]
     if settings.call_threshold is not None:
         messages += [*asked.conversation(needs_tool=False), *asked.unreminded.messages]

@@ -133,13 +133,13 @@ async def _run(options: argparse.Namespace) -> int:
 
 def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_length: int | None) -> Any:
     """Return settings with a budget for tools, if single questions need one; say how many have their tools shown in part."""
-    from ..bench.ways import Asked
+    from ..bench.ways import AskedCase
     from ..prompting.grades import budget_for
 
     budget = budget_for(context_length, settings.tool_tokens)
     wanted = replace(settings, tool_tokens=budget.parts, whole_tokens=budget.whole if budget.whole > budget.parts else None)
     single = [case for case in cases if case.tools]
-    graded = sum(any(Asked(way, case, wanted).offered.own for way in ways if way.is_ours) for case in single)
+    graded = sum(any(AskedCase(way, case, wanted).offered.own for way in ways if way.is_ours) for case in single)
     if graded:
         complain(f"{graded} of {len(cases)} cases: tools are shown in part, those that fit in full (see --ask tool_tokens)")
     return wanted if graded else settings

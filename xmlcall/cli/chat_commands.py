@@ -38,7 +38,7 @@ _LABEL_WIDTH: Final = 11
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
+class ChatCommand:
     name: str
     run: Callable[["Chat", str], Coroutine[Any, Any, None]]
     takes: str = ""  # its argument as the help shows it
@@ -184,21 +184,21 @@ def _call_numbers(chat: "Chat") -> Iterable[str]:
 
 
 _ROWS: Final = (
-    Command(name="/help", run=_help),
-    Command(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
-    Command(name="/servers", run=_servers, takes="[on|off [NAME]]", words=_switches),
-    Command(
+    ChatCommand(name="/help", run=_help),
+    ChatCommand(name="/tools", run=_tools, takes="[NAME]", words=_tool_names),
+    ChatCommand(name="/servers", run=_servers, takes="[on|off [NAME]]", words=_switches),
+    ChatCommand(
         name="/allowed", run=_allowed, takes="[off [NAME]]", words=lambda chat: [f"off {name}" for name in _always_allowed(chat)]
     ),
-    Command(name="/model", run=_model, takes="[NAME]", words=lambda chat: ["local", *KNOWN]),
-    Command(name="/open", run=_open, takes="[N]", words=_call_numbers),
-    Command(name="/prompt", run=prompt_command, takes="[NAME ...]", words=prompt_completions),
-    Command(name="/retry", run=_retry),
-    Command(name="/edit", run=_edit, takes="[TEXT]"),
-    Command(name="/undo", run=_undo),
-    Command(name="/save", run=_save, takes="FILE"),
-    Command(name="/clear", run=_clear),
-    Command(name="/quit", run=_quit),
+    ChatCommand(name="/model", run=_model, takes="[NAME]", words=lambda chat: ["local", *KNOWN]),
+    ChatCommand(name="/open", run=_open, takes="[N]", words=_call_numbers),
+    ChatCommand(name="/prompt", run=prompt_command, takes="[NAME ...]", words=prompt_completions),
+    ChatCommand(name="/retry", run=_retry),
+    ChatCommand(name="/edit", run=_edit, takes="[TEXT]"),
+    ChatCommand(name="/undo", run=_undo),
+    ChatCommand(name="/save", run=_save, takes="FILE"),
+    ChatCommand(name="/clear", run=_clear),
+    ChatCommand(name="/quit", run=_quit),
 )
 
 COMMANDS: Final = {command.name: command for command in _ROWS}  # in the order of the help

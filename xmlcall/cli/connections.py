@@ -34,7 +34,7 @@ def most_connections() -> int:
     return 1 << 20 if files is None else max(LEAST, (files - RESERVED_FILES) // 2)
 
 
-class Connection(H11Protocol, asyncio.BufferedProtocol):
+class CallerConnection(H11Protocol, asyncio.BufferedProtocol):
     """uvicorn's connection, which does not wait forever; created by uvicorn."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -89,7 +89,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
     def _make_room(self) -> bool:
         """Close the connection that has waited longest, other than this one; say whether there is one."""
-        others = (each for each in self.connections if isinstance(each, Connection) and each is not self)
+        others = (each for each in self.connections if isinstance(each, CallerConnection) and each is not self)
         waiting = [each for each in others if each.is_waiting and not each.transport.is_closing()]
         if waiting:
             min(waiting, key=lambda each: each._turn).transport.abort()

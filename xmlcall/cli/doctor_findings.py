@@ -48,7 +48,7 @@ Barrier = Literal["", "no connection", "no answer", "key", "loading", "no model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ReadCall:
+class CheckedCall:
     name: str
     arguments: Mapping[str, Any] | None  # None if the call does not fit its tool
     issues: tuple[str, ...] = ()  # why it does not fit
@@ -57,14 +57,14 @@ class ReadCall:
     is_right: bool = False
 
 
-def read_call(call: ToolCall | InvalidCall, right: Mapping[str, Any]) -> ReadCall:
+def read_call(call: ToolCall | InvalidCall, right: Mapping[str, Any]) -> CheckedCall:
     """Describe a call of a reply; `right` are the arguments that the question asks for."""
     by: Literal["server", "xmlcall"] = "server" if call.raw.dialect == "native" else "xmlcall"
     if isinstance(call, InvalidCall):
-        return ReadCall(name=call.name, arguments=None, issues=tuple(issue.why for issue in call.issues), by=by)
+        return CheckedCall(name=call.name, arguments=None, issues=tuple(issue.why for issue in call.issues), by=by)
     codes = dict.fromkeys(repair.code for repair in (*call.raw.repairs, *call.repairs) if repair.code != "leaked-call")
     is_right = call.arguments == right
-    return ReadCall(name=call.name, arguments=call.arguments, by=by, repairs=tuple(codes), is_right=is_right)
+    return CheckedCall(name=call.name, arguments=call.arguments, by=by, repairs=tuple(codes), is_right=is_right)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Plain:
 class Trial:
     text: str = ""  # what the model wrote
     reasoning: str = ""
-    calls: tuple[ReadCall, ...] = ()
+    calls: tuple[CheckedCall, ...] = ()
     is_cut: bool = False  # whether the reply ended at its limit of tokens
     error: str = ""  # why there is no reply
     status: int | None = None  # HTTP status of the refusal; None for another error

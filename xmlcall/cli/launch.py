@@ -22,7 +22,7 @@ from typing import Final
 from ..errors import UsageError, XmlcallError
 from ..systems import END_SIGNALS, assignment, on_signals
 from .exits import OK, complain
-from .launch_clients import CLIENTS, CONTEXT, NO_KEY, Client, Proxy, Settings
+from .launch_clients import CLIENTS, CONTEXT, NO_KEY, ClientRow, ClientSettings, ProxyAddress
 from .options import number, unknown
 from .plain import json_text, visible
 from .running import SERVE_PORT, Running, proxy_at, served
@@ -97,11 +97,11 @@ def _list(options: argparse.Namespace) -> int:
     return OK
 
 
-def _found(client: Client) -> str | None:
+def _found(client: ClientRow) -> str | None:
     return next(filter(None, map(shutil.which, client.programs)), None)
 
 
-def _known(options: argparse.Namespace, *, key: str) -> Proxy:
+def _known(options: argparse.Namespace, *, key: str) -> ProxyAddress:
     """Return what a client needs to know of the proxy at the port; nothing is started."""
     running = proxy_at(_url(options), _key()) if options.port else None
     if running:
@@ -109,7 +109,7 @@ def _known(options: argparse.Namespace, *, key: str) -> Proxy:
     port = None if options.port in (0, SERVE_PORT) else options.port
     line = shlex.join(["xmlcall", "serve", *_given(model=options.model or "local", port=port, context=options.context)])
     complain(f"no proxy runs at {_url(options)} yet; start one before the client: {line}")
-    return Proxy(url=_url(options), key=key, model=options.name or "local", context=options.context or CONTEXT)
+    return ProxyAddress(url=_url(options), key=key, model=options.name or "local", context=options.context or CONTEXT)
 
 
 def _given(**options: str | int | None) -> list[str]:
@@ -117,7 +117,7 @@ def _given(**options: str | int | None) -> list[str]:
     return [part for name, value in options.items() if value is not None for part in (f"--{name}", f"{value}")]
 
 
-def _print(client: Client, options: argparse.Namespace) -> int:
+def _print(client: ClientRow, options: argparse.Namespace) -> int:
     key = _KEY_SHOWN if _key() else NO_KEY
     settings = client.settings(_known(options, key=key))
     files = {client.places[path]: text for path, text in settings.files.items() if path in client.places}
@@ -131,7 +131,7 @@ def _print(client: Client, options: argparse.Namespace) -> int:
     return OK
 
 
-def _lines(client: Client, settings: Settings, files: Mapping[str, str], command: Sequence[str]) -> Iterator[str]:
+def _lines(client: ClientRow, settings: ClientSettings, files: Mapping[str, str], command: Sequence[str]) -> Iterator[str]:
     yield f"# {client.title}: {client.get}"
     if client.note:
         yield f"# {client.note}"
@@ -147,7 +147,7 @@ def _lines(client: Client, settings: Settings, files: Mapping[str, str], command
         yield shlex.join(command)
 
 
-def _write(client: Client, options: argparse.Namespace) -> int:
+def _write(client: ClientRow, options: argparse.Namespace) -> int:
     settings = client.settings(_known(options, key=_key() or NO_KEY))
     files = {Path(client.places[path]).expanduser(): text for path, text in settings.files.items() if path in client.places}
     if not files:
@@ -170,7 +170,7 @@ def _write_privately(path: Path, text: str) -> None:
 # -- started --------------------------------------------------------------------------------------------------------------
 
 
-def _launch(client: Client, options: argparse.Namespace) -> int:
+def _launch(client: ClientRow, options: argparse.Namespace) -> int:
     program = _found(client)
     if program is None:
         raise UsageError(_missing(client))
@@ -188,7 +188,7 @@ def _launch(client: Client, options: argparse.Namespace) -> int:
         return _run(client, [program], client.settings(proxy), own, options.passed_on)
 
 
-def _missing(client: Client) -> str:
+def _missing(client: ClientRow) -> str:
     if not client.programs:
         return f"{client.title} is not started from here ({client.get}): --print shows its settings, --write writes them"
     return f"{client.title} is not installed: there is no program {' or '.join(client.programs)}; get it: {client.get}"
@@ -206,12 +206,12 @@ def _running(options: argparse.Namespace, folder: Path, stack: contextlib.ExitSt
     return found
 
 
-def _proxy(running: Running, options: argparse.Namespace, *, key: str, folder: Path | None = None) -> Proxy:
+def _proxy(running: Running, options: argparse.Namespace, *, key: str, folder: Path | None = None) -> ProxyAddress:
     model, context = running.model(options.name)
-    return Proxy(url=running.url, model=model, key=key, context=context or CONTEXT, folder=folder)
+    return ProxyAddress(url=running.url, model=model, key=key, context=context or CONTEXT, folder=folder)
 
 
-def _run(client: Client, program: list[str], settings: Settings, folder: Path, arguments: Sequence[str]) -> int:
+def _run(client: ClientRow, program: list[str], settings: ClientSettings, folder: Path, arguments: Sequence[str]) -> int:
     for path, text in settings.files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         _write_privately(folder / path, text)
@@ -232,7 +232,7 @@ def _run(client: Client, program: list[str], settings: Settings, folder: Path, a
     return code if code >= 0 else 128 - code
 
 
-def _environment(settings: Settings) -> dict[str, str]:
+def _environment(settings: ClientSettings) -> dict[str, str]:
     env = {**{name: value for name, value in os.environ.items() if name not in settings.unset}, **settings.env}
     if any(env.get(name) or env.get(name.lower()) for name in _PROXIES):  # a proxy of the network is not meant for this machine
         for name in ("NO_PROXY", "no_proxy"):

@@ -83,7 +83,7 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
     """Make a server that leaves signals and the queue of connections to us."""
     import uvicorn
 
-    from .connections import ACCEPTED_AT_ONCE, Connection
+    from .connections import ACCEPTED_AT_ONCE, CallerConnection
 
     class Server(uvicorn.Server):
         async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -97,7 +97,7 @@ def _server(app: "Starlette", listener: socket.socket, grace: float) -> "uvicorn
     config = uvicorn.Config(
         app,
         lifespan="off",
-        http=Connection,  # on h11: httptools is faster and lets two `Host` headers pass
+        http=CallerConnection,  # on h11: httptools is faster and lets two `Host` headers pass
         backlog=ACCEPTED_AT_ONCE,
         log_config=None,
         log_level="warning",

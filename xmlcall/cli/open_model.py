@@ -15,7 +15,7 @@ from .words import Say
 
 if TYPE_CHECKING:
     from ..profiles.profile import FoundProfile
-    from ..turn.asking import Asking, Way
+    from ..turn.asking import Asking, ChosenWay
     from .waiting import OpeningStatus
 
 
@@ -69,7 +69,7 @@ def profile_json(asking: "Asking", found: "FoundProfile | None") -> dict[str, st
     return {"name": found.name, "source": found.source, "settings": profile_words(asking, found).partition(": ")[2]}
 
 
-def way_words(way: "Way | None") -> str:
+def way_words(way: "ChosenWay | None") -> str:
     """Describe how `serve` offers tools to a model, and why; None if a check decides that."""
     if way is None:
         return "tools: the first request that has some checks the server's own function calling; where that fails, in the prompt"

@@ -30,23 +30,23 @@ PATH = "/api/chat"
 Messages = Sequence[Mapping[str, Any] | ollama.Message] | None
 
 
-class ToolCall(ollama.Message.ToolCall):
+class CallWithId(ollama.Message.ToolCall):
     """A call, with the id that its result names as `tool_call_id`."""
 
     id: str | None = None
 
 
-class Message(ollama.Message):
+class MessageWithIds(ollama.Message):
     """A message whose calls have ids; a message of role `tool` names the call that it answers."""
 
-    tool_calls: Sequence[ToolCall] | None = None
+    tool_calls: Sequence[CallWithId] | None = None
     tool_call_id: str | None = None
 
 
 class ChatResponse(ollama.ChatResponse):
     """An answer, or a piece of one that is streamed."""
 
-    message: Message
+    message: MessageWithIds
 
 
 class ChatFields(TypedDict, total=False):

@@ -113,7 +113,7 @@ class RaySettings(BaseModel):
 
 
 @serve.ingress()
-class Proxy:
+class RayProxy:
     def __init__(self, settings: RaySettings) -> None:
         self._settings, self._ending, self._is_open = settings, Ending(), False
 
@@ -208,7 +208,7 @@ def app(settings: RaySettings | None = None, /, **given: Any) -> serve.Applicati
         graceful_shutdown_wait_loop_s=DRAIN_SECONDS,
         graceful_shutdown_timeout_s=settings.grace + TELL_SECONDS,
     )
-    bound: serve.Application = deployment(Proxy).bind(settings)
+    bound: serve.Application = deployment(RayProxy).bind(settings)
     return bound
 
 

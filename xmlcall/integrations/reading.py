@@ -45,7 +45,7 @@ class EngineText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CallPiece:
+class EngineCall:
     """A whole call, its arguments as a JSON object; `index` counts the calls that went out, from 0."""
 
     index: int
@@ -53,7 +53,7 @@ class CallPiece:
     arguments: str
 
 
-Piece = EngineText | CallPiece
+Piece = EngineText | EngineCall
 
 
 class EngineReplyReader:
@@ -115,7 +115,7 @@ class EngineReplyReader:
             yield from self._said(raw.text)
             return
         self._space.clear()
-        yield CallPiece(index=self._count, name=call.name, arguments=_json(call.arguments))
+        yield EngineCall(index=self._count, name=call.name, arguments=_json(call.arguments))
         self._count += 1
 
 
@@ -147,15 +147,15 @@ def _joined(pieces: Iterable[Piece]) -> list[Piece]:
     return joined
 
 
-def read_whole(text: str, catalog: Catalog) -> tuple[str, list[CallPiece]]:
+def read_whole(text: str, catalog: Catalog) -> tuple[str, list[EngineCall]]:
     """Read a whole reply: return its visible text, and its calls in order."""
     reader = EngineReplyReader(catalog)
     return split([*reader.feed(text), *reader.finish()])
 
 
-def split(pieces: Sequence[Piece]) -> tuple[str, list[CallPiece]]:
+def split(pieces: Sequence[Piece]) -> tuple[str, list[EngineCall]]:
     said = "".join(piece.text for piece in pieces if isinstance(piece, EngineText))
-    return said, [piece for piece in pieces if isinstance(piece, CallPiece)]
+    return said, [piece for piece in pieces if isinstance(piece, EngineCall)]
 
 
 def may_have_calls(text: str) -> bool:

@@ -10,7 +10,7 @@ from sglang.srt.function_call.base_format_detector import BaseFormatDetector  # 
 from sglang.srt.function_call.core_types import StreamingParseResult, ToolCallItem  # type: ignore[import-not-found]
 
 from xmlcall.errors import UsageError
-from xmlcall.integrations.reading import CallPiece, EngineReplyReader, Piece, catalog_of, may_have_calls, read_whole, split
+from xmlcall.integrations.reading import EngineCall, EngineReplyReader, Piece, catalog_of, may_have_calls, read_whole, split
 
 
 class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
@@ -53,7 +53,7 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         text, calls = split(pieces)
         return StreamingParseResult(normal_text=text, calls=[item for call in calls for item in self._items(call)])
 
-    def _items(self, call: CallPiece) -> list[ToolCallItem]:
+    def _items(self, call: EngineCall) -> list[ToolCallItem]:
         """Write a call, its name first; SGLang looks in the two lists for arguments that it has not sent yet."""
         self.prev_tool_call_arr.append({"name": call.name, "arguments": call.arguments})
         self.streamed_args_for_tool.append(call.arguments)

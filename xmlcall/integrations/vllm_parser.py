@@ -21,7 +21,7 @@ from vllm.entrypoints.generate.base.protocol import (  # type: ignore[import-not
 from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager  # type: ignore[import-not-found]
 
 from xmlcall.agent.drive import new_id
-from xmlcall.integrations.reading import CallPiece, EngineReplyReader, Piece, catalog_of, read_whole, split
+from xmlcall.integrations.reading import EngineCall, EngineReplyReader, Piece, catalog_of, read_whole, split
 from xmlcall.tools.catalog import Catalog
 
 
@@ -75,7 +75,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
         text, calls = split(pieces)
         return DeltaMessage(content=text or None, tool_calls=[delta for call in calls for delta in self._deltas(call)])
 
-    def _deltas(self, call: CallPiece) -> list[DeltaToolCall]:
+    def _deltas(self, call: EngineCall) -> list[DeltaToolCall]:
         """Write a call, its name first; vLLM looks in the two lists for arguments that it has not sent yet."""
         self.prev_tool_call_arr.append({"name": call.name, "arguments": call.arguments})
         self.streamed_args_for_tool.append(call.arguments)

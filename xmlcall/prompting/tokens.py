@@ -4,7 +4,7 @@ No server's tokenizer is available here. `Scale` keeps what a server reports dur
 many replicas of the proxy may serve one model server, and each turn of a conversation may reach another replica. The request
 alone must then determine where a prompt is cut: a replica that had learned from other requests would cut elsewhere, and the
 server would have to reprocess everything after that place. So, unlike `Scale`, it learns nothing from replies. Each request
-begins with the same facts (`ServerFacts`): how many tokens the server counts in a constant text, and how many its context holds.
+begins with the same facts (`CommonScale`): how many tokens the server counts in a constant text, and how many its context holds.
 A refusal corrects the rate within its own request, in steps of `STEP`. So a conversation that has grown by a turn, and is refused
 again, is cut at the same places.
 
@@ -76,7 +76,7 @@ class Scale:
 
 
 @dataclass(slots=True)
-class ServerFacts:
+class CommonScale:
     """Facts about the model server that are the same for all callers."""
 
     # The server's tokens for each estimated one in a constant text, rounded up a little; None if it was not, or cannot be,
@@ -87,7 +87,7 @@ class ServerFacts:
 
 @dataclass(slots=True)
 class RequestScale:
-    facts: ServerFacts
+    facts: CommonScale
     _corrected: float | None = field(init=False, default=None)
     _guessed: int | None = field(init=False, default=None)
 

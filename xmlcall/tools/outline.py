@@ -59,7 +59,7 @@ def _once(work: Callable[[Tool], T]) -> Callable[[Tool], T]:
 @_once
 def parameters_of(tool: Tool) -> tuple[ShownParameter, ...]:
     root = tool.input_schema
-    return as_deep_as_pays(root, _DEPTHS, lambda depths: tuple(_fields(root, _Whole(root, depths[1]), depths[0])), ())
+    return as_deep_as_pays(root, _DEPTHS, lambda depths: tuple(_fields(root, _WholeSchema(root, depths[1]), depths[0])), ())
 
 
 @_once
@@ -82,7 +82,7 @@ def alternatives_of(tool: Tool) -> list[frozenset[str]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Whole:
+class _WholeSchema:
     """A tool's schema, and how many levels of a parameter are described in its own words."""
 
     root: Mapping[str, Any]
@@ -98,7 +98,7 @@ class _Field:
     above: set[int]
 
 
-def _fields(schema: Any, whole: _Whole, levels: int, above: frozenset[int] = frozenset()) -> Iterator[ShownParameter]:
+def _fields(schema: Any, whole: _WholeSchema, levels: int, above: frozenset[int] = frozenset()) -> Iterator[ShownParameter]:
     """Yield the fields of an object schema and of its branches, each name once; none for a schema that contains this one."""
     if not levels:
         return
@@ -171,7 +171,7 @@ def _objects(schema: Any, root: Mapping[str, Any], levels: int) -> Iterator[tupl
         stack += reversed(below)
 
 
-def _parameter(name: str, part: Any, required: bool, whole: _Whole, levels: int, above: frozenset[int]) -> ShownParameter:
+def _parameter(name: str, part: Any, required: bool, whole: _WholeSchema, levels: int, above: frozenset[int]) -> ShownParameter:
     root, schema = whole.root, resolve(part, whole.root)
     schema = schema if isinstance(schema, Mapping) else {}
     description = str(schema.get("description") or schema.get("title") or "")

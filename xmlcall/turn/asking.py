@@ -177,7 +177,7 @@ REASONS: Final[dict[Finding, str]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Way:
+class ChosenWay:
     """How tools are offered, and the finding that decided it; None if it was set."""
 
     mode: Literal["xml", "native", "native-only", "none"]
@@ -189,9 +189,9 @@ class Way:
         return REASONS[self.finding] if self.finding else "as set"
 
 
-def choose_way(finding: Finding) -> Way:
+def choose_way(finding: Finding) -> ChosenWay:
     """Choose the server's own function calling only where it gave the right call: the prompt works with any server."""
-    return Way(mode="native" if finding == "called" else "xml", finding=finding)
+    return ChosenWay(mode="native" if finding == "called" else "xml", finding=finding)
 
 
 # -- how a person writes it --------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ HOWS = {
 def main(url):
     table = coding.launch_clients()
     with tempfile.TemporaryDirectory() as folder:
-        settings = table.CLIENTS["llm"].settings(table.Proxy(url=url.removesuffix("/v1"), folder=Path(folder)))
+        settings = table.CLIENTS["llm"].settings(table.ProxyAddress(url=url.removesuffix("/v1"), folder=Path(folder)))
         for path, text in settings.files.items():
             Path(folder, path).write_text(text)
         for how, arguments in HOWS.items():

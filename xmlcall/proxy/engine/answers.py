@@ -166,12 +166,12 @@ _STUCK: Final[Mapping[str, str]] = {
 _REASONS: Final[Mapping[str, str]] = {"end": "stop", REPETITION: "length"}  # wire formats have no word for a repetition
 
 
-class Answer(ABC):
+class AnswerPart(ABC):
     """An answer, or one of several consecutive parts of it; `recording` receives each event."""
 
-    def __init__(self, recording: "Observing | None" = None, *, otherwise: "Callable[[], Answer] | None" = None) -> None:
+    def __init__(self, recording: "Observing | None" = None, *, otherwise: "Callable[[], AnswerPart] | None" = None) -> None:
         self.filters: list[Filter] = []  # applied in this order to everything that goes out
-        self.again: Callable[[], Answer | None] = lambda: None  # makes the answer that follows this one, if any
+        self.again: Callable[[], AnswerPart | None] = lambda: None  # makes the answer that follows this one, if any
         self._recording = recording
         self._otherwise = otherwise  # replaces this one if the server refuses to continue a beginning before anything was sent
         self._note = None if recording is None else recording.note
@@ -192,7 +192,7 @@ class Answer(ABC):
         """Return what goes out after the last event."""
         return (piece for last in self._last_pieces() for piece in self._filtered([last]))
 
-    def instead(self, error: BackendError) -> "Answer | None":
+    def instead(self, error: BackendError) -> "AnswerPart | None":
         """Return the answer that replaces this one after it failed; None if there is none."""
         if self._otherwise is None or self._has_said or not is_refused_beginning(error):
             return None
@@ -211,7 +211,7 @@ class Answer(ABC):
     def _last_pieces(self) -> Iterable[ResponseEvent]: ...
 
 
-class PlainAnswer(Answer):
+class PlainAnswer(AnswerPart):
     """An answer without tools; `number` says which reply of the whole answer it is, counted from 1."""
 
     def __init__(
@@ -221,7 +221,7 @@ class PlainAnswer(Answer):
         recording: "Observing | None" = None,
         *,
         number: int = 1,
-        otherwise: Callable[[], Answer] | None = None,
+        otherwise: Callable[[], AnswerPart] | None = None,
     ) -> None:
         super().__init__(recording, otherwise=otherwise)
         if backend.capabilities.reasoning_open:  # the text would begin inside the thinking, so the server has to split them
@@ -285,7 +285,7 @@ class Sender:
 # -- a turn whose calls are text -------------------------------------------------------------------------------------------
 
 
-class PromptedAnswer(Answer):
+class PromptedAnswer(AnswerPart):
     """The answer of a turn whose calls are read from text, or come from the server's own function calling."""
 
     def __init__(

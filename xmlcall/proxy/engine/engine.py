@@ -32,7 +32,7 @@ from ...prompting.format import PromptFormat
 from ...prompting.grades import Budget, budget_for
 from ...prompting.writer import Known, PromptWriter, callers_in_text, hidden_rounds, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
-from ...turn.asking import Asking, AskingFields, Way
+from ...turn.asking import Asking, AskingFields, ChosenWay
 from ...turn.attempts import RepairPolicy, calls_made
 from ...turn.builtin_tools import describing
 from ...turn.machine import Script
@@ -45,7 +45,7 @@ from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
 from ...wire import openai as openai_wire
 from ..formats.contract import ChatRequest, ResponseEvent
-from .answers import Answer, Catalogs, OfferedTools, PlainAnswer, PromptedAnswer, key_of
+from .answers import AnswerPart, Catalogs, OfferedTools, PlainAnswer, PromptedAnswer, key_of
 from .filters import Formed, begun_by_caller, offered_names, own_names, renamed, with_beginning, without_beginning, wordless
 from .model_server import Fitting, SaidOnce, WithWholeMessages, count_tokens
 from .own_tools import OwnTools, native_rounds, with_own_results
@@ -86,7 +86,7 @@ class Engine:
         self._calling = Calling(router=self.own.router, policy=self.own.rules)
         self._limits = repair or RepairPolicy()
         self._catalogs = Catalogs(self.say_once, reminder=self.asking.reminder)
-        self._way: asyncio.Task[Way] | None = None
+        self._way: asyncio.Task[ChosenWay] | None = None
         self._checked = 0.0  # when that began
         self._stack = AsyncExitStack()
         self.ask_by()
@@ -131,7 +131,7 @@ class Engine:
         """The wire format of the model server, `openai` or `ollama`."""
         return "ollama" if self.backend.capabilities.server == "ollama" else "openai"
 
-    async def way(self) -> Way:
+    async def way(self) -> ChosenWay:
         """Return how tools are offered to the model; in mode `auto` the model server is checked at first use."""
         if (known := self.known_way()) is not None:
             return known
@@ -139,15 +139,15 @@ class Engine:
             self._way, self._checked = asyncio.create_task(check_way(self.backend)), time.monotonic()
         return await asyncio.shield(self._way)
 
-    def _may_be_checked_again(self, check: asyncio.Task[Way]) -> bool:
+    def _may_be_checked_again(self, check: asyncio.Task[ChosenWay]) -> bool:
         """Say whether a check has ended without a finding, or was too slow for one some time ago: the model may be loaded now."""
         is_early = time.monotonic() - self._checked < RECHECK_SECONDS
         return check.done() and (_way_found(check) is None or not is_early)
 
-    def known_way(self) -> Way | None:
+    def known_way(self) -> ChosenWay | None:
         """Return how tools are offered to the model; None in mode `auto` before the check."""
         if self.asking.mode != "auto":
-            return Way(mode=self.asking.mode)
+            return ChosenWay(mode=self.asking.mode)
         found = _way_found(self._way)
         if found is not None and found.finding != "slow":
             return found
@@ -180,7 +180,7 @@ class Engine:
             first = self._text(request, begun, shown, recording)
         if names:
             first.filters.append(own_names(names))
-        following: Answer | None = first
+        following: AnswerPart | None = first
         while (answer := following) is not None:
             try:
                 async with answer.driven() as events:
@@ -212,7 +212,7 @@ class Engine:
         theirs = {tool.name for tool in request.tools}
         return (*request.tools, *(tool for tool in self.own.tools if tool.name not in theirs))
 
-    def _text(self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Observing | None") -> Answer:
+    def _text(self, request: ChatRequest, begun: str, shown: OfferedTools, recording: "Observing | None") -> AnswerPart:
         prompts, theirs = shown.prompt, {tool.name for tool in request.tools}
         known, allowed = self._recalled(request, shown), self._callable(request, shown)
         origins = {name: origin for name, origin in self.own.origins.items() if name not in theirs}
@@ -253,12 +253,12 @@ class Engine:
             answer.filters.append(without_beginning(begun))
         return answer
 
-    def _give_form(self, answer: Answer, schema: Mapping[str, Any], constrained: Callable[[], Answer]) -> None:
+    def _give_form(self, answer: AnswerPart, schema: Mapping[str, Any], constrained: Callable[[], AnswerPart]) -> None:
         """Check an answer against a schema, and let a constrained answer follow if it does not fit."""
         form = Formed(schema)
         answer.filters.append(form)
 
-        def again() -> Answer | None:
+        def again() -> AnswerPart | None:
             if form.unfit is None:
                 return None
             following = constrained()
@@ -356,7 +356,7 @@ class Engine:
     def _format_of(self, request: ChatRequest) -> PromptFormat:
         return replace(self._format, parallel=request.parallel)
 
-    def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Observing | None") -> Answer:
+    def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Observing | None") -> AnswerPart:
         """Answer without tools; calls in the history are written as text."""
         backend = self._fitting.backend_for(recording)
         if recording is not None:
@@ -366,7 +366,7 @@ class Engine:
         if not begun:
             return PlainAnswer(backend, completion, recording)
 
-        def asked() -> Answer:
+        def asked() -> AnswerPart:
             answer = PlainAnswer(backend, self._asked_to_begin(completion, begun), recording)
             answer.filters.append(without_beginning(begun))
             return answer
@@ -375,7 +375,7 @@ class Engine:
             return PlainAnswer(backend, with_beginning(completion, begun), recording, otherwise=asked)
         return asked()
 
-    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Observing | None") -> Answer:
+    def _natively(self, request: ChatRequest, shown: OfferedTools, recording: "Observing | None") -> AnswerPart:
         """Answer with the server's own function calling; feedback on invalid calls goes to the model, as for calls in text."""
         tools = self._catalogs.natively(shown.catalog, self._format_of(request), self._budget())
         catalog, listed = tools.catalog, key_of(shown.tools) if tools.own else ""
@@ -453,7 +453,7 @@ def _as_sent(
     return sent
 
 
-def _way_found(check: asyncio.Task[Way] | None) -> Way | None:
+def _way_found(check: asyncio.Task[ChosenWay] | None) -> ChosenWay | None:
     """Return what a check found; None if there was none, it has not ended, or it failed."""
     if check is None or not check.done() or check.cancelled() or check.exception() is not None:
         return None

@@ -23,7 +23,7 @@ from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError, ContextOverflow
 from ...prompting.fit_context import Fitted, estimate
-from ...prompting.tokens import RequestScale, Scale, ServerFacts, tokens_of
+from ...prompting.tokens import CommonScale, RequestScale, Scale, tokens_of
 from ...types.calls import Message
 from ...types.completion import CompletionRequest
 from ...wire.openai import count, message_dict, read_json
@@ -136,7 +136,7 @@ class Fitting:
 
     def __init__(self, backend: Retrying, *, lang: str, said: SaidOnce) -> None:
         self._backend = backend
-        self._facts = ServerFacts()
+        self._facts = CommonScale()
         self._measuring = asyncio.Lock()
         self._is_measured = False
         self._fitted = partial(FittedBackend, lang=lang, on_cut=said.cut, measure=self._measure)

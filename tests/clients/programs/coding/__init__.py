@@ -65,7 +65,7 @@ def launch(
     table = launch_clients()
     client = table.CLIENTS[name]
     with TemporaryDirectory() as own:
-        settings = client.settings(table.Proxy(url=url.removesuffix("/v1"), model=model, folder=Path(own)))
+        settings = client.settings(table.ProxyAddress(url=url.removesuffix("/v1"), model=model, folder=Path(own)))
         for path, text in settings.files.items():
             Path(own, path).write_text(text)
         if settings.before:
