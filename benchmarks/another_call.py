@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import xmlcall
-from xmlcall.agent.drive import first_token
+from xmlcall.agent.scores import first_token
 from xmlcall.bench.store import RecordedRun, read_run
 from xmlcall.bench.ways import AskedCase, way_of
 from xmlcall.types.calls import Message

@@ -15,8 +15,9 @@ from typing import Any
 
 from roc import area
 
-from xmlcall.agent.drive import Scores, result_of
+from xmlcall.agent.drive import result_of
 from xmlcall.agent.loop import ToolLoop
+from xmlcall.agent.scores import Scores
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.bench.case import Case

@@ -3,7 +3,8 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
-from xmlcall.agent.drive import Scores, drive, result_of
+from xmlcall.agent.drive import drive, result_of
+from xmlcall.agent.scores import Scores
 from xmlcall.backends.base import Backend
 from xmlcall.dialects import Dialect
 from xmlcall.prompting.format import PromptFormat

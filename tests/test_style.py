@@ -1,6 +1,7 @@
 """What the linter cannot hold: lengths, and names that say nothing."""
 
 import ast
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -22,8 +23,9 @@ PACKAGE, PROGRAMS = files("xmlcall"), files("benchmarks", "examples", "tests")
 
 
 class Found(NamedTuple):
-    """What is looked for in a file: long functions, calls that read our own words, and handlers, of them those that pass."""
+    """What is looked for in a file: classes, long functions, calls that read our own words, handlers, of them those that pass."""
 
+    classes: list[str]
     long: list[str]
     readings: int
     handlers: int
@@ -37,6 +39,7 @@ def found(path: Path) -> Found:
     functions = [(node.name, length(node)) for node in nodes if isinstance(node, Function)]
     handlers = [node for node in nodes if isinstance(node, ast.ExceptHandler)]
     return Found(
+        [node.name for node in nodes if isinstance(node, ast.ClassDef)],
         [f"{path.name}: {name}, {lines} lines" for name, lines in functions if lines > LONG],
         sum(map(_reads_our_words, nodes)),
         len(handlers),
@@ -56,6 +59,12 @@ def test_no_module_is_long() -> None:
 
 def test_names_of_modules_say_what_is_in_them() -> None:
     assert [str(path) for path in PACKAGE if {path.stem, path.parent.name} & EMPTY_NAMES] == []
+
+
+def test_the_name_of_a_class_stands_once() -> None:
+    counted = Counter(name for path in PACKAGE for name in found(path).classes)
+    assert len(counted) > 500
+    assert [name for name, count in counted.items() if count > 1] == []
 
 
 def test_our_own_words_are_read_out_of_a_text_in_one_place() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scored import choose
 
 from xmlcall import Catalog, Message
-from xmlcall.agent.drive import Scores
+from xmlcall.agent.scores import Scores
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning

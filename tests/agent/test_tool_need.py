@@ -15,14 +15,14 @@ from proxy_harness import add, ask, block, body, texts
 from scored import asked_need, choose, need_for
 
 from xmlcall import Answer, Catalog, LocalHost, Message, ToolLoop, ToolNeed
-from xmlcall.agent.drive import Scores
+from xmlcall.agent.scores import Scores
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench import runner
 from xmlcall.bench.case import Case, Expects
 from xmlcall.bench.probe import threshold_of
 from xmlcall.bench.store import create_or_resume
 from xmlcall.bench.subjects import model_subject
-from xmlcall.bench.ways import Asked, Settings, prompt_hash, way_of
+from xmlcall.bench.ways import AskedCase, Settings, prompt_hash, way_of
 from xmlcall.cli.run import Record
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
@@ -787,7 +787,7 @@ async def test_a_run_keeps_what_decided_and_what_was_said(tmp_path: Path) -> Non
     assert (decided["need_usage"]["prompt_tokens"], decided["usage"]["prompt_tokens"]) == (10, 20)
     assert "need_usage" not in origin
     shown = [
-        Asked(way_of("xml"), case, settings).sent(reply["rounds"])[-1].content
+        AskedCase(way_of("xml"), case, settings).sent(reply["rounds"])[-1].content
         for case, reply in zip(CASES, run.replies[::2], strict=True)
     ]
     assert (CALL in shown[0], PLAIN in shown[1]) == (True, True)
@@ -805,7 +805,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     assert (first["threshold"], first["begun"], first["text"]) == (-3.8, True, ADD)
     assert (second["threshold"], "begun" in second) == (-3.8, False)
     generating = [request.messages for request in backend.requests if not request.top_logprobs]
-    shown = [Asked(way_of("xml"), case, settings).sent([kept]) for case, kept in zip(CASES, (first, second), strict=True)]
+    shown = [AskedCase(way_of("xml"), case, settings).sent([kept]) for case, kept in zip(CASES, (first, second), strict=True)]
     assert (*shown[0], Message(role="assistant", content=BEGUN)) == generating[0]
     assert shown[1] == generating[1]
     assert PLAIN in shown[1][-1].content
@@ -823,7 +823,7 @@ async def test_a_run_keeps_the_threshold_and_that_a_call_was_begun(tmp_path: Pat
     ids=["nothing", "not sure", "a call", "a call that can be begun", "plain words"],
 )
 def test_what_a_decision_does(need: ToolNeed | None, reminder: str) -> None:
-    messages = Asked(way_of("xml"), CASES[0], Settings()).decided(need)
+    messages = AskedCase(way_of("xml"), CASES[0], Settings()).decided(need)
     assert messages[-1].content.removeprefix("one?").strip().startswith(reminder)
     assert bool(reminder) == (messages[-1].content != "one?")
 
@@ -835,7 +835,7 @@ def test_a_run_without_a_threshold_has_the_keys_that_it_always_had() -> None:
 async def test_ways_without_a_reminder_of_ours_are_not_asked() -> None:
     backend = ScriptedBackend([])
     for way in ("native", "origin"):
-        assert await Asked(way_of(way), CASES[0], Settings(call_threshold=0.0)).need(backend) is None
+        assert await AskedCase(way_of(way), CASES[0], Settings(call_threshold=0.0)).need(backend) is None
 
 
 THRESHOLDS = [

@@ -795,7 +795,9 @@ def find(place: Place, unit: Literal["C", "F"] = "C") -> str:
 FIND = Tool.from_function(find)
 PNG = b"\x89PNG\r\n\x1a\nrest"
 IMAGE = base64.b64encode(PNG).decode()
-MODEL_CALL = drop_in.ToolCall(id="call_1", function=ollama.Message.ToolCall.Function(name="f", arguments={"a": [None, {"b": 1}]}))
+MODEL_CALL = drop_in.CallWithId(
+    id="call_1", function=ollama.Message.ToolCall.Function(name="f", arguments={"a": [None, {"b": 1}]})
+)
 WRITTEN_CALL = {"id": "call_1", "function": {"name": "f", "arguments": {"a": [None, {"b": 1}]}}}
 NULLS = {"type": "object", "properties": {"a": {"enum": [None, "ü"], "default": None}}}
 

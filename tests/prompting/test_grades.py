@@ -38,7 +38,7 @@ BUDGETS = {"signatures": 2500, "lines": 1500, "names": 1100, "some-names": 850}
 
 
 def offered(budget: int, lang: str = "en") -> ToolPrompt:
-    return tool_prompt_within(asked(budget), CATALOG, PromptFormat(lang=lang), instructions=NOTES)
+    return tool_prompt_within(asked(budget), CATALOG, PromptFormat(lang=lang), NOTES.items())
 
 
 def texts(budget: int, lang: str) -> str:

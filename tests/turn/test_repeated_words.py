@@ -146,7 +146,7 @@ def play(place: Place, asked_in: str, *replies: str, family: str = "list") -> tu
     """Play a turn; return what the last request shows, in parts, and the calls of the other server's tools that ran."""
     catalog, asking = Catalog([place.tool, DELETE, SAY]), Asking(dialect=asked_in, family=family, reminder=False)
     instructions = {"web": place.instructions} if place.instructions else {}
-    offered = tool_prompt_within(Budget(whole=100_000, parts=100_000), catalog, asking.format, instructions=instructions)
+    offered = tool_prompt_within(Budget(whole=100_000, parts=100_000), catalog, asking.format, instructions.items())
     messages = [Message(role="user", content=place.asked)]
     opening = Opening(messages=messages, asking=asking, offered=offered, described=list(instructions.values()))
     turn = opening.turn(Offer(catalog=catalog), Capabilities(server=""), RepairPolicy())

@@ -8,7 +8,7 @@ from proxy_harness import ask, body
 from xmlcall import Asking, LocalHost, Message, Profile, ToolLoop, UsageError
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.case import Case
-from xmlcall.bench.ways import Asked, Settings, way_of
+from xmlcall.bench.ways import AskedCase, Settings, way_of
 from xmlcall.profiles.profile import asking_by
 from xmlcall.turn.machine import Ask
 from xmlcall.types.completion import Capabilities
@@ -109,7 +109,7 @@ def test_the_harness_stays_at_temperature_0_and_records_what_else_was_asked_for(
     assert {name: value for name, value in recorded.items() if name in ("sampling", "temperature")} == kept
     assert Settings(**recorded) == settings
     case = Case(id="a", category="", messages=({"role": "user", "content": "Hi"},), tools=())
-    machine = Asked(way_of("xml"), case, settings).generation((Message(role="user", content="Hi"),), KNOWN)
+    machine = AskedCase(way_of("xml"), case, settings).generation((Message(role="user", content="Hi"),), KNOWN)
     action = machine.action
     assert isinstance(action, Ask)
     request = action.request

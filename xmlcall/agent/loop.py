@@ -13,7 +13,7 @@ import warnings
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Self, Unpack, cast
 
@@ -25,28 +25,30 @@ from ..hosts.local import LocalHost
 from ..hosts.router import Router
 from ..prompting.fit_context import Fitted, estimate
 from ..prompting.format import PromptFormat
-from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
+from ..prompting.grades import Budget, ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..prompting.results import LONG, piece_tokens, texts_of
 from ..prompting.tokens import Scale
 from ..tools.catalog import Catalog
 from ..turn.asking import Asking, AskingFields, ChosenWay, Mode
 from ..turn.attempts import RepairPolicy
-from ..turn.builtin_tools import Answering, describing, more_tool
+from ..turn.builtin_tools import describing, reading_on, with_reading_on
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of, offer_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
 from ..types.calls import Message, ToolCall, ToolResult, items_of
 from ..types.completion import Capabilities
-from .drive import Scores, drive, new_id, prepare_beside
+from .drive import drive, new_id, prepare_beside
 from .fitted_backend import FittedBackend
 from .policy import Policy
 from .rules import allow
 from .run_call import Audit, Calling, OwnTool, resource_tools, taken_up
+from .scores import Scores
 from .way_check import check_way
 
 log: Final = logging.getLogger("xmlcall.agent")
 _NO_TOOLS: Final = Catalog(())
+_KEPT: Final = 4  # prompts: with and without tools, in two formats
 
 
 class _LoopFields(AskingFields, total=False):
@@ -61,13 +63,11 @@ class ToolLoop:
     Args:
         backend: a model, as from `connect`, or its name; then the model's profile sets what `asking` and `asked` leave open.
         hosts: the tool servers, each with its own name, and Python functions, which become the tools of the server `local`.
-        policy: decides before each call whether it may run; or globs over `server.tool` that may run, such as `["*"]`. By default
-            no call may run.
+        policy: decides whether a call may run; or globs over `server.tool` that may run, such as `["*"]`. By default none may.
         asking: how the model is asked; None for the defaults.
         repair: how many replies a run may have, and how often the model may try again; None for the defaults.
         timeout: seconds for each call; None leaves it to the host.
-        audit: receives a note of each call before it runs and after, for example an `AuditFile`; if it raises, the call does not
-            run.
+        audit: receives a note of each call before and after it runs, such as an `AuditFile`; if it raises, the call does not run.
         files: folder where pictures, sound and other data of results are saved; None to save none.
         asked: fields of `asking` as keywords, such as `mode="native"`.
 
@@ -104,8 +104,10 @@ class ToolLoop:
             router=self.router, policy=self.policy, timeout=timeout, audit=audit, files=files, repair=self._limits
         )
         self._catalog: Catalog | None = None
-        self._own: dict[str, OwnTool] = {}
-        self._all = Catalog(())  # including our own tools
+        self._own, self._all = dict[str, OwnTool](), Catalog(())  # our own tools; all tools
+        # Of the current tools: a turn has to be given other ones only if they are other objects.
+        self._in_prompt, self._natively = lru_cache(_KEPT)(tool_prompt_within), lru_cache(_KEPT)(native_tools_within)
+        self._with_reading_on = lru_cache(_KEPT)(with_reading_on)
         self._scale = Scale()
         self._cuts: set[Shortened] = set()  # reported already, because what is cut stays cut in later turns
         self._length = 0  # messages in the last conversation
@@ -129,9 +131,6 @@ class ToolLoop:
         """Set how the model is asked, and forget what depends on that or on the model."""
         self.asking = asking
         self._calling = replace(self._calling, format=asking.format)
-        self._offered: tuple[Catalog, dict[str, str], ToolPrompt] | None = None
-        self._natively: tuple[Catalog, ToolPrompt] | None = None
-        self._longer: tuple[Catalog, Catalog, str, Answering] | None = None  # without and with `read_more`
         self._scores = Scores()
         self._way: ChosenWay | None = None
 
@@ -208,20 +207,17 @@ class ToolLoop:
         """Return the description of the offered tools for mode `xml`; it is rendered again only if the tools change."""
         await self.catalog()
         is_shown = self.mode != "none"
-        catalog, instructions = (self._all, dict(self.router.instructions())) if is_shown else (_NO_TOOLS, {})
-        if self._offered is None or self._offered[0] is not catalog or self._offered[1] != instructions:
-            budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
-            offered = tool_prompt_within(budget, catalog, self.format, instructions=instructions)
-            self._offered = (catalog, instructions, offered)
-        return self._offered[2]
+        catalog, instructions = (self._all, tuple(self.router.instructions())) if is_shown else (_NO_TOOLS, ())
+        return self._in_prompt(self._budget, catalog, self.format, instructions)
 
     async def native_tools(self) -> ToolPrompt:
         """Return how the tools are offered to the server's own function calling; determined again only if they change."""
         await self.catalog()
-        if self._natively is None or self._natively[0] is not self._all:
-            budget = budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
-            self._natively = (self._all, native_tools_within(budget, self._all, self.format))
-        return self._natively[1]
+        return self._natively(self._budget, self._all, self.format)
+
+    @property
+    def _budget(self) -> Budget:
+        return budget_for(self.backend.capabilities.context_length, self.asking.tool_tokens)
 
     async def ask(self, question: str, *, conversation: Sequence[Message | Mapping[str, Any]] | None = None) -> Answer:
         """Answer a question in the conversation of the questions before it; one that fails leaves the conversation as it was.
@@ -259,8 +255,7 @@ class ToolLoop:
                 may be the user's or a result; it then needs an answer before the next question.
 
         Yields:
-            Events as they happen, an Answer last. Closing the generator stops the generation, and notifies the server if a call
-            is running.
+            Events as they happen, an Answer last. Closing the generator stops the generation, and cancels a running call.
 
         Raises:
             BackendError: the model server failed.
@@ -338,8 +333,7 @@ class ToolLoop:
             task: the task, from the `CallTask` event.
 
         Returns:
-            How the call ended, or None with the reason why that is unknown; the reason is "" if the server no longer knows the
-            task.
+            How the call ended, or None with the reason why that is unknown; "" if the server no longer knows the task.
         """
         return await taken_up(self._calling, call, server, own_name, task, await self.catalog())
 
@@ -355,11 +349,8 @@ class ToolLoop:
         offered = in_prompt if in_prompt and not asking.is_native else await self.native_tools()
         catalog, own = offered.catalog, describing(offered)
         if _may_be_cut(conversation, backend.context_length):
-            if self._longer is None or self._longer[0] is not catalog:
-                tool, answer = more_tool(catalog, self.format, lambda: piece_tokens(backend.context_length))
-                self._longer = (catalog, Catalog([*catalog, tool]), tool.name, answer)
-            _, catalog, backend.more, answer = self._longer
-            own = {**own, backend.more: answer}
+            catalog, backend.more = self._with_reading_on(catalog, self.format)
+            own[backend.more] = reading_on(backend.more, self.format, lambda: piece_tokens(backend.context_length))
         described = [text for _, text in self.router.instructions()]
         shown = offered if asking.mode == "xml" else None
         opening = Opening(messages=opened, asking=asking, offered=shown, described=described, new_id=new_id)

@@ -109,23 +109,47 @@ def tries_of(backend: Backend, request: CompletionRequest) -> Tries:
     return backend.tries(request) if isinstance(backend, Around) else Tries(backend, request)
 
 
+class TriedRequest:
+    """Makes a request until a reply has come or `error` says why none does; it adds no generator to the path of each piece."""
+
+    def __init__(self, tries: Tries) -> None:
+        self.is_due = True  # whether another attempt has to be made
+        self.error: BackendError | None = None
+        self._tries, self._begun = tries, False
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[AsyncGenerator[Chunk]]:
+        """Make the next attempt; pass each piece to `hear`, and call `ended` after the last one."""
+        self.is_due = self._begun = False
+        try:
+            async with self._tries.opened() as chunks:
+                yield chunks
+        except BackendError as error:
+            self.error = await self._tries.again(error, begun=self._begun)
+            self.is_due = self.error is None
+
+    def hear(self, chunk: Chunk) -> Chunk:
+        """Tell those who listen of a piece."""
+        self._begun = self._begun or chunk.progress is None
+        for listen in self._tries.listeners:
+            listen(chunk)
+        return chunk
+
+    def ended(self) -> None:
+        """Note, inside `opened`, that the reply was read to its end."""
+        self._tries.ended()
+
+
 async def chunks_of(tries: Tries) -> AsyncGenerator[Chunk]:
     """Generate a reply, piece by piece, for callers that need only the pieces."""
-    while True:
-        begun = False
-        try:
-            async with tries.opened() as chunks:
-                async for chunk in chunks:
-                    begun = begun or chunk.progress is None
-                    for hear in tries.listeners:
-                        hear(chunk)
-                    yield chunk
-                tries.ended()
-            return
-        except BackendError as error:
-            failed = await tries.again(error, begun=begun)
-        if failed is not None:
-            raise failed
+    tried = TriedRequest(tries)
+    while tried.is_due:
+        async with tried.opened() as chunks:
+            async for chunk in chunks:
+                yield tried.hear(chunk)
+            tried.ended()
+    if tried.error is not None:
+        raise tried.error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ from contextlib import aclosing
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..agent.drive import Scores, drive
+from ..agent.drive import drive
+from ..agent.scores import Scores
 from ..backends.base import Backend, KeptOpen
 from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError

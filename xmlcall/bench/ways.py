@@ -14,7 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
-from ..agent.drive import Scores, result_of
+from ..agent.drive import result_of
+from ..agent.scores import Scores
 from ..backends.base import Backend
 from ..backends.scripted import ScriptedBackend
 from ..dialects import DIALECTS

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
-from ..agent.drive import completed
+from ..agent.sampling import completed
 from ..backends.base import Backend
 from ..errors import BackendError, UsageError
 from ..hosts.mcp.server_requests import (

@@ -43,6 +43,9 @@ class MessageWithIds(ollama.Message):
     tool_call_id: str | None = None
 
 
+Message = MessageWithIds  # the name that the `ollama` package gives its own
+
+
 class ChatResponse(ollama.ChatResponse):
     """An answer, or a piece of one that is streamed."""
 

@@ -118,7 +118,7 @@ class Rewriter:
         request = renamed(asked.request, names)
         tools = request.tools if request.choice.mode != "none" else ()
         form = replace(asking.format, parallel=request.parallel)
-        shown = self._catalogs.offered(tools, key_of(tools), form, {}, _WHOLE)
+        shown = self._catalogs.offered(tools, key_of(tools), form, (), _WHOLE)
         messages = _messages(request, asking, shown)
         if not tools:
             return Rewritten(asked=asked, messages=_dicts(messages), reading=None)

@@ -176,11 +176,12 @@ class ToolPrompt:
 
 
 def tool_prompt_within(
-    budget: Budget, catalog: Catalog, format: PromptFormat, *, instructions: Mapping[str, str] | None = None
+    budget: Budget, catalog: Catalog, format: PromptFormat, instructions: Iterable[tuple[str, str]] = ()
 ) -> ToolPrompt:
     """Render the tool prompt in the best grade within a budget; its frame and the servers' instructions stay whole."""
+    told = dict(instructions)
     if not _is_too_long(catalog, budget.whole):
-        system = tool_prompt(catalog, format, instructions=instructions)
+        system = tool_prompt(catalog, format, instructions=told)
         if tokens_of(system) <= budget.whole or not len(catalog):
             shown = system.partition(example_call(catalog, format))[0] if len(catalog) else ""
             return ToolPrompt(catalog=catalog, grade="whole", system=system, format=format, listed=shown)
@@ -189,7 +190,7 @@ def tool_prompt_within(
     offered = Catalog([*catalog, own])
 
     fixed = {"tools": [], "catalog": offered, "count": len(catalog), "own": described([own])[0]}
-    fixed |= {"example": example_call(catalog, format), "instructions": instructions or {}}
+    fixed |= {"example": example_call(catalog, format), "instructions": told}
 
     def rendered(grade: Grade, listed: str, left_out: int = 0) -> str:
         return format.render("system", grade=grade, listed=listed, left_out=left_out, **fixed)

@@ -33,8 +33,16 @@ def describing(offered: ToolPrompt) -> dict[str, Answering]:
     return {tool.name: answer for tool in offered.describing}
 
 
-def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int]) -> tuple[Tool, Answering]:
-    """Return the tool that reads the rest of a result."""
+def with_reading_on(catalog: Catalog, format: PromptFormat) -> tuple[Catalog, str]:
+    """Return a catalog with the tool that reads the rest of a result, and that tool's name."""
+    name = free_name("read_more", catalog)
+    properties = {"handle": {"type": "string"}, "start": {"type": "integer", "minimum": 0}}
+    schema = {"type": "object", "properties": properties, "required": list(properties)}
+    return Catalog([*catalog, Tool(name=name, description=words_for("more", format), input_schema=schema)]), name
+
+
+def reading_on(name: str, format: PromptFormat, tokens: Callable[[], int]) -> Answering:
+    """Return what answers that tool, in pieces of so many tokens."""
 
     def answer(arguments: Mapping[str, Any], conversation: Sequence[Message]) -> ToolResult:
         text = result_with(arguments["handle"], conversation)
@@ -46,10 +54,7 @@ def more_tool(catalog: Catalog, format: PromptFormat, tokens: Callable[[], int])
         note = words_for("rest", format, name=name, handle=arguments["handle"], start=start + len(found), count=rest)
         return text_result(f"{found}\n{note}" if rest else found or words_for("at_end", format))
 
-    name = free_name("read_more", catalog)
-    properties = {"handle": {"type": "string"}, "start": {"type": "integer", "minimum": 0}}
-    schema = {"type": "object", "properties": properties, "required": list(properties)}
-    return Tool(name=name, description=words_for("more", format), input_schema=schema), answer
+    return answer
 
 
 def words_for(part: str, format: PromptFormat, **values: Any) -> str:

@@ -27,9 +27,9 @@ from functools import partial
 from typing import Any, Final, get_args
 
 from ..agent.asking_person import Choice, PersonAnswer, Question, read_arguments
-from ..agent.drive import completed
 from ..agent.policy import Proposal
 from ..agent.rules import Rule, Ruling
+from ..agent.sampling import completed
 from ..backends.base import Backend
 from ..errors import BackendError
 from ..hosts.mcp.server_requests import (

@@ -19,8 +19,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
 from ...agent.drive import drive
 from ...backends.base import Backend
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 
 
 LIMIT: Final = 32  # tool lists to keep; the least recently used is dropped first
-_Key = TypeVar("_Key")
-_Value = TypeVar("_Value")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,15 +77,17 @@ class Catalogs:
         self._say = say
         self._reminder = reminder
         self._known: OrderedDict[str, tuple[Catalog, list[str]]] = OrderedDict()
-        self._shown: OrderedDict[tuple[Any, ...], tuple[ToolPrompt, str]] = OrderedDict()
-        self._native: OrderedDict[tuple[Any, ...], ToolPrompt] = OrderedDict()
+        self._shown, self.natively = lru_cache(LIMIT)(self._in_prompt), lru_cache(LIMIT)(self._natively)
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a tool list; the same list gives the same catalog."""
         return self._found(tools, key_of(tools))[0]
 
     def _found(self, tools: tuple[Tool, ...], key: str) -> tuple[Catalog, list[str]]:
-        found = _kept(self._known, key, lambda: (Catalog(tools), [words_of(tool) for tool in tools]))
+        found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
+        self._known[key] = found  # as the one used last
+        if len(self._known) > LIMIT:
+            self._known.popitem(last=False)
         for notice in found[0].notices:
             self._say(notice)
         return found
@@ -96,46 +96,31 @@ class Catalogs:
         return key in self._known
 
     def offered(
-        self, tools: tuple[Tool, ...], key: str, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
+        self, tools: tuple[Tool, ...], key: str, format: PromptFormat, instructions: tuple[tuple[str, str], ...], budget: Budget
     ) -> OfferedTools:
         """Return how a tool list is shown to the model; without tools, the prompt and the reminder are empty."""
         catalog, words = self._found(tools, key)
-        texts = partial(self._texts, catalog, format, instructions, budget)
-        shown, reminder = _kept(self._shown, (catalog, format, tuple(instructions.items())), texts)
+        shown, reminder = self._shown(catalog, format, instructions, budget)
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
 
-    def natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
-        return _kept(self._native, (catalog, format, budget), lambda: self._within(catalog, format, budget))
-
-    def _within(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
+    def _natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:
         found = native_tools_within(budget, catalog, format)
         if found.own:
             self._say(f"{len(catalog)} tools: those that fit are sent to the model server (see --ask tool_tokens)")
         return found
 
-    def _texts(
-        self, catalog: Catalog, format: PromptFormat, instructions: Mapping[str, str], budget: Budget
+    def _in_prompt(
+        self, catalog: Catalog, format: PromptFormat, instructions: tuple[tuple[str, str], ...], budget: Budget
     ) -> tuple[ToolPrompt, str]:
         if not len(catalog):
             return ToolPrompt(catalog=catalog, grade="whole", system="", format=format), ""
-        offered = tool_prompt_within(budget, catalog, format, instructions=instructions)
+        offered = tool_prompt_within(budget, catalog, format, instructions)
         if offered.own:
             self._say(f"{len(catalog)} tools are shown to the model as {offered.grade} (see --ask tool_tokens)")
         for tool in catalog:
             if catalog.parameters(tool.name) and not parameters_of(tool):
                 self._say(f"The tool {tool.name[:80]!r} is shown with its name and description only: its schema is too large.")
         return offered, prompt.reminder(catalog, format) if self._reminder else ""
-
-
-def _kept(cache: OrderedDict[_Key, _Value], key: _Key, make: Callable[[], _Value]) -> _Value:
-    """Return a value of a cache; what was not used for longest is dropped."""
-    if key in cache:
-        cache.move_to_end(key)
-        return cache[key]
-    made = cache[key] = make()
-    if len(cache) > LIMIT:
-        cache.popitem(last=False)
-    return made
 
 
 def key_of(tools: tuple[Tool, ...]) -> str:

@@ -18,9 +18,10 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ...agent.drive import Scores, drive, new_id, prepare_beside
+from ...agent.drive import drive, new_id, prepare_beside
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
+from ...agent.scores import Scores
 from ...agent.way_check import check_way, known_way
 from ...backends.base import Backend
 from ...backends.retrying import Retrying
@@ -200,7 +201,7 @@ class Engine:
     async def _shown(self, request: ChatRequest) -> OfferedTools:
         """Return the tools on offer; a new tool list is compiled in a thread, so that other requests do not wait for it."""
         tools = self._offered(request)
-        key, instructions = key_of(tools), dict(self.own.router.instructions())
+        key, instructions = key_of(tools), tuple(self.own.router.instructions())
         show = partial(self._catalogs.offered, tools, key, self._format_of(request), instructions, self._budget())
         return show() if self._catalogs.knows(key) else await asyncio.to_thread(_compiled, show)
 
