@@ -11,6 +11,7 @@ from xmlcall import LocalHost
 from xmlcall.agent.policy_file import read_rules
 from xmlcall.agent.rules import Rules, allowing
 from xmlcall.backends.scripted import ScriptedBackend
+from xmlcall.errors import BackendUnavailable
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import WholeResponse
 
@@ -80,6 +81,14 @@ async def test_arguments_decide(tmp_path: Path) -> None:
     told = await asked(tmp_path, HOME, block(("send", {"to": "eve@evil.example"})), said=said)
     assert "no rule allows it. Whoever runs the server of these tools can allow it with: --allow mail.send" in told
     assert SENT == ["bob@home.example"]
+
+
+async def test_after_a_call_that_was_denied_the_caller_may_try_again(tmp_path: Path) -> None:
+    call = block(("send", {"to": "eve@evil.example"}))
+    backend = ScriptedBackend([call, ["It", BackendUnavailable("gone")]])
+    with pytest.raises(BackendUnavailable):  # a client that is told of tools that ran never tries again
+        await ask(backend, body("Write to eve@evil.example.", tools=()), hosts=[MAIL], allowed=rules(tmp_path, HOME))
+    assert (SENT, len(backend.requests)) == ([], 2)
 
 
 async def test_a_call_that_was_made_out_needs_a_rule_for_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -306,7 +306,7 @@ def test_the_servers_own_function_calling(mode: Any) -> None:
     ask = turn.next()
     assert isinstance(ask, Ask)
     assert [tool.name for tool in ask.request.tools] == ["add"]
-    with pytest.raises(UsageError, match="a turn does not check"):
+    with pytest.raises(UsageError, match="a turn checks no server"):
         begin_turn(ASKED, [PLUS], asking=Asking(mode="auto"))
 
 
@@ -337,6 +337,28 @@ def test_a_native_reply_that_came_to_nothing_is_asked_for_in_text(lost: str | Ex
     with contextlib.suppress(BackendError):  # asked for native calls alone
         done = run_turn(begin_turn(ASKED, [PLUS], asking=Asking(mode="native-only")), scripted(lost, ""), lambda call: "3")
         assert (done.reason, done.text) in (("end", ""), ("failed", ""))
+
+
+@pytest.mark.parametrize(("outcome", "has_run"), [(Denied(reason="no"), False), ("3", True)])
+def test_a_call_that_was_denied_has_not_run(outcome: str | Denied, has_run: bool) -> None:
+    turn, run = running(add(1, 2))
+    assert (turn.has_run, turn.has_called) == (False, True)
+    turn.give(run.call.id, outcome)
+    assert isinstance(turn.next(), Ask)
+    assert turn.has_run is has_run
+
+
+def test_a_call_that_started_may_have_run() -> None:
+    turn, run = running(add(1, 2))
+    turn.start(run.call.id)
+    assert isinstance(turn.next(), Run)
+    assert turn.has_run
+
+
+@pytest.mark.parametrize("mode", ["xml", "native"])
+def test_tokens_are_estimated_where_the_server_counts_none(mode: Any) -> None:
+    done = run_turn(begin_turn(ASKED, [PLUS], asking=Asking(mode=mode)), scripted("It is 3.", size=4), lambda call: "3")
+    assert (done.usage.completion_tokens, done.usage.is_estimated) == (2, True)
 
 
 def test_as_many_answers_as_requests() -> None:

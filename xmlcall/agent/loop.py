@@ -31,9 +31,9 @@ from ..prompting.tokens import Scale
 from ..tools.catalog import Catalog
 from ..turn.asking import Asking, AskingFields, ChosenWay, Mode
 from ..turn.attempts import RepairPolicy
-from ..turn.builtin_tools import describing, reading_on, with_reading_on
+from ..turn.builtin_tools import reading_on, with_reading_on
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
-from ..turn.opening import Opening, conversation_of, offer_of
+from ..turn.opening import Opening, conversation_of
 from ..turn.outcomes import closed
 from ..turn.turn_setup import Offer
 from ..types.calls import Message, ToolCall, ToolResult, items_of
@@ -61,7 +61,7 @@ class ToolLoop:
     """Gives a model tools. Use it in an `async with` statement, which opens the backend and the hosts.
 
     Args:
-        backend: a model, as from `connect`, or its name; then the model's profile sets what `asking` and `asked` leave open.
+        backend: a model, as from `connect`, or its name; then, without `asking`, its profile sets what `asked` leaves open.
         hosts: the tool servers, each with its own name, and Python functions, which become the tools of the server `local`.
         policy: decides whether a call may run; or globs over `server.tool` that may run, such as `["*"]`. By default none may.
         asking: how the model is asked; None for the defaults.
@@ -345,18 +345,16 @@ class ToolLoop:
         The tool that reads the rest of a result is added once a result may be sent in part. The prompt never describes that tool;
         the note in place of the omitted text does.
         """
-        in_prompt = None if asking.mode == "native-only" else await self.tool_prompt()
-        offered = in_prompt if in_prompt and not asking.is_native else await self.native_tools()
-        catalog, own = offered.catalog, describing(offered)
-        if _may_be_cut(conversation, backend.context_length):
-            catalog, backend.more = self._with_reading_on(catalog, self.format)
-            own[backend.more] = reading_on(backend.more, self.format, lambda: piece_tokens(backend.context_length))
+        in_prompt, natively = await self.tool_prompt(), await self.native_tools()
         described = [text for _, text in self.router.instructions()]
-        shown = offered if asking.mode == "xml" else None
-        opening = Opening(messages=opened, asking=asking, offered=shown, described=described, new_id=new_id)
-        in_text = partial(opening.in_text, in_prompt, self.backend.capabilities) if in_prompt and asking.is_native else None
-        calling = replace(self._calling, catalog=catalog, describing=offered.own, own=self._own)
-        return opening, offer_of(offered, opened, catalog=catalog, own=own, in_text=in_text), calling
+        opening = Opening(messages=opened, asking=asking, described=described, new_id=new_id)
+        opening, offer = opening.offering(in_prompt, natively, self.backend.capabilities)
+        describing = natively.own if asking.is_native else in_prompt.own
+        if _may_be_cut(conversation, backend.context_length):
+            catalog, backend.more = self._with_reading_on(offer.catalog, self.format)
+            answer = reading_on(backend.more, self.format, lambda: piece_tokens(backend.context_length))
+            offer = replace(offer, catalog=catalog, own={**offer.own, backend.more: answer})
+        return opening, offer, replace(self._calling, catalog=offer.catalog, describing=describing, own=self._own)
 
 
 def _may_be_cut(messages: Sequence[Message], context_length: int | None) -> bool:

@@ -3,8 +3,8 @@
 A backend is an async context manager. `stream` is an async generator: closing it (`aclose`, or leaving the loop under
 `contextlib.aclosing`) ends the generation on the server too. Only `BackendError`s come out of it.
 
-A wrapper around a backend (for retries, shorter prompts, listeners) is not in the path of each piece of a reply, because that
-would cost time. Instead it returns `Tries`, which say what is sent, who receives each piece, and whether to try again.
+A wrapper for retries, shorter prompts or listeners is not in the path of each piece of a reply, because that would cost time.
+Instead it returns `Tries`, which say what is sent, who receives each piece, and whether to try again.
 """
 
 from abc import ABC, abstractmethod
@@ -50,7 +50,7 @@ class Backend(Protocol):
 
 
 class KeptOpen:
-    """A wrapper around an open backend, without `stream`, which a subclass adds; entering or leaving it keeps the other open."""
+    """A wrapper around an open backend, without `stream`, which a subclass adds; entering or leaving it does nothing."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

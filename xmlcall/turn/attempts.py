@@ -61,37 +61,33 @@ class Attempts:
     limits: RepairPolicy
     retries: int = 0  # replies in a row that were no answer, or whose calls could not run
     stuck: InvalidCall | None = None  # a call that the model wrote twice although it could not run, if one retry is left
+    stop_reason: str = ""  # why the run has to end after this reply; "" if it need not
     _errors: int = 0
     _repeats: int = 0
-    _last: str = ""
-    _found: str | None = None
-    _stopped: str = ""
+    _last_key: str = ""
+    _last_result: str | None = None
     _failed_from: int | None = None
     _failed_texts: set[str] = field(default_factory=set)
 
     def count(self, call: ToolCall) -> int:
         """Count a call that is about to run; return how often it was made in a row, including this time."""
         key = _key(call)
-        if key != self._last:
-            self._repeats, self._last, self._found = 0, key, None
+        if key != self._last_key:
+            self._repeats, self._last_key, self._last_result = 0, key, None
         self._repeats += 1
         return self._repeats
 
     def is_repeated(self, call: ToolCall) -> bool:
         """Say whether a call was made as often in a row, with the same result, as it may be."""
-        return _key(call) == self._last and self._repeats >= self.limits.max_repeats
+        return _key(call) == self._last_key and self._repeats >= self.limits.max_repeats
 
     def note_result(self, call: ToolCall, text: str) -> None:
         """Note a call's result; if it differs from the last one, repeating the call was not in vain."""
-        if _key(call) != self._last:
+        if _key(call) != self._last_key:
             return
-        if self._found not in (None, text):
+        if self._last_result not in (None, text):
             self._repeats = 1
-        self._found = text
-
-    def stop(self, reason: str) -> None:
-        """End the run after this reply."""
-        self._stopped = reason
+        self._last_result = text
 
     def came_before(self, call: InvalidCall) -> bool:
         """Say whether the model wrote this same invalid call before."""
@@ -112,8 +108,8 @@ class Attempts:
                 self._errors = self._errors + 1 if result.is_error else 0
         self.retries = self.retries + 1 if invalid else 0
         self.stuck = again if self.retries == self.limits.max_format_retries else None
-        if self._stopped:
-            return self._stopped
+        if self.stop_reason:
+            return self.stop_reason
         if self.retries > self.limits.max_format_retries:
             return "invalid_calls"
         return "tool_errors" if self._errors > self.limits.max_tool_errors else ""

@@ -1,4 +1,4 @@
-"""The events of a running ToolLoop: besides the parser's events these, and one Answer at the end."""
+"""The events of a turn: besides the parser's events these; a `ToolLoop` adds one Answer at the end."""
 
 import warnings
 from dataclasses import dataclass

@@ -23,7 +23,7 @@ from ..prompting.leaks import Leaks
 from ..schema.references import Places
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, RawCall, Repair, Reply, Tool, ToolCall
-from ..types.completion import UNCUT, Capabilities, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage
+from ..types.completion import UNCUT, Capabilities, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage, UsageCount
 from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .generate import Binder, Generated, Lost, NotTaken, ReplyOptions, Watch, generate, lost_call, text_until
 from .machine import Ask, Ended, Script
@@ -77,7 +77,8 @@ class _NativeReply:
         self._binder, self._how = binder, how
         self._kept: list[Event] = []
         self._reasoning: list[str] = []
-        self._last = Ended()
+        self._ended_by: FinishReason | None = None
+        self._used, self._usage = UsageCount(), Usage()
         self._quoted: list[Any] = []  # the calls in the output that the server could not read
         self._leaks = _LeakedCalls(binder.catalog, how.server, reads=how.reads_text and len(binder.catalog) > 0)
 
@@ -91,7 +92,8 @@ class _NativeReply:
 
     def feed(self, came: Chunk) -> Iterator[Event | PromptProgress]:
         """Read a piece; yield what can be shown."""
-        self._last = Ended(finish_reason=came.finish_reason or self._last.finish_reason, usage=came.usage or self._last.usage)
+        self._ended_by = came.finish_reason or self._ended_by
+        self._used.take(came)
         if came.progress:
             yield came.progress
         if came.reasoning:
@@ -127,7 +129,7 @@ class _NativeReply:
 
     def close(self, end: Ended) -> list[Event]:
         """Read the end; return what is left to show."""
-        self._last = Ended(finish_reason=self._last.finish_reason or end.finish_reason, usage=self._last.usage or end.usage)
+        self._ended_by, self._usage = self._ended_by or end.finish_reason, self._used.usage or end.usage or Usage()
         is_cut = self.error is not None and not self._quoted  # the server may hold back what it could not read
         left = self._binder.bound(self._leaks.close("other" if is_cut else self._finish_reason, found=self._has_calls))
         raws = [_name_and_texts(event.raw) for event in left if isinstance(event, ToolCallEnd)]
@@ -154,7 +156,7 @@ class _NativeReply:
         return Generated(
             reply=replace(reply, reasoning=self._thoughts + reply.reasoning),
             text=text,
-            usage=self._last.usage or Usage(),
+            usage=self._usage,
             raw=self._leaks.text,
             server_reasoning=self._thoughts,
             calls_in_text=in_text,
@@ -181,7 +183,7 @@ class _NativeReply:
 
     @property
     def _finish_reason(self) -> FinishReason:
-        return self._last.finish_reason or "stop"
+        return self._ended_by or "stop"
 
 
 def _continuing(said: str, output: str) -> str:

@@ -34,14 +34,21 @@ class Opening:
 
     messages: Sequence[Message]  # the conversation so far; it ends with a user message or a result
     asking: Asking
-    offered: ToolPrompt | None  # how the prompt describes the tools; None if it does not
+    offered: ToolPrompt | None = None  # how the prompt describes the tools; None if it does not
     described: Sequence[str] = ()
     new_id: NewId | None = None  # makes the ids of calls; None for numbers that no earlier turn of the conversation used
 
     def __post_init__(self) -> None:
         """Refuse mode `auto`, which becomes another mode once the server was checked."""
         if self.asking.mode == "auto":
-            raise UsageError("mode must be one of 'xml', 'native', 'native-only', got 'auto': a turn does not check the server")
+            raise UsageError("mode must be one of 'xml', 'native', 'native-only', 'none', got 'auto': a turn checks no server")
+
+    def offering(self, in_prompt: ToolPrompt, natively: ToolPrompt, server: Capabilities) -> tuple["Opening", Offer]:
+        """Offer the tools as the mode says: in the prompt, or to the server's own function calling, which text may replace."""
+        if self.asking.is_native:
+            in_text = partial(self.in_text, in_prompt, server) if self.asking.mode == "native" else None
+            return self, offer_of(natively, self.messages, in_text=in_text)
+        return replace(self, offered=in_prompt if self.asking.mode == "xml" else None), offer_of(in_prompt, self.messages)
 
     def turn(self, offer: Offer, server: Capabilities, limits: RepairPolicy) -> Turn:
         asking, catalog = self.asking, offer.catalog
@@ -132,17 +139,9 @@ def begin_turn(
     limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(() if asking.mode == "none" else tools)
     budget = budget_for(server.context_length, asking.tool_tokens)
 
-    def in_prompt() -> ToolPrompt:
-        return tool_prompt_within(budget, catalog, asking.format)
-
-    if not asking.is_native:
-        offered = in_prompt()
-        shown = offered if asking.mode == "xml" else None
-        return Opening(messages=said, asking=asking, offered=shown).turn(offer_of(offered, said), server, limits)
-    native = Opening(messages=said, asking=asking, offered=None)
-    in_text = (lambda: native.in_text(in_prompt(), server)) if asking.mode == "native" else None
-    sent = native_tools_within(budget, catalog, asking.format)
-    return native.turn(offer_of(sent, said, in_text=in_text), server, limits)
+    in_prompt, natively = (show(budget, catalog, asking.format) for show in (tool_prompt_within, native_tools_within))
+    opening, offer = Opening(messages=said, asking=asking).offering(in_prompt, natively, server)
+    return opening.turn(offer, server, limits)
 
 
 def offer_of(offered: ToolPrompt, messages: Sequence[Message], **values: Any) -> Offer:

@@ -99,7 +99,8 @@ class Turn(Machine[None]):
         generated: the last reply.
         answered: the calls of the last reply, with their outcomes.
         usage: the tokens of all requests.
-        has_run: whether a tool has run, so that the turn must not be retried.
+        has_run: whether a tool has started to run, so that the turn must not be retried.
+        has_called: whether a call was to be run, even if it was denied.
         is_in_text: whether a native reply came to nothing, so that the tools are now offered in the prompt.
     """
 
@@ -112,7 +113,7 @@ class Turn(Machine[None]):
         self.generated: Generated | None = None
         self.answered: Answered = []
         self.usage = Usage()
-        self.has_run = False
+        self.has_run = self.has_called = False
         self.is_in_text = False
         self._generation = generation
         self._limits = limits
@@ -543,7 +544,7 @@ class Turn(Machine[None]):
         if self._has_asked_plainly or self.offer.is_required:
             return False
         self._has_asked_plainly = True
-        if self.first.unoffered is None or self.has_run or self._has_handed_over:
+        if self.first.unoffered is None or self.has_called or self._has_handed_over:
             self._feedback = self._aside()
             return True
         self.first, self._empty_at = FirstRequest(request=self.first.unoffered), None
@@ -571,7 +572,7 @@ class Turn(Machine[None]):
 
     def _lacks_call(self, generated: Generated) -> bool:
         is_whole = generated.reply.finish_reason in UNCUT
-        has_called = self._has_handed_over or self.has_run or self._calls_of(generated)
+        has_called = self._has_handed_over or self.has_called or self._calls_of(generated)
         return self.offer.is_required and is_whole and not has_called
 
     def _ask_after_empty(self, generated: Generated) -> bool:
@@ -641,13 +642,13 @@ class Turn(Machine[None]):
     def _one_call(self, call: ToolCall | InvalidCall) -> Script[None]:
         """Have one call run, unless it is invalid or was repeated too often."""
         is_run = isinstance(call, ToolCall) and call.name not in self.offer.own and call.name not in self.offer.of_caller
-        self.has_run = self.has_run or is_run
+        self.has_called = self.has_called or is_run
         happened: CallFinished | CallDenied | CallRejected | CallStarted
         tool, call = self.offer.catalog.get(call.name), self._rebound(call)
         if isinstance(call, InvalidCall) or tool is None:
             happened = CallRejected(call=not_offered(call) if isinstance(call, ToolCall) else call)
         elif (times := self._attempts.count(call)) > self._limits.max_repeats and not (is_run and self._limits.on_repeat):
-            self._attempts.stop("repeated_call")
+            self._attempts.stop_reason = "repeated_call"
             reason = denial("repeated", self._generation.format, count=times)
             happened = CallDenied(call=call, reason=reason, by=_REPEATED)
         elif answer := self.offer.own.get(call.name):
@@ -660,8 +661,10 @@ class Turn(Machine[None]):
                 call=call, tool=tool, times=times, unsaid=self._said.groundless(call, self.offer), conversation=self.before_calls
             )
             while not isinstance(happened := (yield run), CallFinished | CallDenied):
-                self._started_id = call.id if isinstance(happened, CallStarted) else self._started_id
+                if isinstance(happened, CallStarted):
+                    self._started_id, self.has_run = call.id, True
                 yield happened
+            self.has_run = self.has_run or isinstance(happened, CallFinished)
         self._note(happened)
         yield happened
 
@@ -708,14 +711,14 @@ class Turn(Machine[None]):
         if self._has_asked_plainly or self._is_last or not (is_lost or reason == "repeated_call"):
             return False
         self._has_asked_plainly = True
-        self._attempts.stop("")
+        self._attempts.stop_reason = ""
         self._unoffered = self.first.unoffered if self.has_run and not is_lost else None
         self._feedback = "" if self._unoffered else self._aside(has_failed=is_lost)
         return True
 
     def _goes_to_caller(self) -> bool:
         """Say whether invalid calls still go to the caller: a call is required, or one can be handed over as written."""
-        if self.offer.is_required and not self.has_run:
+        if self.offer.is_required and not self.has_called:
             return True
         written = (as_written(call, self.offer.catalog) for call, _ in self.answered if isinstance(call, InvalidCall))
         return any(call.name in self.offer.of_caller for call in written if call is not None)

@@ -409,7 +409,7 @@ class PromptedAnswer(AnswerPart):
         """Return what the caller cannot send back; None if no tool of the proxy's ran, or calls came in several replies."""
         turn = self._turn
         valid = [(call, result) for call, result in turn.answered if isinstance(call, ToolCall)]
-        if not (turn.has_run or turn.results) or len(valid) != len(turn.answered):
+        if not (turn.has_called or turn.results) or len(valid) != len(turn.answered):
             return None
         calls = tuple((call, result and _as_text(result, self._format)) for call, result in valid)
         rounds = OwnRounds(before=tuple(turn.added[:-1]), shown=self._shown, calls=calls, results=tuple(turn.results))
