@@ -307,7 +307,7 @@ class Engine:
 
     def _goes_on(self, request: ChatRequest) -> bool:
         """Return whether an answer holds only what follows the caller's beginning; if not, the model server decides."""
-        return self.backend.capabilities.continues or request.wire == "anthropic"
+        return self.backend.capabilities.continues or request.goes_on
 
     def _begun(self, request: ChatRequest, completion: CompletionRequest, begun: str) -> FirstRequest | None:
         """Return the request that continues the caller's beginning of a reply; None if there is no beginning."""
@@ -316,7 +316,7 @@ class Engine:
         asked = self._asked_to_begin(completion, begun)
         if self.backend.capabilities.continues:
             return FirstRequest(request=completion, otherwise=asked, begun=begun)
-        if request.wire == "anthropic":
+        if request.goes_on:
             return FirstRequest(request=asked)
         return FirstRequest(request=with_beginning(completion, begun), otherwise=asked)
 

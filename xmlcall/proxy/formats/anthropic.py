@@ -194,6 +194,7 @@ def _request(body: CountBody, sampling: Sampling) -> ChatRequest:
         parallel=not chosen.disable_parallel_tool_use,
         sampling=sampling,
         wire="anthropic",
+        goes_on=True,
     )
 
 

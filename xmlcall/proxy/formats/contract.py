@@ -1,8 +1,8 @@
 """The contract between wire formats and engine: a request as the engine reads it, and the events of an answer.
 
 A wire format reads a body into a `ChatRequest` and writes `ResponseEvent`s in its own syntax; it knows nothing of the model. The
-engine turns a request into events; it knows nothing of wire formats. A call is one event, once it is certain. Nothing follows an
-error.
+engine turns a request into events; of a wire format it knows only whether the model server uses it, too. A call is one event,
+once it is certain. Nothing follows an error.
 """
 
 import itertools
@@ -72,7 +72,8 @@ class ChatRequest:
     choice: ToolChoice = field(default_factory=ToolChoice)
     parallel: bool = True
     sampling: Sampling = field(default_factory=Sampling)
-    wire: str = "openai"
+    wire: str = "openai"  # the caller's format
+    goes_on: bool = False  # whether the answer to a beginning by the caller holds only what follows it
     whole: Mapping[str, Any] = field(default_factory=dict)  # the body, for a model server that uses the same format
 
     @property
