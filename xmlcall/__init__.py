@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     )
     from .turn.asking import Asking as Asking
     from .turn.generate import Continued as Continued
-    from .turn.machine import Ask as Ask, Done as Done, FirstToken as FirstToken, Run as Run, Score as Score
+    from .turn.machine import Ask as Ask, Denied as Denied, Done as Done, FirstToken as FirstToken, Run as Run, Score as Score
     from .turn.opening import begin_turn as begin_turn
     from .turn.sync_driver import run_turn as run_turn
     from .turn.turn import Turn as Turn
-    from .turn.turn_setup import Denied as Denied
     from .agent.loop import ToolLoop as ToolLoop
     from .agent.policy import Decision as Decision, Policy as Policy, Proposal as Proposal
     from .agent.rules import allow as allow
@@ -108,11 +107,10 @@ _MODULES = {
     "ReplyEnded ReplyStarted RetryAsked Shortened StepEnded",
     ".turn.asking": "Asking",
     ".turn.generate": "Continued",
-    ".turn.machine": "Ask Done FirstToken Run Score",
+    ".turn.machine": "Ask Denied Done FirstToken Run Score",
     ".turn.opening": "begin_turn",
     ".turn.sync_driver": "run_turn",
     ".turn.turn": "Turn",
-    ".turn.turn_setup": "Denied",
     ".parsing.parser": "Parser",
     ".agent.policy": "Decision Policy Proposal",
     ".agent.rules": "allow",

@@ -104,6 +104,19 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Denied:
+    """A call was not allowed.
+
+    Args:
+        reason: why, in words for the model.
+        by: who or what decided.
+    """
+
+    reason: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
     """The turn has ended.
 

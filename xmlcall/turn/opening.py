@@ -25,7 +25,7 @@ from .builtin_tools import describing
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
-from .turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
+from .turn_setup import FirstRequest, Generation, History, InText, Offer, decide
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,8 +63,8 @@ class Opening:
             reads_reasoning=asking.reasoned_calls,
             new_id=self.new_id or numbered_ids(f"call_{len(self.messages)}"),
         )
-        words = Words(request=last_request(self.messages), sources=sources, conversation=self.messages, kept=self.kept)
-        return Turn(generation, offer, limits, words, lambda: self._decide(server))
+        history = History(request=last_request(self.messages), sources=sources, conversation=self.messages, kept=self.kept)
+        return Turn(generation, offer, limits, history, lambda: self._decide(server))
 
     def in_text(self, offered: ToolPrompt, server: Capabilities) -> InText:
         """Return the tools in the prompt, for a turn whose native reply came to nothing."""

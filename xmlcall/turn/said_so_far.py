@@ -29,7 +29,7 @@ from ..dialects.replies import calls_of
 from ..prompting.leaks import Refusal
 from ..tools.names import may_write, only_reads
 from ..types.calls import InvalidCall, Tool, ToolCall
-from .turn_setup import Offer, Words
+from .turn_setup import History, Offer
 
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
 _NUMBER: Final = re.compile(r"(?<![\w/.:-])[0-9]+(?:\.[0-9]+)?(?![\w/.:-])")  # not part of a path, a time or a version
@@ -58,10 +58,10 @@ _MOST: Final = 5  # values that the feedback names
 class SaidSoFar:
     """What people, results and the model have said in a turn."""
 
-    def __init__(self, words: Words, *, asks: bool) -> None:
+    def __init__(self, history: History, *, asks: bool) -> None:
         self.results: list[str] = []  # of tools
         self.heard = Said(())  # everything said before the current reply
-        self._words = words
+        self._history = history
         self._asks = asks
         self._own: Sequence[str] = ()  # what the model said in earlier turns
         self._ran: list[str] = []  # the calls that ran, as written
@@ -76,7 +76,7 @@ class SaidSoFar:
         """Note that the model begins its next reply; `own` are its earlier replies in the prompt."""
         self._own, self._bound, self._asked_to_check = [*map(_without_examples, own)], [], self._asked_to_check | self._new
         others = self._of_others()
-        self.heard = said_before([*others, *self._own], self._words.request, self.results, self._ran, others)
+        self.heard = said_before([*others, *self._own], self._history.request, self.results, self._ran, others)
 
     def note_call(self, call: ToolCall, result: str, tool: Tool | None) -> None:
         """Note that a call of a tool ran; the tool is None if it is no longer offered."""
@@ -90,12 +90,12 @@ class SaidSoFar:
 
     def _of_others(self) -> list[str]:
         """Return the texts of people, results and the program."""
-        return [*self._words.sources.said, *self._words.sources.instructions, *self.results]
+        return [*self._history.sources.said, *self._history.sources.instructions, *self.results]
 
     def index(self) -> SaidIndex:
         """Return an index of all texts that a value may come from: those of others, and the model's own earlier replies."""
         index = SaidIndex()
-        for text in (*self._of_others(), *self._own, *self._ran, *self._words.sources.described):
+        for text in (*self._of_others(), *self._own, *self._ran, *self._history.sources.described):
             index.add(text, ValueSource(kind="system"))
         return index
 
@@ -131,8 +131,8 @@ class SaidSoFar:
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
         """Say whether the values of a call that may not be needed come from the conversation."""
-        earlier = chain.from_iterable(map(calls_of, self._words.conversation))
-        return stands_on(call.arguments, tool, self.heard, self._words.request, earlier)
+        earlier = chain.from_iterable(map(calls_of, self._history.conversation))
+        return stands_on(call.arguments, tool, self.heard, self._history.request, earlier)
 
     # -- answers ---------------------------------------------------------------------------------------------------------------
 
@@ -148,7 +148,7 @@ class SaidSoFar:
 
     def may_claim(self, offer: Offer) -> bool:
         """Say whether an answer may claim an action that no call did: the request asks for a change, but the calls only read."""
-        is_due = self.may_doubt and self._has_only_read and asks_for_change(self._words.request)
+        is_due = self.may_doubt and self._has_only_read and asks_for_change(self._history.request)
         return is_due and any(map(may_write, offer.catalog))
 
     @property
@@ -175,7 +175,7 @@ class SaidSoFar:
         return why, values
 
     def _earlier_answers(self) -> list[str]:
-        return [message.content for message in self._words.conversation if message.role == "assistant" and message.content]
+        return [message.content for message in self._history.conversation if message.role == "assistant" and message.content]
 
 
 def _without_examples(text: str) -> str:

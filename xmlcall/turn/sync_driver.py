@@ -7,9 +7,8 @@ from typing import Any
 from ..errors import BackendError
 from ..types.calls import ToolCall, ToolResult
 from ..types.completion import Chunk, CompletionRequest
-from .machine import Ask, Done, FirstToken, Run, Score
+from .machine import Ask, Denied, Done, FirstToken, Run, Score
 from .turn import Turn
-from .turn_setup import Denied
 
 Stream = Callable[[CompletionRequest], Iterable[Chunk]]
 RunCall = Callable[[ToolCall], "ToolResult | str | Denied"]

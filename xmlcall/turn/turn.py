@@ -67,11 +67,11 @@ from .events import (
     StepEnded,
 )
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
-from .machine import Action, Done, Machine, OfferedAnew, Run, Script
+from .machine import Action, Denied, Done, Machine, OfferedAnew, Run, Script
 from .native import NativeOptions, generate_call, generate_native
 from .outcomes import as_separate_call, has_issue, is_echo, not_offered, outcome, when_stopped, written_calls
 from .said_so_far import SaidSoFar
-from .turn_setup import Denied, FirstRequest, Generation, InText, Offer, Words
+from .turn_setup import FirstRequest, Generation, History, InText, Offer
 
 _REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
 _OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)
@@ -87,7 +87,7 @@ class Turn(Machine[None]):
         generation: how replies are generated.
         offer: the tools.
         limits: when the turn ends at the latest.
-        words: the conversation before the turn.
+        history: the conversation before the turn.
         decide: decides how the first reply is requested.
 
     Attributes:
@@ -104,7 +104,7 @@ class Turn(Machine[None]):
         is_in_text: whether a native reply came to nothing, so that the tools are now offered in the prompt.
     """
 
-    def __init__(self, generation: Generation, offer: Offer, limits: RepairPolicy, words: Words, decide: Decide) -> None:
+    def __init__(self, generation: Generation, offer: Offer, limits: RepairPolicy, history: History, decide: Decide) -> None:
         self.offer = offer
         self.stop_reason = ""
         self.count = 0
@@ -117,10 +117,10 @@ class Turn(Machine[None]):
         self.is_in_text = False
         self._generation = generation
         self._limits = limits
-        self._words = words
+        self._history = history
         self._decide = decide
         self._attempts = Attempts(limits)
-        for call, result in words.made:
+        for call, result in history.made:
             self._attempts.count(call)
             self._attempts.note_result(call, result)
         self._feedback = ""  # for the model, about its last reply; only in the next request
@@ -132,7 +132,7 @@ class Turn(Machine[None]):
         self._unoffered: CompletionRequest | None = None  # to answer from results alone; a small model repeats what it sees
         self._empty_at: int | None = None  # index of an empty reply in `added`, while the model is asked for another
         self._has_been_empty = False
-        self._said = SaidSoFar(words, asks=limits.asks_for_unsaid)
+        self._said = SaidSoFar(history, asks=limits.asks_for_unsaid)
         self._looked_up_tool = ""  # tool of a discarded call, while another tool looks up its missing values
         self._last_binder = Binder(catalog=offer.catalog)  # binds the calls of the last reply
         self._waited: set[str] = set()  # tools whose calls had to wait already; each waits once
@@ -197,11 +197,11 @@ class Turn(Machine[None]):
     @property
     def before_calls(self) -> tuple[Message, ...]:
         """The messages before the calls of the last reply."""
-        return (*self._words.conversation, *self.added[:-1])
+        return (*self._history.conversation, *self.added[:-1])
 
     def kept_before(self) -> Sequence[Message]:
         """Return the messages before the turn, in the form in which the conversation continues."""
-        return self._words.kept(self.first) if self._words.kept else self._words.conversation
+        return self._history.kept(self.first) if self._history.kept else self._history.conversation
 
     def next(self) -> Action | Done:
         """Return the next action; the same one until it is done."""
@@ -336,7 +336,7 @@ class Turn(Machine[None]):
         while generated is None:
             with contextlib.suppress(OfferedAnew):
                 generated = yield from self._generate()
-        reply, self._repeated = once(generated.reply, self._words.request)
+        reply, self._repeated = once(generated.reply, self._history.request)
         self.generated = generated = replace(generated, reply=reply)
         self.usage = self.usage + generated.usage
         if generated.fell_back and self.first.otherwise:
@@ -385,7 +385,7 @@ class Turn(Machine[None]):
         return self._last_binder
 
     def _sources(self) -> Sources:
-        sources = self._words.sources
+        sources = self._history.sources
         return replace(sources, said=[*sources.said, *self.results], shown=[*sources.shown, *told_together(self.added)])
 
     def _looked_up_for(self) -> str:
@@ -446,8 +446,8 @@ class Turn(Machine[None]):
         self.is_in_text = True
         self._generation = replace(self._generation, is_native=False)
         self.offer, self.first = form.offer, FirstRequest(request=form.request)
-        sources = self._words.sources
-        self._words = replace(self._words, sources=replace(sources, shown=[*sources.shown, form.listed]))
+        sources = self._history.sources
+        self._history = replace(self._history, sources=replace(sources, shown=[*sources.shown, form.listed]))
 
     def _take_back(self, generated: Generated) -> bool:
         """Discard a call that we began for the model if its values are made up or from our example; ask for plain words instead.
@@ -463,7 +463,7 @@ class Turn(Machine[None]):
         alone = self.first.unoffered
         lookups = self._lookup_tools(calls, unsaid)
         is_meant = any(map(self._is_meant, calls))
-        if alone is not None and not lookups and not (unsaid and (is_meant or asks_for_change(self._words.request))):
+        if alone is not None and not lookups and not (unsaid and (is_meant or asks_for_change(self._history.request))):
             self.first = FirstRequest(request=alone)
             return True
         step: prompt.Step = "look_up" if lookups else "ask" if unsaid and is_meant else ""
@@ -485,7 +485,7 @@ class Turn(Machine[None]):
         if reported or not is_echo(call):
             return reported or self._said.stand_ins(call, self.offer)
         tool = self._tool_of(call)
-        if tool is None or not speaks_of(self._words.request, tool):
+        if tool is None or not speaks_of(self._history.request, tool):
             return []
         return [each.name for each in call.raw.arguments if is_required(each.name, tool)]
 
@@ -495,12 +495,12 @@ class Turn(Machine[None]):
     def _is_meant(self, call: ToolCall | InvalidCall) -> bool:
         """Say whether the request asks for this tool, whatever the values of the call."""
         tool = self._tool_of(call)
-        return tool is not None and (not self._is_in_doubt or speaks_of(self._words.request, tool))
+        return tool is not None and (not self._is_in_doubt or speaks_of(self._history.request, tool))
 
     def _lookup_tools(self, calls: Sequence[ToolCall | InvalidCall], unsaid: Collection[str]) -> tuple[str, ...]:
         """Return the tools that may look up the missing values; in doubt, only if the request names somebody to look up."""
         values = [each.text for call in calls for each in call.raw.arguments if each.name in unsaid]
-        if self._is_in_doubt and not names_somebody(self._words.request, values):
+        if self._is_in_doubt and not names_somebody(self._history.request, values):
             return ()
         called = [tool for call in calls if (tool := self.offer.catalog.get(call.name))]
         return tools_that_may_tell(unsaid, called, self.offer.catalog)
@@ -528,7 +528,7 @@ class Turn(Machine[None]):
     def _spoken(self) -> PromptFormat:
         """Return the prompt format in the user's language."""
         format = self._generation.format
-        return format.speaking(prompt.language_of(self._words.request, format.lang))
+        return format.speaking(prompt.language_of(self._history.request, format.lang))
 
     def _refuse_answer(self, generated: Generated) -> bool:
         """Ask for another reply if this one is no answer and the model may try again."""
@@ -726,7 +726,7 @@ class Turn(Machine[None]):
     def _result_messages(self, answered: Answered) -> list[Message]:
         """Turn results into `tool` messages, or one `user` message if the calls are text or the template drops role `tool`."""
         assert self.generated is not None
-        catalog, format, request = self.offer.catalog, self._generation.format, self._words.request
+        catalog, format, request = self.offer.catalog, self._generation.format, self._history.request
         again = {call.id for call, _ in answered if isinstance(call, InvalidCall) and self._attempts.came_before(call)}
         if not self.generated.calls_in_text and self._generation.server.tool_role is not False:
             return native_results(answered, catalog, format, again=again, request=request)

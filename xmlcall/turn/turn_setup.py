@@ -101,20 +101,7 @@ class InText:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Denied:
-    """A call was not allowed.
-
-    Args:
-        reason: why, in words for the model.
-        by: who or what decided.
-    """
-
-    reason: str
-    by: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class History:
     """The conversation before the turn."""
 
     request: str

@@ -40,7 +40,7 @@ from ...turn.machine import Script
 from ...turn.opening import last_request, offer_of
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
-from ...turn.turn_setup import FirstRequest, Generation, InText, Offer, Words, decide
+from ...turn.turn_setup import FirstRequest, Generation, History, InText, Offer, decide
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire
@@ -235,7 +235,7 @@ class Engine:
                 required_name=request.choice.name,
             ),
             self._limits,
-            Words(
+            History(
                 request=last_request(request.messages),
                 sources=replace(sources, offered=shown.catalog, shown=[prompts.listed]),
                 conversation=with_own_results(request.messages, known),
@@ -407,7 +407,7 @@ class Engine:
                 tools, messages, of_caller=frozenset(shown.catalog.names()), in_text=partial(self._in_text, request, shown, known)
             ),
             self._limits,
-            Words(request=last_request(request.messages), sources=shown.sources(messages), made=_made(request)),
+            History(request=last_request(request.messages), sources=shown.sources(messages), made=_made(request)),
             partial(_undecided, completion),
         )
         keep = partial(self.own.rounds.keep, messages=request.messages, tools=listed) if tools.own else None
