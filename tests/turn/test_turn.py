@@ -43,7 +43,7 @@ from xmlcall import (
 from xmlcall.errors import BackendProtocolError, BackendStatusError, BackendUnavailable, ContextOverflow, OutputRejected
 from xmlcall.turn.turn_setup import Offer
 from xmlcall.types.calls import TextContent
-from xmlcall.types.completion import Capabilities, CompletionRequest
+from xmlcall.types.completion import Capabilities, CompletionRequest, Usage
 
 INTEGER = {"type": "integer"}
 PLUS = Tool(
@@ -353,6 +353,16 @@ def test_a_call_that_started_may_have_run() -> None:
     turn.start(run.call.id)
     assert isinstance(turn.next(), Run)
     assert turn.has_run
+
+
+@pytest.mark.parametrize("mode", ["xml", "native"])
+def test_tokens_that_are_counted_at_the_end_are_no_estimate(mode: Any) -> None:
+    turn = begin_turn(ASKED, [PLUS], asking=Asking(mode=mode))
+    turn.receive(Chunk(text="It is 3."))
+    turn.end("stop", Usage(prompt_tokens=90, completion_tokens=5))
+    assert turn.next() == Done(
+        reason="end", text="It is 3.", conversation=turn.conversation, usage=Usage(prompt_tokens=90, completion_tokens=5)
+    )
 
 
 @pytest.mark.parametrize("mode", ["xml", "native"])

@@ -29,7 +29,7 @@ from ..prompting.leaks import Leaks, Refusal, results_in
 from ..prompting.system import tool_prompt
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Message, RawCall, Reply, Tool, ToolCall
-from ..types.completion import Capabilities, CompletionRequest, Usage, UsageCount
+from ..types.completion import Capabilities, Chunk, CompletionRequest, Usage, UsageCount
 from ..types.events import CallInReasoning, Event, Markup, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from .machine import ENOUGH, Ask, Ended, Kind, Script
 
@@ -315,7 +315,8 @@ def _stream(ask: Ask, reading: "ReplyReader", begun: list[Event], how: ReplyOpti
             raise NotTaken(str(error)) from error
         raise
     yield from () if has_come else begun
-    return Ended(finish_reason=finish_reason or came.finish_reason, usage=used.usage or came.usage), thoughts
+    used.take(Chunk(usage=came.usage))
+    return Ended(finish_reason=finish_reason or came.finish_reason, usage=used.usage), thoughts
 
 
 class NotTaken(Exception):

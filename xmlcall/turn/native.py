@@ -78,7 +78,7 @@ class _NativeReply:
         self._kept: list[Event] = []
         self._reasoning: list[str] = []
         self._ended_by: FinishReason | None = None
-        self._used, self._usage = UsageCount(), Usage()
+        self._used = UsageCount()
         self._quoted: list[Any] = []  # the calls in the output that the server could not read
         self._leaks = _LeakedCalls(binder.catalog, how.server, reads=how.reads_text and len(binder.catalog) > 0)
 
@@ -129,7 +129,8 @@ class _NativeReply:
 
     def close(self, end: Ended) -> list[Event]:
         """Read the end; return what is left to show."""
-        self._ended_by, self._usage = self._ended_by or end.finish_reason, self._used.usage or end.usage or Usage()
+        self._ended_by = self._ended_by or end.finish_reason
+        self._used.take(Chunk(usage=end.usage))
         is_cut = self.error is not None and not self._quoted  # the server may hold back what it could not read
         left = self._binder.bound(self._leaks.close("other" if is_cut else self._finish_reason, found=self._has_calls))
         raws = [_name_and_texts(event.raw) for event in left if isinstance(event, ToolCallEnd)]
@@ -156,7 +157,7 @@ class _NativeReply:
         return Generated(
             reply=replace(reply, reasoning=self._thoughts + reply.reasoning),
             text=text,
-            usage=self._usage,
+            usage=self._used.usage or Usage(),
             raw=self._leaks.text,
             server_reasoning=self._thoughts,
             calls_in_text=in_text,
