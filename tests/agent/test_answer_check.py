@@ -115,6 +115,37 @@ async def test_a_deed_that_no_call_did_is_asked_for_again(chunk_size: int | None
     assert asked.text == "Nothing was deleted: which file?", "and nothing of the first answer"
 
 
+@pytest.mark.parametrize(
+    ("said", "answer", "is_asked_again"),
+    [
+        ("Save 42 in n.txt.", "I have saved it in n.txt.", True),
+        ("把42存进 n.txt", "好的，我已经将42写入了 n.txt 文件中。", True),
+        ("Can you save 42 in n.txt?", "I have saved it in n.txt.", False),
+        ("Save 42 in n.txt.", "I cannot save files.", False),
+        ("Change this to a question: It rains.", "I have changed it:\n\nDoes it rain?", False),
+        ("Who wrote Hamlet?", "It was written by Shakespeare.", False),
+    ],
+)
+@pytest.mark.parametrize("chunk_size", [None, 1])
+async def test_a_deed_without_any_call_is_asked_for_again(
+    said: str, answer: str, is_asked_again: bool, chunk_size: int | None
+) -> None:
+    def write_file(path: str, content: str) -> str:
+        """Write a file."""
+        return "done"
+
+    written = block(("write_file", {"path": "n.txt", "content": "42"}))
+    hosts, asked = [LocalHost([write_file])], body(said, tools=())
+    backend = ScriptedBackend([answer, *([written, "Done.", answer] if is_asked_again else [])], chunk_size=chunk_size)
+    async with ToolLoop(backend, hosts, policy=["*"], repair=ASKS) as loop:
+        assert (await loop.ask(said)).text == ("Done." if is_asked_again else answer)
+        if is_asked_again:
+            assert (await loop.ask(said)).text == answer, "it may be of what the earlier call did"
+    backend = ScriptedBackend([answer, written, "Done."], chunk_size=chunk_size)
+    whole = await ask(backend, asked, hosts=hosts, allowed=["*"], repair=ASKS)
+    assert whole.text == ("Done." if is_asked_again else answer), "and nothing of the first answer"
+
+
 async def test_what_is_only_read_may_be_told() -> None:
     def find_mail(about: str) -> str:
         """Find a mail."""

@@ -394,7 +394,6 @@ def misfit(arguments: Mapping[str, Any], name: str, catalog: Catalog) -> str:
 
 
 def _with_words(result: ToolResult, words: str) -> ToolResult:
-    """Append words for the model to a result."""
     return replace(result, content=(*result.content, TextContent(text=words))) if words else result
 
 
@@ -487,7 +486,6 @@ def note_of(event: _Noted, router: Router, tool: Tool | None, conversation: Sequ
 
 
 def _told(source: ValueSource) -> dict[str, Any]:
-    """Return the fields of a source that say something."""
     return {name: part for name, part in asdict(source).items() if part is not False and part not in (None, "")}
 
 

@@ -54,7 +54,6 @@ class Scores:
 
 
 async def first_token(backend: Backend, request: CompletionRequest) -> FirstToken:
-    """Ask a model for one token."""
     token = FirstToken()
     async with aclosing(chunks_of(tries_of(backend, request))) as chunks:
         async for chunk in chunks:

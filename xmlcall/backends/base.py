@@ -105,7 +105,6 @@ class Around(ABC):
 
 
 def tries_of(backend: Backend, request: CompletionRequest) -> Tries:
-    """Return the attempts to make a request to any backend."""
     return backend.tries(request) if isinstance(backend, Around) else Tries(backend, request)
 
 

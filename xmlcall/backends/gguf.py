@@ -34,7 +34,6 @@ class _ByteReader:
         self._data, self._place = data, 0
 
     def take(self, length: int) -> bytes:
-        """Take the next bytes."""
         if length > len(self._data) - self._place:
             raise struct.error("the bytes end here")
         self._place += length

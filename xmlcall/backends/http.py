@@ -250,7 +250,6 @@ def _address(server: str, path: str, query: str) -> httpx2.URL:
 
 
 async def read_whole(response: httpx2.Response) -> bytes:
-    """Read an answer that is not a stream."""
     body = bytearray()
     async for piece in response.aiter_bytes():
         body += piece

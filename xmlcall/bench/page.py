@@ -161,7 +161,6 @@ def _place_of(run: RecordedRun, *parts: str, **filters: str) -> str:
 
 
 def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what is shown above the numbers of a run."""
     run, _, report = shown
     own = [column for column in columns if column["place"] == place]
     ways = [column["way"] for column in own]

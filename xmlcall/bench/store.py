@@ -254,7 +254,6 @@ def _whole_lines(content: bytes) -> bytes:
 
 
 def _lines(content: bytes, file: Path, remedy: str) -> Iterator[tuple[int, Any]]:
-    """Yield each line that is not empty with its number."""
     for number, line in enumerate(_decoded(content, file, remedy).split("\n"), 1):
         if line.strip():
             yield number, _parsed(line, f"{file}, line {number}", remedy)

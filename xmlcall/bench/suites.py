@@ -49,7 +49,6 @@ def _category(wheel: Path, category: str) -> tuple[Case, ...]:
 
 
 def _format_sensitivity() -> list[Case]:
-    """Return the 200 cases that BFCL compares formats on."""
     with zipfile.ZipFile(bfcl_wheel()) as archive:
         wanted = json.loads(archive.read("bfcl_eval/data/BFCL_v4_format_sensitivity.json"))
     ids = {each for category in wanted.values() for each in category}

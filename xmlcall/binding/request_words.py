@@ -20,7 +20,6 @@ _NO_NAME: Final = re.compile("|".join([*IN_ENGLISH, *WORDS["chinese"]["no_names"
 
 
 def pattern(name: str) -> re.Pattern[str]:
-    """Return the pattern of a table."""
     row = WORDS[name]
     endings = f"(?:{'|'.join(row['endings'])})?" if "endings" in row else ""
     english = rf"\b(?:{'|'.join(row['english'])}){endings}\b"

@@ -89,7 +89,6 @@ async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
 
 
 def chosen_server(router: Router, kind: Literal["resources", "prompts"], name: str | None) -> Served:
-    """Return the server that `--server` names, or the only one."""
     servers = router.having(kind)
     if name is None and len(servers) == 1:
         return next(iter(servers.values()))

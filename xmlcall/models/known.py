@@ -43,7 +43,6 @@ TALKS_BETTER: Final = "qwen2.5-coder-1.5b"
 
 
 def _known_models() -> Iterator[KnownModel]:
-    """Read `known.toml`."""
     for row in tomllib.loads(Path(__file__).with_name("known.toml").read_text("utf-8"))["model"]:
         url, wheels = row.pop("url", ""), row.pop("wheels")
         requirements = tuple(wheels["requirement"].format(number + 1) for number in range(wheels["count"]))

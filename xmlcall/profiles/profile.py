@@ -130,7 +130,6 @@ class Profile:
 
     @property
     def words(self) -> str:
-        """The settings in a few words."""
         return way_in_words(self.way, self.dialect, self.family, self.call_threshold)
 
 

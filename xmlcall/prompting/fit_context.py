@@ -209,7 +209,6 @@ class _View:
             self._drop_lines(0)
 
     def messages(self) -> list[Message]:
-        """Return what is sent."""
         sent = [_with_note(turn, self._lang) for turn in self._turns]
         if self._gone and sent:
             first, *rest = sent[0]

@@ -132,7 +132,6 @@ ENGLISH: Final = PromptFormat()
 
 
 def render(lang: str, name: str, /, **values: Any) -> str:
-    """Render a template."""
     return _environment().get_template(f"{lang}/{name}.j2").render(values)
 
 

@@ -268,7 +268,6 @@ class Places:
         return meant if len(meant) <= _MAX_POINTER and self._arrives(meant) else None
 
     def is_dynamic(self, reference: Any) -> bool:
-        """Say whether a `$dynamicRef` has an anchor."""
         return isinstance(reference, str) and reference.startswith("#") and reference[1:] in self._dynamic
 
     def _arrives(self, reference: str) -> bool:

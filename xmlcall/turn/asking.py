@@ -113,7 +113,6 @@ class Asking:
 
     @property
     def format(self) -> PromptFormat:
-        """The format in which prompts are written."""
         return PromptFormat(dialect=self.dialect, lang=self.lang, parallel=self.parallel, family=self.family)
 
     def sampled(self, server: Capabilities) -> dict[str, float]:

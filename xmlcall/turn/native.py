@@ -317,7 +317,6 @@ class _LeakedCalls:
 
     @property
     def _end(self) -> int:
-        """Where the last call ends."""
         return len(self.text) if self._watch.end is None else self._watch.end
 
     def _released(self, events: list[Event]) -> list[Event]:
@@ -338,7 +337,6 @@ def _first_call(events: list[Event]) -> int:
 
 
 def _marked(event: Event) -> list[Event]:
-    """Mark a call as leaked."""
     if not isinstance(event, ToolCallEnd):
         return [event]
     leaked = Repair(code="leaked-call", span=event.raw.span)

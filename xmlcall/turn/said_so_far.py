@@ -8,6 +8,7 @@ beginning of the conversation. Such an answer is asked for again, once in a turn
 |---|---|---|
 | all failed or returned nothing | has a number, date, address or full name that appears nowhere in the conversation | yes |
 | only read, although the request asks for a change | claims the change ("has been deleted") | yes |
+| none, although the request, no question, asks for a change, and no earlier call wrote | is such a claim, in one line | yes |
 | gave a new result | repeats an earlier answer word for word, and contains nothing of the result | yes |
 | any other | | no |
 
@@ -17,7 +18,7 @@ numbers of a list do not count as values. The cost is linear in the length of th
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -28,7 +29,7 @@ from ..binding.waiting import stands_for_result
 from ..dialects.replies import calls_of
 from ..prompting.leaks import Refusal
 from ..tools.names import may_write, only_reads
-from ..types.calls import InvalidCall, Tool, ToolCall
+from ..types.calls import InvalidCall, Tool, ToolCall, WrittenCall
 from .turn_setup import History, Offer
 
 _CODE: Final = re.compile(r"```.*?(?:```|\Z)", re.DOTALL)
@@ -45,12 +46,14 @@ _DEED: Final = re.compile(
     r"|e-?mailed|delivered|deleted|removed|moved|renamed|copied|paid|settled|booked|reserved|ordered|purchased|bought|created|saved|stored"
     r"|added|updated|changed|scheduled|rescheduled|cancell?ed|transferred|posted|published|shared|recorded|written)\b"
     r"|已(?:经)?(?:成功)?(?:为您|帮您|帮你|为你)?"
-    r"(?P<zh>发送|寄出|删除|移动|移到|修改|改|支付|付|预订|预约|创建|保存|添加|更新|安排|取消|写入|记录|转)",
+    r"(?:[将把][^。！？，\n]{1,40}?)?(?P<zh>发送|寄出|删除|移动|移到|修改|改|支付|付|预订|预约|创建|保存|添加|更新|安排|取消|写入|记录|转)",
     re.IGNORECASE,
 )
+_QUESTION: Final = re.compile(r"[?？]|[吗呢]\s*$")
 _NOT_DONE: Final = re.compile(
     r"\b(?:not|n['’]t|nothing|none|no|cannot|unable|could|would|if|once|after|before)\b|没|未|无法|不能|如果", re.IGNORECASE
 )
+_LONGEST_CLAIM: Final = 160  # characters; a longer answer may contain what was asked for, such as a text that was changed
 _SENTENCE: Final = re.compile(r"[^.!?。！？\n]{1,500}")
 _MOST: Final = 5  # values that the feedback names
 
@@ -131,8 +134,10 @@ class SaidSoFar:
 
     def is_ground_for(self, call: ToolCall, tool: Tool) -> bool:
         """Say whether the values of a call that may not be needed come from the conversation."""
-        earlier = chain.from_iterable(map(calls_of, self._history.conversation))
-        return stands_on(call.arguments, tool, self.heard, self._history.request, earlier)
+        return stands_on(call.arguments, tool, self.heard, self._history.request, self._earlier_calls())
+
+    def _earlier_calls(self) -> Iterator[ToolCall | WrittenCall]:
+        return chain.from_iterable(map(calls_of, self._history.conversation))
 
     # -- answers ---------------------------------------------------------------------------------------------------------------
 
@@ -141,15 +146,24 @@ class SaidSoFar:
         """Whether an answer may be asked for again because of its content."""
         return self._asks and bool(self._outcomes) and not self._has_doubted
 
+    def is_in_doubt(self, offer: Offer) -> bool:
+        """Say whether an answer may be asked for again up to its end."""
+        return self.is_empty_handed or (bool(self._outcomes) and self.may_claim(offer))
+
     @property
     def is_empty_handed(self) -> bool:
         """Whether no call found anything, so that an answer may state only values from the conversation."""
         return self.may_doubt and found_nothing(self._outcomes)
 
     def may_claim(self, offer: Offer) -> bool:
-        """Say whether an answer may claim an action that no call did: the request asks for a change, but the calls only read."""
-        is_due = self.may_doubt and self._has_only_read and asks_for_change(self._history.request)
-        return is_due and any(map(may_write, offer.catalog))
+        """Say whether an answer may claim an action that no call did: the request asks for a change, but no call made one."""
+        is_due = self._asks and not self._has_doubted and self._has_only_read and asks_for_change(self._history.request)
+        if not is_due or not any(map(may_write, offer.catalog)):
+            return False
+        if self._outcomes or self._history.made or _QUESTION.search(self._history.request):
+            return bool(self._outcomes)
+        tools = (offer.catalog.get(call.name) for call in self._earlier_calls())
+        return not any(tool is None or may_write(tool) for tool in tools)
 
     @property
     def found_one_thing(self) -> bool:
@@ -157,8 +171,10 @@ class SaidSoFar:
         text = self._outcomes[-1] if self._outcomes else None
         return text is not None and not _is_empty(text) and "\n" not in text.strip() and text.count("{") < 2
 
-    def may_repeat(self, text: str) -> bool:
-        """Say whether an unfinished answer may turn out to repeat an earlier one."""
+    def is_open(self, text: str, offer: Offer) -> bool:
+        """Say whether an unfinished answer may turn out to repeat an earlier one, or to be a claim alone."""
+        if not self._outcomes:
+            return _may_be_alone(text) and self.may_claim(offer)
         begun = " ".join(text.split())
         return self.may_doubt and any(" ".join(each.split()).startswith(begun) for each in self._earlier_answers())
 
@@ -167,9 +183,9 @@ class SaidSoFar:
         why: Refusal = ""
         if values := unfounded(text, self.heard) if self.is_empty_handed else ():
             why = "unfounded"
-        elif self.may_claim(offer) and claims_a_deed(text, self.results):
+        elif (self._outcomes or _may_be_alone(text)) and self.may_claim(offer) and claims_a_deed(text, self.results):
             why = "undone"
-        elif repeats(text, self._earlier_answers(), self.results):
+        elif self.may_doubt and repeats(text, self._earlier_answers(), self.results):
             why = "repeated_answer"
         self._has_doubted = self._has_doubted or bool(why)
         return why, values
@@ -205,6 +221,10 @@ def unfounded(text: str, said: Said) -> tuple[str, ...]:
         if any(letter.isdigit() for letter in atom.text) and not {atom.key, *atom.others} & said.keys
     ]
     return tuple(dict.fromkeys((*numbers, *named)))[:_MOST]
+
+
+def _may_be_alone(text: str) -> bool:
+    return len(text) <= _LONGEST_CLAIM and "\n" not in text.strip()
 
 
 def claims_a_deed(text: str, results: Iterable[str]) -> bool:

@@ -275,7 +275,6 @@ class ToolNeed:
 
     @property
     def needs_tool(self) -> bool:
-        """Whether the message needs a tool."""
         return self.fits and self.score > self.threshold
 
     @property

@@ -6,7 +6,7 @@ A reply is generated, and its calls are parsed and bound as they arrive. The con
 |---|---|
 | is no answer (`leaks`) | it is discarded; the model gets the reason, and writes another |
 | is a call begun for the model, with values from our example or made up | it is discarded; the model is asked for plain words |
-| states what no result says, after every call failed; or repeats an earlier answer (`said_so_far`) | the same, once |
+| states what no result says, after every call failed; claims a deed, or repeats an answer (`said_so_far`) | the same, once |
 | is empty | the model is asked once more; neither the reply nor the question stays in the conversation |
 | is native and came to nothing (`native`) | the same, with the tools in the prompt for the rest of the turn |
 | has no call, although one is required | the model is instructed to call a tool, once |
@@ -155,15 +155,15 @@ class Turn(Machine[None]):
     @property
     def may_refuse_answer(self) -> bool:
         """Whether the next reply is asked for again if it states unknown values, or claims an action that no call did."""
-        return (self._said.is_empty_handed or self._said.may_claim(self.offer)) and not self._is_last
+        return self._said.is_in_doubt(self.offer) and not self._is_last
 
-    def may_repeat(self, text: str) -> bool:
-        """Say whether the current reply may turn out to repeat an earlier answer, so that it would be asked for again.
+    def is_open(self, text: str) -> bool:
+        """Say whether the current reply, judged by its beginning, may turn out to be no answer, so that it is asked for again.
 
         Args:
             text: its text so far.
         """
-        return self._said.may_repeat(text) and not self._is_last
+        return self._said.is_open(text, self.offer) and not self._is_last
 
     def is_repeated(self, call: ToolCall | InvalidCall) -> bool:
         """Say whether the caller made this call too often in a row, with the same result, so that it is not asked to again.
@@ -442,7 +442,6 @@ class Turn(Machine[None]):
         return [AskedAgain()] if self._ask_after_empty(generated) else None
 
     def _offer_in_text(self, form: InText) -> None:
-        """Offer the tools in the prompt from now on."""
         self.is_in_text = True
         self._generation = replace(self._generation, is_native=False)
         self.offer, self.first = form.offer, FirstRequest(request=form.request)
@@ -555,11 +554,13 @@ class Turn(Machine[None]):
     def _doubt_answer(self, generated: Generated) -> Refusal:
         """Ask for another answer, once, if this one has no basis in the turn's results; return why."""
         text = generated.reply.text
-        if not self._said.may_doubt or generated.reply.calls or not text.strip():
+        if generated.reply.calls or not text.strip():
             return ""
         why, values = self._said.doubts(text, self.offer)
         if why:
             self._feedback = refusal(why, self._spoken(), values)
+        if why and self.first.offered is not None:
+            self.first = FirstRequest(request=self.first.offered, unoffered=self.first.request)
         return why
 
     def _demand_call(self, generated: Generated) -> bool:
@@ -676,7 +677,6 @@ class Turn(Machine[None]):
         return replace(self._last_binder, catalog=self.offer.catalog).anew(call)
 
     def _note(self, happened: CallFinished | CallDenied | CallRejected) -> None:
-        """Record the outcome of a call."""
         if isinstance(happened, CallFinished):
             text = result_text(happened.result, self._generation.format)
             self._said.note_call(happened.call, text, self.offer.catalog.get(happened.call.name))

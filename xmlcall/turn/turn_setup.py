@@ -40,14 +40,17 @@ class FirstRequest:
     # The conversation without the tool prompt, for a message that needs no tool, or a model that gives no answer with that
     # prompt; None if the need was not in question, or it is too long to be read again.
     unoffered: CompletionRequest | None = None
+    # The conversation with the tools, if the request leaves them out or asks for plain words.
+    offered: CompletionRequest | None = None
     # Whether the reply may call only one tool (but several times): if several tools are described after the message, a small
     # model calls each of them.
     one_tool: bool = False
     need: ToolNeed | None = None
 
     def changed(self, change: Callable[[CompletionRequest], CompletionRequest]) -> "FirstRequest":
-        otherwise, bare, unoffered = (form and change(form) for form in (self.otherwise, self.bare, self.unoffered))
-        return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered)
+        forms = (self.otherwise, self.bare, self.unoffered, self.offered)
+        otherwise, bare, unoffered, offered = (form and change(form) for form in forms)
+        return replace(self, request=change(self.request), otherwise=otherwise, bare=bare, unoffered=unoffered, offered=offered)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +141,6 @@ def decide(
         one_tool = bool(need.tool) and request.messages != bare.messages
         return ask(request=request, begun=need.begun, otherwise=forms.reminded, bare=bare, one_tool=one_tool, need=need)
     if alone is not None:
-        return FirstRequest(request=alone, need=need)
+        return FirstRequest(request=alone, offered=forms.reminded, need=need)
     aside = prompt.reminder(catalog, format.speaking(lang), needs_tool=False)
-    return ask(request=replace(bare, messages=with_reminder(aside, bare.messages)), need=need)
+    return ask(request=replace(bare, messages=with_reminder(aside, bare.messages)), offered=forms.reminded, need=need)

@@ -113,8 +113,6 @@ class ReplyUnderWay:
 
 @dataclass(slots=True)
 class _Fact:
-    """The outcome of a call."""
-
     shown: dict[str, Any] = field(default_factory=dict)  # fields of the call's record
     call: ToolCall | InvalidCall | None = None  # the call as last reported, if it differs from the one bound in the reply
     began: float | None = None  # clock time at which the call started

@@ -400,7 +400,6 @@ def _is_in(path: str, outer: str) -> bool:
 
 
 def codes_of_value(path: str, parameter: str, repairs: Sequence[Repair], raw: RawCall) -> tuple[str, ...]:
-    """Return the codes of the conversions that made a value."""
     own = repairs[len(raw.repairs) :]
     made = [each.code for each in own if each.path and (each.path == f"$.{parameter}" or _is_in(path, each.path))]
     return tuple(dict.fromkeys(made))

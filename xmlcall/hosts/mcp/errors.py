@@ -172,7 +172,6 @@ def _http_error(server: ServerConfig, doing: str, error: MCPError, trouble: Http
 def protocol_error(
     server: ServerConfig, what: str, code: int | None = None, reason: FailureReason = "unreadable", said: str = ""
 ) -> ToolHostProtocolError:
-    """Name the server in a protocol error."""
     return ToolHostProtocolError(f"{server.name}: {what}", host=server.name, code=code, reason=reason, said=said)
 
 
