@@ -123,6 +123,8 @@ async def test_a_deed_that_no_call_did_is_asked_for_again(chunk_size: int | None
         ("Can you save 42 in n.txt?", "I have saved it in n.txt.", False),
         ("Save 42 in n.txt.", "I cannot save files.", False),
         ("Change this to a question: It rains.", "I have changed it:\n\nDoes it rain?", False),
+        ("Correct the tense: Yesterday I buy two books.", "Yesterday I have bought two books.", False),
+        ("Correct the tense. Yesterday I buy two books", "Yesterday I bought two books.", False),
         ("Who wrote Hamlet?", "It was written by Shakespeare.", False),
     ],
 )

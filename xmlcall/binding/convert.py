@@ -425,7 +425,6 @@ def zone_of(text: str) -> str:
 
 @cache
 def _zones() -> tuple[frozenset[str], dict[str, str]]:
-    """Return the regions, and the zones by their cities."""
     names = [line.split("/") for line in Path(__file__).with_name("time_zones.txt").read_text("utf-8").splitlines()[1:]]
     # Without "America/Argentina/San_Juan" and the like: these cities share their names with larger ones.
     return frozenset(each[0] for each in names), {each[1].casefold(): "/".join(each) for each in names if len(each) == 2}

@@ -37,8 +37,6 @@ LEAST_READ: Final = 50  # tokens of a prompt below which its speed is not measur
 
 @dataclass(slots=True)
 class _Clock:
-    """The time that is left."""
-
     end: float
 
     @property

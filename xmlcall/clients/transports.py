@@ -247,8 +247,6 @@ class _BodyStream(httpx.SyncByteStream, httpx2.SyncByteStream):
 
 
 class _AsyncStream(httpx.AsyncByteStream, httpx2.AsyncByteStream):
-    """The body of an answer, piece by piece."""
-
     def __init__(self, transport: AsyncTransport, exchange: AppResponse, request: Request) -> None:
         self._transport, self._exchange, self._request = transport, exchange, request
 

@@ -117,7 +117,6 @@ class ToolsAsText(CustomLogger):  # type: ignore[misc]
             raise ApiError("the model is not configured rightly", status=500, kind="server_error") from None
 
     def _taken(self, data: Mapping[str, Any]) -> Rewritten | None:
-        """Return the rewritten form of a request, and forget it."""
         request = data.get("litellm_logging_obj")
         return None if request is None else self._under_way.pop(request, None)
 

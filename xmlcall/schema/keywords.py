@@ -31,8 +31,6 @@ _CHARACTERS = 1_000  # how many written characters count as one step: `jsonschem
 
 
 class _Work:
-    """The work that is left for one call."""
-
     def __init__(self) -> None:
         self._left = _STEPS
         self._sizes: dict[int, int] = {}

@@ -49,7 +49,8 @@ _DEED: Final = re.compile(
     r"(?:[将把][^。！？，\n]{1,40}?)?(?P<zh>发送|寄出|删除|移动|移到|修改|改|支付|付|预订|预约|创建|保存|添加|更新|安排|取消|写入|记录|转)",
     re.IGNORECASE,
 )
-_QUESTION: Final = re.compile(r"[?？]|[吗呢]\s*$")
+_QUESTION_OR_TEXT: Final = re.compile(r"[?？:：\"“”「」《》\n]|[吗呢]\s*$")  # a text to be changed is often quoted
+_PERFECT: Final = re.compile(r"\b(?:have|has)\b|['’]ve\b|已")
 _NOT_DONE: Final = re.compile(
     r"\b(?:not|n['’]t|nothing|none|no|cannot|unable|could|would|if|once|after|before)\b|没|未|无法|不能|如果", re.IGNORECASE
 )
@@ -160,7 +161,7 @@ class SaidSoFar:
         is_due = self._asks and not self._has_doubted and self._has_only_read and asks_for_change(self._history.request)
         if not is_due or not any(map(may_write, offer.catalog)):
             return False
-        if self._outcomes or self._history.made or _QUESTION.search(self._history.request):
+        if self._outcomes or self._history.made or _QUESTION_OR_TEXT.search(self._history.request):
             return bool(self._outcomes)
         tools = (offer.catalog.get(call.name) for call in self._earlier_calls())
         return not any(tool is None or may_write(tool) for tool in tools)
@@ -183,12 +184,16 @@ class SaidSoFar:
         why: Refusal = ""
         if values := unfounded(text, self.heard) if self.is_empty_handed else ():
             why = "unfounded"
-        elif (self._outcomes or _may_be_alone(text)) and self.may_claim(offer) and claims_a_deed(text, self.results):
+        elif self.may_claim(offer) and self._is_claim(text):
             why = "undone"
         elif self.may_doubt and repeats(text, self._earlier_answers(), self.results):
             why = "repeated_answer"
         self._has_doubted = self._has_doubted or bool(why)
         return why, values
+
+    def _is_claim(self, text: str) -> bool:
+        is_due = self._outcomes or (_may_be_alone(text) and _PERFECT.search(text))
+        return bool(is_due) and claims_a_deed(text, self.results)
 
     def _earlier_answers(self) -> list[str]:
         return [message.content for message in self._history.conversation if message.role == "assistant" and message.content]

@@ -168,7 +168,6 @@ class _KeptTurn:
         )
 
     def _read(self, raw: str, body: Mapping[str, Any], prompt: Sequence[Message], calls: Sequence[Mapping[str, Any]]) -> ReadText:
-        """Parse a reply again."""
         family = _text(self._asked.body, "family")
         unsaid = FAMILIES[family].unsaid if self._mode == "xml" and family in FAMILIES else ""
         read = read_text(

@@ -397,7 +397,6 @@ class ChatRoom:
         return self.servers()
 
     def _place(self, name: str) -> tuple[str, str]:
-        """Return the server and the own name of a tool."""
         for host, tool, _ in self.loop.router.all_tools():
             if f"{host}.{tool.name}" == name:
                 return host, tool.name

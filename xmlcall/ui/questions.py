@@ -191,7 +191,6 @@ class OpenQuestions:
         return [each for each in found if conversation is None or each[1]["turn"].rpartition(".")[0] == conversation]
 
     def _end(self, id: str, answer: str) -> None:
-        """Remove a question, if it is still open."""
         if self._open.pop(id, None) is None:
             return
         self._over[id] = None

@@ -142,7 +142,6 @@ def _placed(messages: Iterable[Message], tools: str) -> Iterator[tuple[Message, 
 
 
 def _texts(rounds: OwnRounds) -> Iterator[str]:
-    """Yield the texts that take memory."""
     for message in rounds.before:
         yield from (message.content, *message.images)
     for call, result in rounds.calls:
