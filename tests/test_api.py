@@ -86,6 +86,8 @@ def test_an_old_name_is_told_and_works(old: str, new: str) -> None:
 def test_the_number_of_a_reply_has_its_old_name_too() -> None:
     with pytest.warns(DeprecationWarning, match="`turn` of an event is now `number`"):
         assert xmlcall.ReplyStarted(number=3).turn == 3
+    with pytest.warns(DeprecationWarning, match="`Answer.turns` is now `Answer.replies`"):
+        assert xmlcall.Answer(text="", stop_reason="end", messages=(), replies=2, usage=xmlcall.Usage()).turns == 2
 
 
 def test_the_most_replies_have_their_old_name_too() -> None:

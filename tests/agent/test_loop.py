@@ -86,7 +86,7 @@ async def test_a_call_and_an_answer(chunk_size: int | None) -> None:
     answer = answer_of(events)
     assert kinds(events) == ["CallStarted", "CallFinished", "Answer"]
     assert shown(events) == "Let me see. It is 3."
-    assert (answer.text, answer.stop_reason, answer.turns) == ("It is 3.", "end", 2)
+    assert (answer.text, answer.stop_reason, answer.replies) == ("It is 3.", "end", 2)
     assert [message.role for message in answer.messages] == ["user", "assistant", "user", "assistant"]
     assert answer.messages[1].content == f"Let me see. {ADD}"
     assert '<result name="add">\n3\n</result>' in answer.messages[2].content
@@ -216,7 +216,7 @@ async def test_nothing_runs_that_was_not_allowed() -> None:
 async def test_turns_are_bounded() -> None:
     loop, backend = make([block(call("add", a=number, b=1)) for number in range(9)], repair=RepairPolicy(max_replies=3))
     answer = answer_of(await run(loop))
-    assert (answer.stop_reason, answer.turns, len(backend.requests)) == ("max_turns", 3, 3)
+    assert (answer.stop_reason, answer.replies, len(backend.requests)) == ("max_turns", 3, 3)
     assert answer.messages[-1].role == "user"
 
 
@@ -426,7 +426,7 @@ PIECES = [
 def test_the_loop_ends(replies: list[str]) -> None:
     loop, backend = make(replies, repair=RepairPolicy(max_replies=4), chunk_size=6)
     answer = answer_of(asyncio.run(run(loop)))
-    assert answer.turns == len(backend.requests) <= 4
+    assert answer.replies == len(backend.requests) <= 4
 
 
 def test_results_carry_the_id_of_their_call_and_no_two_are_the_same() -> None:
@@ -461,7 +461,7 @@ async def test_a_reply_with_a_call_that_ran_is_kept() -> None:
 async def test_calls_that_cannot_run_end_the_run_after_the_retries() -> None:
     loop, _ = make([BAD, BAD, BAD, BAD, "never"], repair=RepairPolicy(max_format_retries=2))
     events = await run(loop)
-    assert (answer_of(events).stop_reason, answer_of(events).turns) == ("invalid_calls", 4)
+    assert (answer_of(events).stop_reason, answer_of(events).replies) == ("invalid_calls", 4)
     assert [event.retry for event in events if isinstance(event, RetryAsked)] == [1, 2]
 
 
@@ -485,7 +485,7 @@ async def test_errors_of_tools_have_a_budget_of_their_own() -> None:
     loop, _ = make([block(call("fail")), BAD, block(call("fail")), "never"], repair=RepairPolicy(max_tool_errors=1))
     events = await run(loop)
     assert answer_of(events).stop_reason == "tool_errors"
-    assert answer_of(events).turns == 3
+    assert answer_of(events).replies == 3
 
 
 ONCE_MORE = ["CallStarted", "CallFinished", "CallStarted", "CallFinished", "CallDenied"]
@@ -706,7 +706,7 @@ async def test_an_invented_result_is_no_answer(lang: str, chunk_size: int | None
 async def test_a_model_that_has_no_answer_is_asked_only_so_often(reply: str, reason: str) -> None:
     loop, backend = make([reply] * 9)
     answer = answer_of(await run(loop))
-    assert (answer.text, answer.stop_reason, answer.turns, len(backend.requests)) == ("", reason, 4, 4)
+    assert (answer.text, answer.stop_reason, answer.replies, len(backend.requests)) == ("", reason, 4, 4)
     assert [message.role for message in answer.messages] == ["user", "assistant"]
     assert answer.messages[-1].content == ""
     assert "last reply" not in answer.messages[0].content
@@ -825,7 +825,7 @@ async def test_an_empty_reply_is_asked_for_once_more_and_leaves_nothing_behind(l
         prompt.after_empty(PromptFormat(lang=lang)),
     ]
     answer = answer_of(events)
-    assert (answer.text, answer.stop_reason, answer.turns) == ("It is 3.", "end", 3)
+    assert (answer.text, answer.stop_reason, answer.replies) == ("It is 3.", "end", 3)
     assert [message.role for message in answer.messages] == ["user", "assistant", "user", "assistant"]
     assert answer.messages[-1].content == "It is 3."
 
@@ -843,7 +843,7 @@ async def test_an_empty_reply_is_the_answer_where_asking_is_no_use(
 ) -> None:
     loop, _ = make(replies, **options)
     answer = answer_of(await run(loop))
-    assert (answer.text, answer.turns) == ("", turns)
+    assert (answer.text, answer.replies) == ("", turns)
     assert [message.role for message in answer.messages] == ["user", "assistant"]
 
 

@@ -461,7 +461,7 @@ async def test_a_model_that_calls_nevertheless_is_read() -> None:
     backend = ScriptedBackend([UNLIKELY, ADD, "3."])
     answer = (await events_of(backend, call_threshold=0.0))[-1]
     assert isinstance(answer, Answer)
-    assert (answer.text, answer.turns) == ("3.", 2)
+    assert (answer.text, answer.replies) == ("3.", 2)
     assert [message.role for message in backend.requests[-1].messages] == ["user", "assistant", "user"]
 
 
@@ -562,7 +562,7 @@ async def test_in_doubt_no_call_of_an_earlier_turn_is_made_again(again: str, is_
         await loop.ask("1 + 2?")
         loop.ask_by(call_threshold=1.0)
         answer = await loop.ask(again)
-    assert (answer.turns == 2 and BEGUN in answer.messages[-3].content) is is_kept
+    assert (answer.replies == 2 and BEGUN in answer.messages[-3].content) is is_kept
 
 
 def parsed(events: Iterable[LoopEvent]) -> list[LoopEvent]:

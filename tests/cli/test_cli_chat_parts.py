@@ -208,7 +208,7 @@ def test_the_status_line(monkeypatch: pytest.MonkeyPatch) -> None:
     line.note(TextDelta(text="x", span=(0, 1)))
     now[0] += 2
     line.note(ReplyEnded(number=1, reply=parse("x"), usage=usage))
-    line.note(Answer(text="x", stop_reason="end", messages=(), turns=1, usage=usage))
+    line.note(Answer(text="x", stop_reason="end", messages=(), replies=1, usage=usage))
     whole = "m | xml | servers 1/2 | 1,040 of 4,096 tokens | 90% cached | 20 tokens/s"
     assert line.text("m", "xml", 4096, hosts, 80) == whole
     assert line.text("m", "xml", 4096, hosts, 40) == "m | xml | servers 1/2"

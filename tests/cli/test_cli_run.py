@@ -81,7 +81,7 @@ def test_what_becomes_of_a_call(
     out, err = capsys.readouterr()
     document = json.loads(out)
     assert code == (outcome == "denied")  # there was no terminal to ask on
-    assert (document["answer"], document["stop_reason"], document["turns"]) == ("Done.", "end", 2)
+    assert (document["answer"], document["stop_reason"], document["replies"]) == ("Done.", "end", 2)
     counted = {"prompt_tokens": 64, "completion_tokens": 8, "cached_tokens": 60, "is_estimated": False}
     assert document["usage"] == counted
     assert document["tool_need"] is None

@@ -296,7 +296,7 @@ class ToolLoop:
                 on_stop((*turn.kept_before(), *turn.so_far()))
         assert turn.generated is not None
         text = turn.generated.reply.text
-        yield Answer(text=text, stop_reason=turn.stop_reason, messages=turn.conversation, turns=turn.count, usage=turn.usage)
+        yield Answer(text=text, stop_reason=turn.stop_reason, messages=turn.conversation, replies=turn.count, usage=turn.usage)
 
     def _note_cut(self, shortened: list[Shortened], fitted: Fitted) -> None:
         event = Shortened(results=fitted.cuts, messages=fitted.left_out)

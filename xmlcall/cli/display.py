@@ -292,7 +292,7 @@ class Display:
             keys = ("tokens_in", "tokens_cached", "tokens_out")
             parts = [self.say(key, count=count) for key, count in zip(keys, counts, strict=True) if count is not None]
             words = self.say("comma").join(parts) or self.say("tokens_unknown")
-            self.line("tokens", self.say("usage", counts=words, replies=answer.turns), style="dim")
+            self.line("tokens", self.say("usage", counts=words, replies=answer.replies), style="dim")
 
     def _broken(self, text: str, indent: int = 0) -> str:
         return wrapped(text, self.console.width, indent) if self.console.is_terminal else text

@@ -99,7 +99,8 @@ class Record:
         return {
             "answer": answer.text,
             "stop_reason": answer.stop_reason,
-            "turns": answer.turns,
+            "replies": answer.replies,
+            "turns": answer.replies,  # its name in 0.2.0
             "calls": self._calls,
             "usage": asdict(answer.usage),
             "tool_need": self._need and {name: getattr(self._need, name) for name in ("log_odds", "number", "threshold", "tool")},

@@ -111,7 +111,7 @@ class Session:
 
     async def tell_of_answer(self, answer: Answer) -> None:
         """Point to `doctor` if the model says that it cannot look something up, and called none of the tools on offer."""
-        if answer.turns == 1 and says_no_tools(answer.text) and len(await self.loop.catalog()):
+        if answer.replies == 1 and says_no_tools(answer.text) and len(await self.loop.catalog()):
             named = "MODEL" if "@" in self._named else visible(shlex.quote(self._named))
             self.display.notice(self.display.say("says_no_tools", model=named))
 

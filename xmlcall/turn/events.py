@@ -242,15 +242,21 @@ class Answer:
             `repeated_call`, `invented_results` or `own_words` (no answer after all retries), `repetition` (the reply repeated
             itself), or the server's word for a cut reply, such as `length`.
         messages: the conversation to continue with, without the tool prompt.
-        turns: how many replies were generated.
+        replies: how many replies were generated.
         usage: the tokens of all replies; `cached_tokens` as far as the server reported them.
     """
 
     text: str
     stop_reason: str
     messages: tuple[Message, ...]
-    turns: int
+    replies: int
     usage: Usage
+
+    @property
+    def turns(self) -> int:
+        """The old name of `replies`."""
+        warnings.warn("`Answer.turns` is now `Answer.replies`, because it counts replies", DeprecationWarning, stacklevel=2)
+        return self.replies
 
 
 LoopEvent = (

@@ -257,8 +257,8 @@ class ReplyOptions:
     parallel: bool = True  # whether a block may contain several calls; if not, the reply ends before the second
     one_tool: bool = False
     continuations: int = 0  # how often a reply that was cut inside a call is continued, if the server supports that
-    kind: Kind = "reply"
-    falls_back: bool = False
+    kind: Kind = "reply"  # see `Ask`
+    falls_back: bool = False  # whether the request is made again without its beginning or constraint if the server refuses that
 
 
 def generate(request: CompletionRequest, binder: Binder, how: ReplyOptions, *, prefix: str = "") -> Script[Generated]:
