@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from proxy_harness import add, ask, block, body
 
-from xmlcall import Answer, LocalHost, Message, ToolLoop
+from xmlcall import Answer, Chunk, LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding.grounds import Said
+from xmlcall.turn import said_so_far
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import RetryAsked
 from xmlcall.turn.said_so_far import claims_a_deed, found_nothing, repeats, unfounded
@@ -146,6 +147,31 @@ async def test_a_deed_without_any_call_is_asked_for_again(
     backend = ScriptedBackend([answer, written, "Done."], chunk_size=chunk_size)
     whole = await ask(backend, asked, hosts=hosts, allowed=["*"], repair=ASKS)
     assert whole.text == ("Done." if is_asked_again else answer), "and nothing of the first answer"
+
+
+async def test_a_claim_of_an_answer_without_tools_gets_the_tools(monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_file(path: str, content: str) -> str:
+        """Write a file."""
+        return "done"
+
+    looked: list[str] = []
+
+    def asks_for_change(request: str) -> bool:
+        looked.append(request)
+        return True
+
+    monkeypatch.setattr(said_so_far, "asks_for_change", asks_for_change)
+    needs_none = Chunk(text="The", top_logprobs=(("The", -0.0001), ("<", -9.2)))
+    written = block(("write_file", {"path": "n.txt", "content": "42"}))
+    backend = ScriptedBackend([[needs_none], "I have saved it in n.txt.", written, "Done."], chunk_size=1)
+    request = body("Save 42 in n.txt.", tools=())
+    whole = await ask(
+        backend, request, hosts=[LocalHost([write_file])], allowed=["*"], repair=ASKS, mode="xml", call_threshold=0.0
+    )
+    assert whole.text == "Done."
+    assert [[message.role for message in each.messages] for each in backend.requests[1:3]] == [["user"], ["system", "user"]]
+    assert "No tool has done that" in backend.requests[2].messages[-1].content
+    assert len(looked) <= 2, "not for each piece"
 
 
 async def test_what_is_only_read_may_be_told() -> None:

@@ -133,8 +133,6 @@ def _unescaped(escape: re.Match[str]) -> str:
 
 @dataclass(slots=True)
 class _MessageIndex:
-    """A conversation as far as it was read."""
-
     messages: list[Message] = field(default_factory=list)
     index: SaidIndex = field(default_factory=SaidIndex)
     own: str = ""  # the text of the user and the program, normalized and in lower case

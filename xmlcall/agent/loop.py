@@ -149,7 +149,6 @@ class ToolLoop:
         return self
 
     async def __aexit__(self, *error: Any) -> None:
-        """Close everything."""
         await self._stack.__aexit__(*error)
 
     @property
@@ -206,6 +205,9 @@ class ToolLoop:
     async def tool_prompt(self) -> ToolPrompt:
         """Return the description of the offered tools for mode `xml`; it is rendered again only if the tools change."""
         await self.catalog()
+        return self._shown()
+
+    def _shown(self) -> ToolPrompt:
         is_shown = self.mode != "none"
         catalog, instructions = (self._all, tuple(self.router.instructions())) if is_shown else (_NO_TOOLS, ())
         return self._in_prompt(self._budget, catalog, self.format, instructions)
@@ -213,6 +215,9 @@ class ToolLoop:
     async def native_tools(self) -> ToolPrompt:
         """Return how the tools are offered to the server's own function calling; determined again only if they change."""
         await self.catalog()
+        return self._sent()
+
+    def _sent(self) -> ToolPrompt:
         return self._natively(self._budget, self._all, self.format)
 
     @property
@@ -345,11 +350,11 @@ class ToolLoop:
         The tool that reads the rest of a result is added once a result may be sent in part. The prompt never describes that tool;
         the note in place of the omitted text does.
         """
-        in_prompt, natively = await self.tool_prompt(), await self.native_tools()
+        await self.catalog()
         described = [text for _, text in self.router.instructions()]
         opening = Opening(messages=opened, asking=asking, described=described, new_id=new_id)
-        opening, offer = opening.offering(in_prompt, natively, self.backend.capabilities)
-        describing = natively.own if asking.is_native else in_prompt.own
+        opening, offer = opening.offering(self._shown, self._sent, self.backend.capabilities)
+        describing = (self._sent() if asking.is_native else self._shown()).own
         if _may_be_cut(conversation, backend.context_length):
             catalog, backend.more = self._with_reading_on(offer.catalog, self.format)
             answer = reading_on(backend.more, self.format, lambda: piece_tokens(backend.context_length))

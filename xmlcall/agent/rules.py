@@ -274,7 +274,6 @@ def _matches(text: str, globs: Iterable[str]) -> bool:
 
 
 def one_of(values: Sequence[Any]) -> Condition:
-    """Make the condition that a value is one of the given values."""
 
     def fits(value: Any) -> bool | None:
         if isinstance(value, list | dict):  # only the tool knows which of its values counts

@@ -182,7 +182,6 @@ def _control_groups(own: Path, groups: Path) -> Iterator[Path]:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    """Read lines of a name and a number."""
     rows = (line.split() for line in _read_text(path).splitlines())
     return {row[0]: int(row[1]) for row in rows if len(row) > 1 and row[1].isdecimal()}
 

@@ -188,7 +188,6 @@ class OllamaBackend(HttpBackend):
         )
 
     async def _answer(self, response: httpx2.Response) -> dict[str, Any]:
-        """Read an answer that is one JSON object."""
         if not response.is_success:
             raise await self._refused(response)
         return _object(await read_whole(response))

@@ -175,8 +175,6 @@ def _trial_of(generated: Generated) -> Trial:
 
 
 class _Watched(Around, KeptOpen):
-    """A backend whose replies are timed."""
-
     def __init__(self, backend: Backend) -> None:
         super().__init__(backend)
         self.paces: list[Pace] = []

@@ -258,7 +258,6 @@ class StreamedReply:
         return [self._named(piece) for call in self._again if call.id in wanted for piece in self._sent(call)]
 
     def _named(self, piece: ResponseEvent) -> ResponseEvent:
-        """Give a call the name that the caller knows."""
         if not isinstance(piece, CallPiece):
             return piece
         return replace(piece, call=replace(piece.call, name=self._names.get(piece.call.name, piece.call.name)))

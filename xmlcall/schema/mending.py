@@ -182,8 +182,6 @@ def _spelled(value: Any, kinds: list[str]) -> Any:
 
 
 class _Mender:
-    """One pass over one schema."""
-
     def __init__(self, root: Mapping[str, Any]) -> None:
         self.notes: list[str] = []  # what was changed
         self.losses = 0  # limits that were left out

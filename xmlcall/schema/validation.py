@@ -164,7 +164,6 @@ def issues_or_reason(validator: Any, value: Any) -> tuple[Issue, ...] | str:
 
 
 def _each_issue(errors: list[Any], root: Mapping[str, Any]) -> Iterable[Issue]:
-    """Return the issues of errors, each once."""
     found: dict[Issue, None] = {}
     with at_most(_TOLD):
         for error in errors:

@@ -43,12 +43,15 @@ class Opening:
         if self.asking.mode == "auto":
             raise UsageError("mode must be one of 'xml', 'native', 'native-only', 'none', got 'auto': a turn checks no server")
 
-    def offering(self, in_prompt: ToolPrompt, natively: ToolPrompt, server: Capabilities) -> tuple["Opening", Offer]:
+    def offering(
+        self, in_prompt: Callable[[], ToolPrompt], natively: Callable[[], ToolPrompt], server: Capabilities
+    ) -> tuple["Opening", Offer]:
         """Offer the tools as the mode says: in the prompt, or to the server's own function calling, which text may replace."""
         if self.asking.is_native:
-            in_text = partial(self.in_text, in_prompt, server) if self.asking.mode == "native" else None
-            return self, offer_of(natively, self.messages, in_text=in_text)
-        return replace(self, offered=in_prompt if self.asking.mode == "xml" else None), offer_of(in_prompt, self.messages)
+            in_text = (lambda: self.in_text(in_prompt(), server)) if self.asking.mode == "native" else None
+            return self, offer_of(natively(), self.messages, in_text=in_text)
+        offered = in_prompt()
+        return replace(self, offered=offered if self.asking.mode == "xml" else None), offer_of(offered, self.messages)
 
     def turn(self, offer: Offer, server: Capabilities, limits: RepairPolicy) -> Turn:
         asking, catalog = self.asking, offer.catalog
@@ -139,7 +142,7 @@ def begin_turn(
     limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(() if asking.mode == "none" else tools)
     budget = budget_for(server.context_length, asking.tool_tokens)
 
-    in_prompt, natively = (show(budget, catalog, asking.format) for show in (tool_prompt_within, native_tools_within))
+    in_prompt, natively = (partial(show, budget, catalog, asking.format) for show in (tool_prompt_within, native_tools_within))
     opening, offer = Opening(messages=said, asking=asking).offering(in_prompt, natively, server)
     return opening.turn(offer, server, limits)
 

@@ -74,6 +74,7 @@ class SaidSoFar:
         self._new: set[tuple[str, str]] = set()  # pairs from the current reply, not reported yet
         self._bound: list[str] = []  # tools of the calls in the current reply
         self._has_only_read = True  # the calls that ran
+        self._change: tuple[Any, bool] = (None, False)  # whether a change is due, and of what that was found
         self._has_doubted = False  # whether an answer was asked for again
 
     def begin_reply(self, own: Sequence[str]) -> None:
@@ -93,7 +94,6 @@ class SaidSoFar:
         self._outcomes += outcomes
 
     def _of_others(self) -> list[str]:
-        """Return the texts of people, results and the program."""
         return [*self._history.sources.said, *self._history.sources.instructions, *self.results]
 
     def index(self) -> SaidIndex:
@@ -147,7 +147,7 @@ class SaidSoFar:
         """Whether an answer may be asked for again because of its content."""
         return self._asks and bool(self._outcomes) and not self._has_doubted
 
-    def is_in_doubt(self, offer: Offer) -> bool:
+    def may_refuse(self, offer: Offer) -> bool:
         """Say whether an answer may be asked for again up to its end."""
         return self.is_empty_handed or (bool(self._outcomes) and self.may_claim(offer))
 
@@ -158,8 +158,15 @@ class SaidSoFar:
 
     def may_claim(self, offer: Offer) -> bool:
         """Say whether an answer may claim an action that no call did: the request asks for a change, but no call made one."""
-        is_due = self._asks and not self._has_doubted and self._has_only_read and asks_for_change(self._history.request)
-        if not is_due or not any(map(may_write, offer.catalog)):
+        if not self._asks or self._has_doubted or not self._has_only_read:
+            return False
+        key = (offer.catalog, bool(self._outcomes))
+        if key != self._change[0]:  # asked for each piece of a reply
+            self._change = (key, self._is_change_due(offer))
+        return self._change[1]
+
+    def _is_change_due(self, offer: Offer) -> bool:
+        if not asks_for_change(self._history.request) or not any(map(may_write, offer.catalog)):
             return False
         if self._outcomes or self._history.made or _QUESTION_OR_TEXT.search(self._history.request):
             return bool(self._outcomes)
@@ -172,7 +179,7 @@ class SaidSoFar:
         text = self._outcomes[-1] if self._outcomes else None
         return text is not None and not _is_empty(text) and "\n" not in text.strip() and text.count("{") < 2
 
-    def is_open(self, text: str, offer: Offer) -> bool:
+    def may_be_refused(self, text: str, offer: Offer) -> bool:
         """Say whether an unfinished answer may turn out to repeat an earlier one, or to be a claim alone."""
         if not self._outcomes:
             return _may_be_alone(text) and self.may_claim(offer)

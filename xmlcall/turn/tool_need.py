@@ -153,7 +153,6 @@ def _shares(left: Names, candidates: Candidates) -> dict[str, float]:
 
 
 def _share(rest: str, shares: Shares) -> float:
-    """Return the probability of the tokens that continue a name."""
     return math.fsum(share for token, share in shares.items() if _continues(rest, token))
 
 

@@ -155,15 +155,15 @@ class Turn(Machine[None]):
     @property
     def may_refuse_answer(self) -> bool:
         """Whether the next reply is asked for again if it states unknown values, or claims an action that no call did."""
-        return self._said.is_in_doubt(self.offer) and not self._is_last
+        return self._said.may_refuse(self.offer) and not self._is_last
 
-    def is_open(self, text: str) -> bool:
+    def may_be_refused(self, text: str) -> bool:
         """Say whether the current reply, judged by its beginning, may turn out to be no answer, so that it is asked for again.
 
         Args:
             text: its text so far.
         """
-        return self._said.is_open(text, self.offer) and not self._is_last
+        return self._said.may_be_refused(text, self.offer) and not self._is_last
 
     def is_repeated(self, call: ToolCall | InvalidCall) -> bool:
         """Say whether the caller made this call too often in a row, with the same result, so that it is not asked to again.
@@ -560,7 +560,7 @@ class Turn(Machine[None]):
         if why:
             self._feedback = refusal(why, self._spoken(), values)
         if why and self.first.offered is not None:
-            self.first = FirstRequest(request=self.first.offered, unoffered=self.first.request)
+            self.first = FirstRequest(request=self.first.offered, unoffered=self.first.unoffered)
         return why
 
     def _demand_call(self, generated: Generated) -> bool:

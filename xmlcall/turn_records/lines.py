@@ -94,7 +94,6 @@ def _turn(row: Any, number: int) -> TurnRecord:
 
 
 def _turn_of_reply(row: Mapping[str, Any], number: int) -> TurnRecord:
-    """Read a reply of unknown origin."""
     text = next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), None)
     if text is None:
         raise _WrongLine(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(row))}")

@@ -359,7 +359,7 @@ class PromptedAnswer(AnswerPart):
     def _text_of_reply(self, text: str) -> list[ResponseEvent]:
         """Hold back text that is shown only if the reply has no call, or only if the reply is kept."""
         self._held.append(text)
-        if self._holds or (not self._passes and self._turn.is_open("".join(self._held))):
+        if self._holds or (not self._passes and self._turn.may_be_refused("".join(self._held))):
             return []
         self._passes = True
         return self._pass_on()

@@ -86,7 +86,6 @@ def _not_null(value: Any) -> Any:
 
 
 def _number(value: Any) -> Any:
-    """Read a number written as text."""
     if not isinstance(value, str) or not 0 < len(value) <= 40 or not value.isascii():
         return value
     for read in (int, float):

@@ -329,7 +329,6 @@ class ListedModels:
 
     @asynccontextmanager
     async def _using(self, listed: _Listed) -> AsyncIterator[None]:
-        """Have a model open for a request."""
         listed.requests += 1  # from here on it is not closed
         try:
             async with listed.opening:
