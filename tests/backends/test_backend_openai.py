@@ -47,12 +47,9 @@ def text_of(chunks: list[Chunk]) -> str:
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
 async def test_a_reply_is_streamed(url: str, fake: FakeOpenAI, path: str) -> None:
-    chunks = await generate(OpenAIBackend(url + path))
-    assert chunks == [
-        Chunk(text="Hello"),
-        Chunk(text=" world"),
-        Chunk(finish_reason="stop", usage=Usage(prompt_tokens=32, completion_tokens=4, cached_tokens=30)),
-    ]
+    *texts, last = await generate(OpenAIBackend(url + path))
+    assert (text_of(texts), sum(chunk.pieces for chunk in texts)) == ("Hello world", 2), "what arrives together may be joined"
+    assert last == Chunk(finish_reason="stop", usage=Usage(prompt_tokens=32, completion_tokens=4, cached_tokens=30))
     assert fake.bodies == [
         {
             "model": "tiny",
@@ -106,7 +103,7 @@ PAUSED: list[Step] = [chunk({"content": "b"}), 0.01]
 async def test_closing_a_stream_early_is_noticed_by_the_server(url: str, fake: FakeOpenAI) -> None:
     fake.steps = [chunk({"content": "a"}), *PAUSED * 2000]
     async with OpenAIBackend(url) as backend, aclosing(backend.stream(REQUEST)) as stream:
-        assert (await anext(stream)).text == "a"
+        assert (await anext(stream)).text.startswith("a")
         await stream.aclose()
         assert await asyncio.to_thread(fake.left.wait, 5)
         fake.steps = reply("again")

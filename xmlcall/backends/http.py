@@ -30,6 +30,7 @@ from ..errors import (
 )
 from ..wire.openai import ServerError
 from .base import Relayed
+from .loopback import LoopbackTransport
 from .server_facts import Answered
 
 CONNECT_SECONDS = 10.0
@@ -45,6 +46,8 @@ _NO_HTTP = (httpx2.DecodingError, httpx2.RemoteProtocolError)
 _BROKEN = (httpx2.HTTPError, httpx2.StreamError)
 
 BODY_LIMIT: Final = 8 * 1024 * 1024  # bytes of an answer that is not a stream; the longest model lists have about 1 MB
+KEPT_CONNECTIONS: Final = 32
+KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
 LISTED_MODELS: Final = 20  # of all that a server has, in a message
 SHOWN_CHARACTERS = 400  # of a server's own words in a message
 _SECONDS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
@@ -182,6 +185,11 @@ class HttpBackend(ABC):
     @abstractmethod
     def _connections(self) -> httpx2.AsyncClient:
         """Make the client for all requests."""
+
+    def _transport_here(self, kept: int = 0) -> httpx2.AsyncBaseTransport | None:
+        """Return the transport to a server on this machine; None for other servers, which need TLS or a proxy."""
+        is_here = self._url.scheme == "http" and is_loopback(self._url.host)
+        return LoopbackTransport(kept, KEPT_SECONDS) if is_here else None
 
     @abstractmethod
     async def _probe(self) -> None:

@@ -23,7 +23,7 @@ from ..models.recommended import recommended_values
 from ..types.completion import Capabilities, Chunk, CompletionRequest, Usage
 from ..wire.ollama import JsonLines, chat_body, context_length_of, has_chat_template, least_tokens, stream_chunk, tool_role_of
 from ..wire.openai import count, mapping, mappings, read_error, text_of
-from .http import LISTED_MODELS, READ_SECONDS, HttpBackend, json_bytes, read_whole, status_error, timeouts
+from .http import KEPT_CONNECTIONS, LISTED_MODELS, READ_SECONDS, HttpBackend, json_bytes, read_whole, status_error, timeouts
 from .server_facts import of_digest
 
 DEFAULT_NUM_CTX: Final = 16384
@@ -180,10 +180,11 @@ class OllamaBackend(HttpBackend):
 
     def _connections(self) -> httpx2.AsyncClient:
         key = {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        here = self._transport_here(KEPT_CONNECTIONS)
         return httpx2.AsyncClient(
             headers={"Accept": "application/json"} | key,
             timeout=httpx2.Timeout(**timeouts(self._timeout)),
-            transport=httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None)),
+            transport=here or httpx2.AsyncHTTPTransport(limits=httpx2.Limits(max_connections=None)),
             follow_redirects=True,
         )
 

@@ -26,9 +26,11 @@ from ..dialects.model_family import family_of
 from ..errors import BackendProtocolError, BackendStatusError, UsageError
 from ..models.recommended import recommended_values
 from ..types.completion import Capabilities, Chunk, CompletionRequest
-from ..wire.openai import StreamReader, count, mapping, mappings, read_error, read_json, request_body, text_of
+from ..wire.openai import StreamReader, count, joined, mapping, mappings, read_error, read_json, request_body, text_of
 from ..wire.sse import EventDecoder
 from .http import (
+    KEPT_CONNECTIONS,
+    KEPT_SECONDS,
     LISTED_MODELS,
     READ_SECONDS,
     HttpBackend,
@@ -45,9 +47,7 @@ from .server_facts import of_name, of_template
 
 START: Final = "start one, for example `llama-server -m MODEL.gguf -c 8192 --port 8080`, or check the address"
 LARGER_CONTEXT: Final = "start its server with a larger context (`llama-server -c N`, `vllm serve --max-model-len N`)"
-KEPT_CONNECTIONS: Final = 32
 END_SECONDS: Final = 0.05
-KEPT_SECONDS: Final = 4.0  # shorter than what servers allow: uvicorn, which vLLM and SGLang use, closes idle ones after 5
 
 FALLBACK_TEMPLATE: Final = (
     "{%- for message in messages -%}\n"
@@ -124,7 +124,7 @@ class OpenAIBackend(HttpBackend):
                 await self._refuse_unless_stream(response)
                 rest = response.aiter_bytes()
                 async for data in rest:
-                    for chunk in self._chunks(decoder.feed(data), reader):
+                    for chunk in joined(self._chunks(decoder.feed(data), reader)):
                         yield chunk
                     if reader.done:
                         await _read_out(rest)
@@ -151,7 +151,7 @@ class OpenAIBackend(HttpBackend):
             timeout=httpx2.Timeout(**timeouts(self._timeout)),
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=kept, keepalive_expiry=KEPT_SECONDS),
             trust_env=not is_loopback(self._url.host),  # HTTP_PROXY is not meant for this machine
-            transport=self._transport,
+            transport=self._transport or self._transport_here(kept),
         )
 
     def _body(self, request: CompletionRequest) -> dict[str, Any]:

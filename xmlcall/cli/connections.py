@@ -34,6 +34,31 @@ def most_connections() -> int:
     return 1 << 20 if files is None else max(LEAST, (files - RESERVED_FILES) // 2)
 
 
+class Corked:
+    """A transport that sends what is written in one round of the event loop as one packet: each costs as much as a token."""
+
+    def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
+        self._transport, self._loop = transport, loop
+        self._written: list[bytes] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if not self._written:
+            self._loop.call_soon(self._send)
+        self._written.append(data)
+
+    def close(self) -> None:
+        self._send()
+        self._transport.close()
+
+    def _send(self) -> None:
+        if self._written:
+            self._transport.write(b"".join(self._written))
+            self._written.clear()
+
+
 class CallerConnection(H11Protocol, asyncio.BufferedProtocol):
     """uvicorn's connection, which does not wait forever; created by uvicorn."""
 
@@ -50,7 +75,7 @@ class CallerConnection(H11Protocol, asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for a head, if there is room for one more."""
-        super().connection_made(transport)
+        super().connection_made(Corked(transport, self.loop))  # type: ignore[arg-type]
         if len(self.connections) > most_connections() and not self._make_room():
             transport.write(_BUSY)
             transport.close()

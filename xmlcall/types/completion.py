@@ -64,6 +64,7 @@ class Chunk:
         top_logprobs: the likeliest tokens in place of this one, each with the natural logarithm of its probability; only if
             requested.
         progress: how far the prompt is read, before the reply begins; only from servers that report it.
+        pieces: how many pieces of the server's stream are joined in this one.
     """
 
     text: str = ""
@@ -74,6 +75,7 @@ class Chunk:
     usage: Usage | None = None
     top_logprobs: tuple[tuple[str, float], ...] = ()
     progress: PromptProgress | None = None
+    pieces: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class UsageCount:
         if chunk.usage is not None:
             self._reported, self._pieces = chunk.usage, 0
         elif chunk.text or chunk.reasoning:
-            self._pieces += 1
+            self._pieces += chunk.pieces
 
     @property
     def usage(self) -> Usage | None:

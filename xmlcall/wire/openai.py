@@ -11,11 +11,11 @@ Source: OpenAI API reference, chat completions and their chunk object; llama.cpp
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from ..errors import BackendProtocolError
+from ..errors import BackendError, BackendProtocolError
 from ..types.calls import Message, RawArgument, RawCall, Tool
 from ..types.completion import UNCUT, Chunk, CompletionRequest, FinishReason, PromptProgress, Usage
 
@@ -382,6 +382,38 @@ class StreamReader:
             return ""
         echo, self._echo = self._echo, ""
         return text.removeprefix(echo)
+
+
+def joined(chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+    """Join pieces of text that have arrived together; what comes before an error is yielded before it is raised."""
+    held, failed = list[Chunk](), None
+    try:
+        for chunk in chunks:
+            if held and (not (kind := _kind_of_text(chunk)) or kind != _kind_of_text(held[0])):
+                yield _join(held)
+                held.clear()
+            held.append(chunk)
+    except BackendError as error:
+        failed = error
+    if held:
+        yield _join(held)
+    if failed is not None:
+        raise failed
+
+
+def _join(chunks: Sequence[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    text, reasoning = ("".join(each) for each in zip(*((chunk.text, chunk.reasoning) for chunk in chunks), strict=True))
+    return Chunk(text=text, reasoning=reasoning, usage=chunks[-1].usage, pieces=sum(chunk.pieces for chunk in chunks))
+
+
+def _kind_of_text(chunk: Chunk) -> str:
+    """Return a word for what may be joined; "" if a piece is more than text, or both text and reasoning."""
+    has_more = chunk.top_logprobs or chunk.tool_calls or chunk.finish_reason or chunk.progress
+    if has_more or bool(chunk.text) == bool(chunk.reasoning):
+        return ""
+    return ("text" if chunk.text else "reasoning") + (", counted" if chunk.usage else "")
 
 
 def _without_repetition(arguments: str) -> str:

@@ -81,16 +81,20 @@ class Catalogs:
 
     def of(self, tools: tuple[Tool, ...]) -> Catalog:
         """Return the catalog of a tool list; the same list gives the same catalog."""
-        return self._found(tools, key_of(tools))[0]
+        found = self._found(tools, key := key_of(tools))
+        self._keep(key, found)
+        return found[0]
 
     def _found(self, tools: tuple[Tool, ...], key: str) -> tuple[Catalog, list[str]]:
-        found = self._known.pop(key, None) or (Catalog(tools), [words_of(tool) for tool in tools])
-        self._known[key] = found  # as the one used last
+        return self._known.get(key) or (Catalog(tools), [words_of(tool) for tool in tools])
+
+    def _keep(self, key: str, found: tuple[Catalog, list[str]]) -> None:
+        self._known.setdefault(key, found)
+        self._known.move_to_end(key)
         if len(self._known) > LIMIT:
             self._known.popitem(last=False)
         for notice in found[0].notices:
             self._say(notice)
-        return found
 
     def knows(self, key: str) -> bool:
         return key in self._known
@@ -99,8 +103,9 @@ class Catalogs:
         self, tools: tuple[Tool, ...], key: str, format: PromptFormat, instructions: tuple[tuple[str, str], ...], budget: Budget
     ) -> OfferedTools:
         """Return how a tool list is shown to the model; without tools, the prompt and the reminder are empty."""
-        catalog, words = self._found(tools, key)
+        catalog, words = found = self._found(tools, key)
         shown, reminder = self._shown(catalog, format, instructions, budget)
+        self._keep(key, found)  # only now: a request that meets it in between would render the prompt in the event loop
         return OfferedTools(tools=tools, catalog=catalog, words=words, prompt=shown, reminder=reminder)
 
     def _natively(self, catalog: Catalog, format: PromptFormat, budget: Budget) -> ToolPrompt:

@@ -42,6 +42,7 @@ _EVENT: Final = 64  # characters that an event counts for, besides its text
 _WRITTEN: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta})  # their text is already counted with the reply
 _FREQUENT: Final[frozenset[type]] = frozenset({TextDelta, ToolArgumentDelta, Markup, ReasoningDelta})
 _BATCH: Final = 64  # frequent events that are passed on at once
+_LONG: Final = 256  # characters of many tokens that arrived together: a batch of those could exceed a turn's share
 _ENDS: Final = ("", "end", "tool_calls")  # how turns end in which nothing went wrong
 _TOO_LONG: Final = "the rest of this turn was too long to be recorded"
 
@@ -126,7 +127,8 @@ class Recording:
         times as much, because all other code runs between two of them.
         """
         self._events.append(event)
-        if self.watchers or self._is_first or type(event) not in _FREQUENT or len(self._events) >= _BATCH:
+        is_long = len(getattr(event, "text", "")) > _LONG
+        if self.watchers or self._is_first or is_long or type(event) not in _FREQUENT or len(self._events) >= _BATCH:
             self._is_first = isinstance(event, ReplyStarted)  # the turn records when the first piece after it came
             self._tell()
 

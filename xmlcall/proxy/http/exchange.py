@@ -107,6 +107,7 @@ class Pings:
 
 
 BATCH: Final = 64  # pieces of a passed-on answer that are recorded at once while there are no watchers
+LONG: Final = 4096  # bytes of a piece that is not held back: it is many that arrived together
 # The SDKs of OpenAI and Anthropic honour it. A reply that failed after our retries would fail again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
 _FINAL: Final = frozenset(
@@ -250,7 +251,7 @@ class Exchange:
                         said = chunk[-4:] or said
                         if recording is not None and pieces is not None:
                             pieces.append(chunk)
-                            if watchers or not has_begun or len(pieces) >= BATCH:
+                            if watchers or not has_begun or len(pieces) >= BATCH or len(chunk) >= LONG:
                                 has_begun = recording.passed()
             except Exception as error:
                 failed = api_error(error)
