@@ -13,7 +13,7 @@ from typing import Any
 from xmlcall.bench.case import Case
 from xmlcall.bench.store import read_run
 from xmlcall.binding.grounds import asks_for_change
-from xmlcall.turn.said_so_far import _PERFECT, _QUESTION_OR_TEXT, _may_be_alone, claims_a_deed
+from xmlcall.turn.turn_setup import _PERFECT, _QUESTION_OR_TEXT, _may_be_alone, claims_a_deed
 
 RUNS = Path(__file__).parent / "results" / "runs"
 

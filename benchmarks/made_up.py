@@ -22,7 +22,7 @@ from xmlcall import Answer, CallFinished, LocalHost, Message, RepairPolicy, Repl
 from xmlcall.backends.base import Backend
 from xmlcall.backends.connect import connect
 from xmlcall.binding.grounds import Said
-from xmlcall.turn.said_so_far import unfounded
+from xmlcall.turn.turn_setup import unfounded
 
 ADDRESSES = {
     "sarah": "sarah.chen@nordlicht.io",

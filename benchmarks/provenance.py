@@ -26,7 +26,7 @@ from xmlcall.bench.store import read_run
 from xmlcall.bench.subjects import oracle_calls
 from xmlcall.binding.provenance import SaidIndex, values_in
 from xmlcall.binding.waiting import waiting_values
-from xmlcall.tools.parameters import property_schema
+from xmlcall.tools.outline import property_schema
 from xmlcall.types.calls import Message, RawCall, Tool, ToolCall
 
 CATEGORIES = ("parallel", "parallel_multiple", "live_parallel", "live_parallel_multiple")

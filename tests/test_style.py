@@ -68,13 +68,13 @@ def test_the_name_of_a_class_stands_once() -> None:
 
 
 def test_our_own_words_are_read_out_of_a_text_in_one_place() -> None:
-    """What a message was written from stands beside its text (`Message.written`); only `dialects/replies.py` has to look for it.
+    """What a message was written from stands beside its text (`Message.written`); only `dialects/write.py` has to look for it.
 
     Counted are calls of `result_form_of` and `.places`, which read the marks around results, and calls that look for something in
     a message's `.content` or a prompt's `.system`: its methods of `LOOKING`. `leaks` reads marks in what a model wrote.
     """
     readings = {path.relative_to(ROOT).as_posix(): count for path in PACKAGE if (count := found(path).readings)}
-    assert readings == {"xmlcall/dialects/replies.py": 6, "xmlcall/prompting/leaks.py": 1}
+    assert readings == {"xmlcall/dialects/write.py": 6, "xmlcall/prompting/leaks.py": 1}
 
 
 def _reads_our_words(node: ast.AST) -> bool:

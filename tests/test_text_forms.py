@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from xmlcall import Message, Tool
-from xmlcall.agent.destinations import even
+from xmlcall.agent.flows import even
 from xmlcall.binding.echo import skeletons
 from xmlcall.binding.spellings import atoms
 from xmlcall.text_forms import normalized, unescaped

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
     from .hosts.mcp.host import McpHost as McpHost
     from .hosts.mcp.oauth import SignIn as SignIn
     from .hosts.server import HttpServer as HttpServer, OAuth as OAuth, StdioServer as StdioServer
-    from .parsing.parser import Parser as Parser
-    from .parsing.reply import parse as parse, render as render
+    from .parsing.parser import Parser as Parser, parse as parse, render as render
     from .profiles.profile import Profile as Profile
     from .prompting.system import system_prompt as system_prompt
     from .records.audit import AuditFile as AuditFile
@@ -111,14 +110,13 @@ _MODULES = {
     ".turn.opening": "begin_turn",
     ".turn.sync_driver": "run_turn",
     ".turn.turn": "Turn",
-    ".parsing.parser": "Parser",
+    ".parsing.parser": "Parser parse render",
     ".agent.policy": "Decision Policy Proposal",
     ".agent.rules": "allow",
     ".profiles.profile": "Profile",
     ".prompting.system": "system_prompt",
     ".records.audit": "AuditFile",
     ".turn.attempts": "RepairPolicy",
-    ".parsing.reply": "parse render",
     ".turn.tool_need": "ToolNeed",
     ".types.calls": "CallNote InvalidCall Issue Message RawArgument RawCall Repair Reply Tool ToolCall ToolResult",
 }

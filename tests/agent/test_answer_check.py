@@ -8,10 +8,10 @@ from proxy_harness import add, ask, block, body
 from xmlcall import Answer, Chunk, LocalHost, Message, ToolLoop
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding.grounds import Said
-from xmlcall.turn import said_so_far
+from xmlcall.turn import turn_setup
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import RetryAsked
-from xmlcall.turn.said_so_far import claims_a_deed, found_nothing, repeats, unfounded
+from xmlcall.turn.turn_setup import claims_a_deed, found_nothing, repeats, unfounded
 
 ASKS = RepairPolicy(asks_for_unsaid=True)
 PRICE = block(("stock_price", {"symbol": "ACME"}))
@@ -160,7 +160,7 @@ async def test_a_claim_of_an_answer_without_tools_gets_the_tools(monkeypatch: py
         looked.append(request)
         return True
 
-    monkeypatch.setattr(said_so_far, "asks_for_change", asks_for_change)
+    monkeypatch.setattr(turn_setup, "asks_for_change", asks_for_change)
     needs_none = Chunk(text="The", top_logprobs=(("The", -0.0001), ("<", -9.2)))
     written = block(("write_file", {"path": "n.txt", "content": "42"}))
     backend = ScriptedBackend([[needs_none], "I have saved it in n.txt.", written, "Done."], chunk_size=1)

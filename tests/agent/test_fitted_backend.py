@@ -23,7 +23,7 @@ from xmlcall.backends.openai import OpenAIBackend
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.errors import ContextOverflow
 from xmlcall.prompting.fit_context import Fitted, estimate
-from xmlcall.prompting.tokens import Scale
+from xmlcall.prompting.system import Scale
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.openai_chat import CHAT
 from xmlcall.turn.events import LoopEvent

@@ -15,8 +15,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.bench.subjects import oracle_calls
 from xmlcall.bench.suites import cases_of
 from xmlcall.prompting.format import ENGLISH
-from xmlcall.prompting.grades import Budget, budget_for, native_tools_within
-from xmlcall.prompting.tokens import tokens_of
+from xmlcall.prompting.system import Budget, budget_for, native_tools_within, tokens_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import WholeResponse, whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT

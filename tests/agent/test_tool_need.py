@@ -30,8 +30,8 @@ from xmlcall.errors import BackendProtocolError, BackendStatusError, ContextOver
 from xmlcall.hosts.router import Router
 from xmlcall.profiles.profile import asking_by
 from xmlcall.prompting import system as prompt
-from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import LANGUAGES, PromptFormat
+from xmlcall.prompting.results import results
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.turn import turn_setup
 from xmlcall.turn.asking import Asking, AskingFields, Threshold

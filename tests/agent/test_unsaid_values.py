@@ -18,7 +18,7 @@ from xmlcall.dialects.write import beginning
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import whole_response
 from xmlcall.proxy.formats.openai_chat import CHAT
-from xmlcall.tools.names import may_write
+from xmlcall.tools.catalog import may_write
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.events import CallFinished, CallRejected, LoopEvent
 from xmlcall.types.completion import Capabilities, Chunk

@@ -47,7 +47,7 @@ from xmlcall.bench.store import RunError, read_run
 from xmlcall.bench.subjects import calling, oracle_calls
 from xmlcall.bench.ways import AskedCase, Settings, Way, asked_by, asking_of, catalog_of, way_of
 from xmlcall.errors import BackendStatusError, BackendUnavailable
-from xmlcall.parsing.reply import parse
+from xmlcall.parsing.parser import parse
 from xmlcall.profiles.profile import Profile, named, shipped
 from xmlcall.prompting.writer import in_text
 from xmlcall.turn.tool_need import NEEDS_NONE

@@ -13,7 +13,7 @@ from schema_values import HOSTILE, WORDS, value_of
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind
 from xmlcall.schema.validation import check_schema, find_issues
-from xmlcall.tools.names import ToolNames, match_name
+from xmlcall.tools.catalog import ToolNames, match_name
 
 scalars = st.sampled_from(
     [

@@ -15,7 +15,7 @@ from xmlcall.binding.echo import Sources, echo_of, of_keys, readings, skeletons
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.parsing.repetition import is_asked_for, once
-from xmlcall.prompting.feedback import feedback
+from xmlcall.prompting.results import feedback
 from xmlcall.tools.outline import example_arguments
 from xmlcall.wire.openai import native_call
 

@@ -17,7 +17,7 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.binding import spellings
 from xmlcall.binding.provenance import SaidIndex, keys_of_text, values_in
 from xmlcall.binding.spellings import atoms
-from xmlcall.prompting.feedback import native_results, results
+from xmlcall.prompting.results import native_results, results
 from xmlcall.records.store import message_from_json, message_to_json
 from xmlcall.types.calls import RawCall, ToolResult
 

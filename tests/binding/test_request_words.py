@@ -6,8 +6,8 @@ import pytest
 
 from xmlcall import Catalog, Message, RawCall, Tool, ToolCall, provenance
 from xmlcall.binding.grounds import said_before
-from xmlcall.binding.request_words import may_have_name
-from xmlcall.dialects.replies import said_by_whom
+from xmlcall.binding.spellings import may_have_name
+from xmlcall.dialects.write import said_by_whom
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.system import reminder
 from xmlcall.prompting.writer import with_reminder

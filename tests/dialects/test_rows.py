@@ -9,8 +9,7 @@ import pytest
 from xmlcall import Parser, ToolCall, UsageError, coalesce, parse, render
 from xmlcall.dialects import DIALECTS, Dialect
 from xmlcall.dialects.call_signs import attempts_call, opening_places
-from xmlcall.dialects.dialect import Body, TypeMark
-from xmlcall.dialects.tag_patterns import certain_part
+from xmlcall.dialects.dialect import Body, TypeMark, certain_part
 from xmlcall.dialects.write import beginning
 
 TOOLS = [{"name": "f", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "integer"}}}}]

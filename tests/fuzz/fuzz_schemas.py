@@ -23,9 +23,9 @@ from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, system_pro
 from xmlcall.binding.bind import bind
 from xmlcall.binding.echo import words_of
 from xmlcall.binding.provenance import provenance
-from xmlcall.prompting.feedback import feedback
 from xmlcall.prompting.format import ENGLISH
-from xmlcall.prompting.grades import Budget, tool_prompt_within
+from xmlcall.prompting.results import feedback
+from xmlcall.prompting.system import Budget, tool_prompt_within
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues
 from xmlcall.tools.outline import invented_arguments

@@ -8,8 +8,7 @@ import pytest
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, UsageError, bind, parse, render
 from xmlcall.dialects import DIALECTS
 from xmlcall.schema.validation import check_schema, find_issues, is_valid
-from xmlcall.tools.outline import example_arguments, parameters_of
-from xmlcall.tools.parameters import property_schema
+from xmlcall.tools.outline import example_arguments, parameters_of, property_schema
 
 BRANCHES = {
     "type": "object",

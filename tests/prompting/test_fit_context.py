@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from profiles import scaled
 
 from xmlcall.prompting import system as prompt
-from xmlcall.prompting.feedback import results
 from xmlcall.prompting.fit_context import (
     ASKED,
     LENGTHS,
@@ -26,8 +25,8 @@ from xmlcall.prompting.fit_context import (
     line_of,
 )
 from xmlcall.prompting.format import LANGUAGES, PromptFormat, source
-from xmlcall.prompting.results import handle_of, line_end, line_start, piece, piece_tokens, result_with, texts_of
-from xmlcall.prompting.tokens import Scale, tokens_of
+from xmlcall.prompting.results import handle_of, line_end, line_start, piece, piece_tokens, result_with, results, texts_of
+from xmlcall.prompting.system import Scale, tokens_of
 from xmlcall.proxy.formats.contract import call_of
 from xmlcall.types.calls import Message, TextContent, Tool, ToolResult
 

@@ -13,11 +13,9 @@ from profiles import examples
 
 from xmlcall import Catalog, Message, Tool, parse, render, system_prompt
 from xmlcall.dialects import DIALECTS
-from xmlcall.prompting import grades
+from xmlcall.prompting import system as grades
 from xmlcall.prompting.format import LANGUAGES, PromptFormat
-from xmlcall.prompting.grades import USUAL, Budget, ToolPrompt, budget_for, tool_prompt_within
-from xmlcall.prompting.system import reminder
-from xmlcall.prompting.tokens import tokens_of
+from xmlcall.prompting.system import USUAL, Budget, ToolPrompt, budget_for, reminder, tokens_of, tool_prompt_within
 from xmlcall.prompting.writer import with_fitting, with_reminder, with_system
 
 GOLDEN = Path(__file__).parents[1] / "golden"

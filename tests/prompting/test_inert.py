@@ -14,11 +14,11 @@ from soup import PIECES, pieces_of
 
 from xmlcall import Tool, ToolCall, ToolResult, parse, system_prompt
 from xmlcall.dialects import DIALECTS, Dialect
-from xmlcall.dialects.inert import inert_text
-from xmlcall.dialects.result_form import ResultForm
+from xmlcall.dialects.call_signs import inert_text
+from xmlcall.dialects.dialect import ResultForm
 from xmlcall.dialects.write import write
-from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.format import PromptFormat
+from xmlcall.prompting.results import feedback, results
 from xmlcall.prompting.system import tool_prompt
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import InvalidCall, Issue, RawCall, TextContent

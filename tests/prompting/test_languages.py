@@ -13,11 +13,10 @@ from xmlcall.binding.echo import Sources, echo_of
 from xmlcall.binding.grounds import groundless_call
 from xmlcall.errors import ISSUES
 from xmlcall.prompting import system as prompt
-from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.fit_context import fit
 from xmlcall.prompting.format import LANGUAGES, PromptFormat
 from xmlcall.prompting.leaks import refusal
-from xmlcall.prompting.results import denial, not_run, result_text
+from xmlcall.prompting.results import denial, feedback, not_run, result_text, results
 from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, RawCall, ResourceLink
 

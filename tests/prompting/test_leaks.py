@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from profiles import examples
 
 from xmlcall import Message, Parser, ToolCall, ToolResult, parse
-from xmlcall.prompting.feedback import results
 from xmlcall.prompting.format import LANGUAGES, PromptFormat
 from xmlcall.prompting.leaks import Leaks, refusal, results_in
+from xmlcall.prompting.results import results
 from xmlcall.types.calls import TextContent
 from xmlcall.types.events import Event, Repaired, TextDelta
 

@@ -12,8 +12,8 @@ from catalogs import ALL, CALCULATOR, EDITOR, OPTIONAL
 
 from xmlcall import InvalidCall, Issue, Tool, ToolCall, ToolResult, UsageError, parse, system_prompt
 from xmlcall.dialects import DIALECTS
-from xmlcall.prompting.feedback import feedback, results
 from xmlcall.prompting.format import FAMILIES, LANGUAGES, PromptFormat
+from xmlcall.prompting.results import feedback, results
 from xmlcall.prompting.system import reminder
 from xmlcall.types.calls import AudioContent, EmbeddedResource, ImageContent, OtherContent, RawCall, ResourceLink, TextContent
 

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from xmlcall import parse
 from xmlcall.binding.provenance import provenance
 from xmlcall.dialects import DIALECTS, result_form_of
-from xmlcall.dialects.dialect import Dialect
-from xmlcall.dialects.replies import named_results, replies_of
-from xmlcall.dialects.result_form import OWN_RESULTS, ResultForm
+from xmlcall.dialects.dialect import OWN_RESULTS, Dialect, ResultForm
+from xmlcall.dialects.write import named_results, replies_of
 from xmlcall.errors import UsageError
-from xmlcall.prompting.feedback import results
 from xmlcall.prompting.fit_context import fit
 from xmlcall.prompting.format import PromptFormat
 from xmlcall.prompting.leaks import Leaks, results_in
+from xmlcall.prompting.results import results
 from xmlcall.types.calls import Message, RawCall, TextContent, Tool, ToolCall, ToolResult
 from xmlcall.types.events import TextDelta
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from xmlcall import Catalog, InvalidCall, Tool, parse, render, system_prompt
-from xmlcall.prompting.feedback import feedback
 from xmlcall.prompting.format import FAMILIES
+from xmlcall.prompting.results import feedback
 from xmlcall.tools.outline import example_arguments, parameters_of, rules_for
 
 CASES = {case["name"]: case for case in tomllib.loads(Path(__file__).with_name("unions.toml").read_text("utf-8"))["case"]}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from xmlcall.prompting.feedback import results
+from xmlcall.prompting.results import results
 from xmlcall.prompting.writer import without_calls
 from xmlcall.types.calls import Message, RawCall, TextContent, ToolCall, ToolResult
 

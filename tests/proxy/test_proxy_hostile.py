@@ -45,8 +45,8 @@ from xmlcall.proxy.http import access as guard
 from xmlcall.proxy.http import incoming
 from xmlcall.proxy.http.access import Guard, serving
 from xmlcall.proxy.http.routes import ENDPOINTS, QUESTIONS, RELAYED, format_of
-from xmlcall.schema import keywords as schemapattern
 from xmlcall.schema import references
+from xmlcall.schema import references as schemapattern
 from xmlcall.schema import validation as schema
 from xmlcall.schema.validation import find_issues
 from xmlcall.turn.attempts import RepairPolicy

@@ -12,12 +12,11 @@ from fuzz.fuzz_schemas import work_through
 from profiles import covering, scaled
 
 from xmlcall import Catalog, InvalidCall, RawArgument, RawCall, Tool, ToolCall, bind, system_prompt
-from xmlcall.prompting.feedback import feedback
+from xmlcall.prompting.results import feedback
 from xmlcall.schema.mending import mended
 from xmlcall.schema.validation import check_schema, compiled, find_issues
 from xmlcall.schema.words import describe
-from xmlcall.tools.outline import alternatives_of, invented_arguments, parameters_of, rules_for
-from xmlcall.tools.parameters import admits_string, property_schema
+from xmlcall.tools.outline import admits_string, alternatives_of, invented_arguments, parameters_of, property_schema, rules_for
 from xmlcall.turn.native import call_schema
 
 Schema = dict[str, Any]

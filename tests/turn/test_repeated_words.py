@@ -18,7 +18,7 @@ from xmlcall import Asking, Catalog, Chunk, Message, Tool, ToolCall, ToolResult,
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.prompting.format import FAMILIES
-from xmlcall.prompting.grades import Budget, tool_prompt_within
+from xmlcall.prompting.system import Budget, tool_prompt_within
 from xmlcall.turn.attempts import RepairPolicy
 from xmlcall.turn.opening import Opening
 from xmlcall.turn.turn_setup import Offer

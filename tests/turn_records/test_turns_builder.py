@@ -16,9 +16,8 @@ from turn_harness import DyingHost, Told, add, block, call, calls_of, tiles, tur
 from xmlcall import LocalHost, Message, Tool, parse
 from xmlcall.agent.policy import Decision, Proposal
 from xmlcall.backends.scripted import ScriptedBackend
-from xmlcall.parsing.parser import Parser
+from xmlcall.parsing.parser import Parser, reply_of
 from xmlcall.parsing.repetition import once
-from xmlcall.parsing.reply import reply_of
 from xmlcall.tools.catalog import Catalog
 from xmlcall.turn.events import ReplyEnded, ReplyStarted
 from xmlcall.turn.generate import Binder, Generated

@@ -17,7 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, Protocol
 
-from ..dialects.replies import replies_of
+from ..dialects.write import replies_of
 from ..errors import ToolHostError, XmlcallError
 from ..prompting.format import PromptFormat
 from ..prompting.results import denial, result_text

@@ -17,7 +17,7 @@ from typing import Final
 from ..backends.base import Around, Backend, KeptOpen, Tries, tries_of
 from ..errors import BackendError, ContextOverflow
 from ..prompting.fit_context import Fitted, estimate, estimate_tools, fit
-from ..prompting.tokens import RequestScale, Scale
+from ..prompting.system import RequestScale, Scale
 from ..types.calls import Message
 from ..types.completion import Chunk, CompletionRequest
 

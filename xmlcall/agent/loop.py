@@ -25,17 +25,14 @@ from ..hosts.local import LocalHost
 from ..hosts.router import Router
 from ..prompting.fit_context import Fitted, estimate
 from ..prompting.format import PromptFormat
-from ..prompting.grades import Budget, ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..prompting.results import LONG, piece_tokens, texts_of
-from ..prompting.tokens import Scale
+from ..prompting.system import Budget, Scale, ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..tools.catalog import Catalog
 from ..turn.asking import Asking, AskingFields, ChosenWay, Mode
-from ..turn.attempts import RepairPolicy
-from ..turn.builtin_tools import reading_on, with_reading_on
+from ..turn.attempts import RepairPolicy, closed
 from ..turn.events import Answer, CallFinished, LoopEvent, Shortened, StepEnded
 from ..turn.opening import Opening, conversation_of
-from ..turn.outcomes import closed
-from ..turn.turn_setup import Offer
+from ..turn.turn_setup import Offer, reading_on, with_reading_on
 from ..types.calls import Message, ToolCall, ToolResult, items_of
 from ..types.completion import Capabilities
 from .drive import drive, new_id, prepare_beside

@@ -32,7 +32,7 @@ from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
 from ..addresses import host_readings
-from ..tools.names import may_write
+from ..tools.catalog import may_write
 from ..types.calls import ToolCall
 from .flows import flows
 from .policy import Decision, Policy, Proposal

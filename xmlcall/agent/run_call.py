@@ -33,16 +33,16 @@ from ..hosts.base import Host, OnProgress, OnTask, Served
 from ..hosts.router import Router
 from ..private_folders import make_private
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.grades import free_name
 from ..prompting.results import PICTURES, begins, decoded, denial, failure, mismatch, not_run, resource_list, stopped, unchecked
-from ..schema.keywords import limited
+from ..prompting.system import free_name
+from ..schema.references import limited
 from ..schema.validation import compiled_as_mended, find_issues, issues_or_reason
 from ..tools.catalog import Catalog
 from ..turn.attempts import RepairPolicy
-from ..turn.builtin_tools import OURS, text_result, words_for
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallProgress, CallRejected, CallStarted, CallTask, LoopEvent
 from ..turn.machine import Run
 from ..turn.turn import Turn
+from ..turn.turn_setup import OURS, text_result, words_for
 from ..types.calls import (
     MISSING,
     AudioContent,

@@ -130,7 +130,7 @@ class _Connection(asyncio.BufferedProtocol):
         except httpx2.RemoteProtocolError as error:
             if not pieces:
                 raise
-            self._failed = error  # for the next call: what came before it is good
+            self._failed = error  # for the next call: the bytes before it are good
         return b"".join(pieces)
 
     def is_reusable(self) -> bool:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from ..dialects import DIALECTS
-from ..dialects.inert import FRAME_TAGS
+from ..dialects.call_signs import FRAME_TAGS
 from ..dialects.write import tag_names
 from ..types.calls import Tool
 

@@ -20,7 +20,7 @@ from ..agent.scores import Scores
 from ..backends.base import Backend, KeptOpen
 from ..backends.retrying import Patience, Retrying, may_pass
 from ..errors import BackendError, BackendStatusError, ContextOverflow, UsageError
-from ..prompting.feedback import results
+from ..prompting.results import results
 from ..turn.attempts import RepairPolicy, none_can_run
 from ..turn.generate import Generated
 from ..types.calls import Message, TextContent, ToolCall, ToolResult

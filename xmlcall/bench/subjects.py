@@ -16,8 +16,7 @@ from jsonschema import Draft202012Validator
 from ..backends.base import Backend, KeptOpen
 from ..backends.scripted import ScriptedBackend
 from ..dialects import DIALECTS
-from ..dialects.replies import named_results, replies_of
-from ..dialects.write import write
+from ..dialects.write import named_results, replies_of, write
 from ..errors import UsageError
 from ..tools.catalog import Catalog
 from ..tools.outline import example_arguments

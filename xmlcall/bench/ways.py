@@ -22,9 +22,9 @@ from ..dialects import DIALECTS
 from ..errors import UsageError
 from ..profiles.profile import Profile
 from ..prompting import system as prompt
-from ..prompting.feedback import results
 from ..prompting.format import ENGLISH, PromptFormat
-from ..prompting.grades import Budget, ToolPrompt, tool_prompt_within
+from ..prompting.results import results
+from ..prompting.system import Budget, ToolPrompt, tool_prompt_within
 from ..prompting.writer import PromptWriter, in_text, with_system
 from ..tools.catalog import Catalog
 from ..turn.asking import Asking, Mode, Sampling

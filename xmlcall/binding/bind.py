@@ -1,6 +1,6 @@
 """A call as written, and its tool -> a call with typed arguments, or every mistake in it.
 
-Strategy: read each value strictly by the schema (`tools/parameters.py`), then validate all arguments with JSON Schema. Only
+Strategy: read each value strictly by the schema (`tools/outline.py`), then validate all arguments with JSON Schema. Only
 invalid values are converted (`convert.py`), and every liberty is recorded as a repair. All issues of a call are reported
 together, so that a model can correct them at once. No text makes this raise.
 
@@ -19,13 +19,11 @@ from xml.sax.saxutils import escape
 
 from ..dialects import DIALECTS
 from ..loosejson import reader as jsonish
-from ..schema.keywords import limited
-from ..schema.references import MAX_DEPTH, deeper_than, resolve
+from ..schema.references import MAX_DEPTH, deeper_than, limited, resolve
 from ..schema.validation import find_issues, is_valid
 from ..schema.words import describe
-from ..tools.catalog import Catalog, Tools
-from ..tools.names import match_name
-from ..tools.parameters import Parameter, is_required, may_be_left_out, parameter_of, read_text, says_nothing
+from ..tools.catalog import Catalog, Tools, match_name
+from ..tools.outline import Parameter, is_required, may_be_left_out, parameter_of, read_text, says_nothing
 from ..types.calls import MISSING, InvalidCall, Issue, RawArgument, RawCall, Repair, Tool, ToolCall
 from .convert import Ambiguous, Fit, Fitter, is_word_for_nothing, wants_zone, zone_of
 

@@ -28,7 +28,7 @@ import regex
 from ..loosejson import reader as jsonish
 from ..schema.references import MAX_DEPTH, resolve
 from ..schema.validation import is_valid, types_of
-from ..tools.parameters import other_than_string
+from ..tools.outline import other_than_string
 from ..types.calls import MISSING, is_of_type
 
 _MAX_BRANCHES = 32

@@ -34,13 +34,11 @@ from itertools import pairwise
 from typing import Any, Final
 
 from ..schema.references import nodes
-from ..tools.catalog import Catalog
-from ..tools.names import READING_VERBS, may_write, only_reads, words_of_name, writing_verb
-from ..tools.parameters import is_required, property_schema
+from ..tools.catalog import READING_VERBS, Catalog, may_write, only_reads, words_of_name, writing_verb
+from ..tools.outline import is_required, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall, WrittenCall
 from .provenance import keys_of_text, number_key_of, values_in
-from .request_words import IN_ENGLISH, has_other_script, may_be_translation, may_have_name, pattern, points_back
-from .spellings import Atom, atoms
+from .spellings import IN_ENGLISH, Atom, atoms, has_other_script, may_be_translation, may_have_name, pattern, points_back
 from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."

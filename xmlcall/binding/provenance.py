@@ -15,13 +15,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from typing import Any, Final, Literal
 
-from ..dialects.replies import as_message, said_by_whom
+from ..dialects.write import as_message, said_by_whom
 from ..schema.references import resolve
 from ..tools.catalog import Catalog, Tools
-from ..tools.parameters import property_schema
+from ..tools.outline import property_schema
 from ..types.calls import Message, Role, Tool, ToolCall
-from .request_words import may_be_translation, may_have_name, points_back
-from .spellings import Atom, atoms, number_key
+from .spellings import Atom, atoms, may_be_translation, may_have_name, number_key, points_back
 
 SourceKind = Literal["person", "result", "system", "schema", "assistant", "trivial", "invented"]
 

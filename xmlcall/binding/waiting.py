@@ -29,8 +29,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ..tools.names import words_of_name
-from ..tools.parameters import is_required
+from ..tools.catalog import words_of_name
+from ..tools.outline import is_required
 from ..types.calls import Tool, ToolCall
 from .provenance import SaidIndex, values_in
 

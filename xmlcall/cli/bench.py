@@ -134,7 +134,7 @@ async def _run(options: argparse.Namespace) -> int:
 def _within_budget(settings: Any, cases: list[Any], ways: list[Any], context_length: int | None) -> Any:
     """Return settings with a budget for tools, if single questions need one; say how many have their tools shown in part."""
     from ..bench.ways import AskedCase
-    from ..prompting.grades import budget_for
+    from ..prompting.system import budget_for
 
     budget = budget_for(context_length, settings.tool_tokens)
     wanted = replace(settings, tool_tokens=budget.parts, whole_tokens=budget.whole if budget.whole > budget.parts else None)

@@ -15,11 +15,11 @@ from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from ..binding.provenance import provenance
-from ..dialects.replies import replies_of
+from ..dialects.write import replies_of
 from ..prompting.results import result_text
 from ..tools.catalog import Tools
+from ..turn.attempts import refused_by
 from ..turn.events import CallDenied, CallFinished, CallHeld, CallRejected, CallStarted, LoopEvent, ReplyEnded
-from ..turn.outcomes import refused_by
 from ..types.calls import InvalidCall, Message, Speaker, ToolCall, ToolReply, Written
 from .plain import arguments_text, json_text, plain, visible
 from .words import Say, issue_line

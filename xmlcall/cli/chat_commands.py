@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.cells import set_cell_size
 
 from ..agent.asking_person import AskingPerson
-from ..dialects.replies import replies_of
+from ..dialects.write import replies_of
 from ..errors import UsageError
 from ..models.known import KNOWN
 from ..turn_records.keeping import Conversation

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from ..dialects.inert import inert_text
+from ..dialects.call_signs import inert_text
 from ..errors import UsageError, XmlcallError
 from ..hosts.router import Router
 from ..types.served import Prompt, PromptText

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
-from ..dialects.replies import says
+from ..dialects.write import says
 from ..errors import UsageError
 from ..records.folder import audit_path, store_path
 from ..records.store import ConversationSummary, Store, message_to_json

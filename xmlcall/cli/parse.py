@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from ..binding.bind import bind
 from ..errors import REPAIRS, UsageError
-from ..parsing.parser import Parser
-from ..parsing.reply import parse
+from ..parsing.parser import Parser, parse
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Reply, Span
 from ..types.events import (

@@ -7,9 +7,9 @@ from typing import Any
 
 from ..hosts.router import Router
 from ..prompting.results import result_text
-from ..turn.builtin_tools import OURS
 from ..turn.events import Answer, CallDenied, CallFinished, CallHeld, CallRejected, LoopEvent
 from ..turn.tool_need import ToolNeed
+from ..turn.turn_setup import OURS
 from ..turn_records.keeping import checked_text, keep_question
 from ..types.calls import InvalidCall, Message, ToolCall
 from .exits import FAILED, OK, complain, run_async

@@ -22,8 +22,8 @@ from ..backends.base import Backend
 from ..errors import UsageError
 from ..hosts.base import Host
 from ..private_folders import user_path
-from ..prompting.grades import ToolPrompt
 from ..prompting.results import result_text
+from ..prompting.system import ToolPrompt
 from ..records.audit import AuditFile
 from ..records.folder import audit_path, store_path
 from ..records.store import Store

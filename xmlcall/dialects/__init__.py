@@ -7,9 +7,8 @@ from pathlib import Path
 
 from ..errors import UsageError
 from .body_families import JSON, OBJECTS, PYTHON
-from .dialect import Body, Dialect
+from .dialect import OWN_RESULTS, Body, Dialect, ResultForm
 from .outside import installed_rows, read_row, shadowed
-from .result_form import OWN_RESULTS, ResultForm
 from .tag_family import TAGS
 
 __all__ = ["BUILT_IN", "DIALECTS", "Body", "Dialect", "add", "known", "result_form_of", "result_openers", "select"]

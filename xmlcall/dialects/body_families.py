@@ -5,9 +5,7 @@
 - Objects: a tag names the tool, and one object with its arguments follows.
 """
 
-from .dialect import Body, Dialect, pairs
-from .result_form import BRACKETS, OWN_RESULTS, TOOL_RESPONSES, ResultForm
-from .tag_patterns import PYTHON_LIST, bare_json, tag
+from .dialect import BRACKETS, OWN_RESULTS, PYTHON_LIST, TOOL_RESPONSES, Body, Dialect, ResultForm, bare_json, pairs, tag
 
 
 def _marked(

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from ..errors import UsageError
 from ..toml_file import read_toml
-from .dialect import Body, Dialect, TypeMark, length_of_tag
-from .result_form import ResultForm
+from .dialect import Body, Dialect, ResultForm, TypeMark, length_of_tag
 
 GROUP: Final = "xmlcall.dialects"
 """The group of entry points; each one is a `Dialect`."""

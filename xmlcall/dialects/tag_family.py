@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from .dialect import Dialect, TypeMark, pairs
-from .result_form import OWN_RESULTS, TOOL_RESPONSES, ResultForm
-from .tag_patterns import ATTRIBUTES, SPACE, element, tag
+from .dialect import ATTRIBUTES, OWN_RESULTS, SPACE, TOOL_RESPONSES, Dialect, ResultForm, TypeMark, element, pairs, tag
 
 
 def _attribute_tags(block: str, prefix: str = "", call: str = "invoke") -> dict[str, str]:

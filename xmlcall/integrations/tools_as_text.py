@@ -31,7 +31,7 @@ from ..errors import UsageError
 from ..parsing.repetition import identity, once
 from ..prompting import system as prompt
 from ..prompting.format import PromptFormat
-from ..prompting.grades import Budget
+from ..prompting.system import Budget
 from ..prompting.writer import PromptWriter, callers_in_text, with_words
 from ..proxy.engine.answers import Catalogs, OfferedTools, Sender, key_of
 from ..proxy.engine.filters import offered_names, renamed

@@ -22,7 +22,7 @@ from dataclasses import replace
 import regex
 
 from ..dialects import Body, Dialect
-from ..dialects.tag_patterns import ARGUMENTS
+from ..dialects.dialect import ARGUMENTS
 from ..types.calls import Issue, RawCall, Repair
 from ..types.events import Event, Markup, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
 from .json_call import Extent, calls_of, events_of, name_in

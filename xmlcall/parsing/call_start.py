@@ -14,10 +14,9 @@ import regex
 from ..dialects import Body, Dialect
 from . import prose
 from .body_call import BareCall, BodyCall
-from .call_builder import CallDraft
 from .json_call import name_in
 from .scanner import Token
-from .states import Place, ReplyState
+from .states import CallDraft, Place, ReplyState
 from .tag_call import TagCall, self_closing
 
 _MAX_HELD = 256

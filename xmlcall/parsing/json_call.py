@@ -17,7 +17,7 @@ from typing import Any, Final
 import regex
 
 from ..dialects import Body
-from ..dialects.tag_patterns import ARGUMENTS, NAMES
+from ..dialects.dialect import ARGUMENTS, NAMES
 from ..loosejson import reader as jsonish
 from ..loosejson.gemma import read_gemma
 from ..loosejson.machine import LooseCall

@@ -23,19 +23,21 @@ Cost: linear in the last characters of the text, and only where they end in a cl
 """
 
 import functools
-from collections.abc import Callable, Mapping
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 import regex
 
+from ..binding.bind import bind
 from ..dialects import Dialect, select
 from ..dialects.call_signs import call_marks
 from ..dialects.dialect import with_tools
+from ..dialects.write import write
 from ..errors import UsageError
 from ..tools.catalog import Catalog, Tools
-from ..types.calls import Issue, RawCall
+from ..types.calls import Issue, RawCall, Repair, Reply, ToolCall
 from ..types.completion import UNCUT
-from ..types.events import CallInReasoning, Event, ToolCallEnd, ToolCallStart
+from ..types.events import CallInReasoning, Event, ReasoningDelta, Repaired, TextDelta, ToolCallEnd, ToolCallStart
 from . import call_start, prose
 from .body_call import BareCall, BodyCall
 from .scanner import ScanMode, Scanner, Token
@@ -344,3 +346,82 @@ def _unread_call(reply: ReplyState, end: int) -> RawCall | None:
         dialect, span = next(having, "function_calls"), (end, end)
         return RawCall(index=reply.calls, name=name[0], dialect=dialect, text=written, span=span, issues=(issue,))
     return None
+
+
+# -- whole texts -------------------------------------------------------------------------------------------------------
+# The entry points of the core: text -> Reply, calls -> text.
+#
+# `parse` runs the parser and the binding, nothing more. `render` is its inverse: it parses its own output again and raises if
+# names or arguments differ.
+
+
+def parse(
+    text: str,
+    tools: Tools = (),
+    *,
+    dialect: str | Dialect = "auto",
+    finish_reason: str = "stop",
+    reasoning_open: bool = False,
+) -> Reply:
+    """Read a model's whole reply.
+
+    Args:
+        text: what the model wrote.
+        tools: the tools that were offered; without any, arguments stay the strings that the model wrote.
+        dialect: a wire format, or `auto` for all.
+        finish_reason: the server's; any other than `stop` and `tool_calls` means that the reply was cut.
+        reasoning_open: whether the prompt ended in an open `<think>`.
+
+    Returns:
+        Visible text, reasoning, calls and repairs.
+
+    Raises:
+        UsageError: unknown dialect, or `tools` are not tools; never because of the text.
+    """
+    catalog = Catalog.of(tools)
+    parser = Parser(catalog, dialect=dialect, reasoning_open=reasoning_open)
+    return reply_of([*parser.feed(text), *parser.close(finish_reason)], catalog, finish_reason=finish_reason)
+
+
+def reply_of(events: Iterable[Event], tools: Tools = (), *, finish_reason: str = "stop") -> Reply:
+    """Gather a parser's events into a Reply, and bind the calls that are not bound yet."""
+    catalog = Catalog.of(tools)
+    events = list(events)
+    calls = tuple(event.call or bind(event.raw, catalog) for event in events if isinstance(event, ToolCallEnd))
+    conversions = [repair for call in calls if isinstance(call, ToolCall) for repair in call.repairs[len(call.raw.repairs) :]]
+    return Reply(
+        text="".join(event.text for event in events if isinstance(event, TextDelta)),
+        reasoning="".join(event.text for event in events if isinstance(event, ReasoningDelta)),
+        calls=calls,
+        repairs=(*(Repair(code=event.code, span=event.span) for event in events if isinstance(event, Repaired)), *conversions),
+        finish_reason=finish_reason,
+    )
+
+
+def render(calls: Iterable[ToolCall | Mapping[str, Any]], tools: Tools = (), *, dialect: str | Dialect = "function_calls") -> str:
+    """Write calls as a model should.
+
+    Args:
+        calls: ToolCalls, or `{"name": ..., "arguments": {...}}` as in MCP's `call`.
+        tools: the tools that are called; their schemas decide which values need `type="json"`.
+        dialect: the wire format.
+
+    Returns:
+        Text for which `parse(text, tools)` gives equal names and arguments.
+
+    Raises:
+        UsageError: the dialect cannot carry a call, for example a name with `<` in it.
+    """
+    chosen = select(dialect)[0]
+    catalog = Catalog.of(tools)
+    wanted = [
+        (call.name, call.arguments) if isinstance(call, ToolCall) else (call["name"], dict(call.get("arguments") or {}))
+        for call in calls
+    ]
+    text = write(wanted, catalog, chosen)
+    reply = parse(text, catalog, dialect=dialect)
+    got = [(call.name, call.arguments) for call in reply.calls if isinstance(call, ToolCall)]
+    if got != wanted or len(got) != len(reply.calls):
+        reason = next((issue.message for call in reply.calls if not isinstance(call, ToolCall) for issue in call.issues), "")
+        raise UsageError(f"these calls cannot be written so that they read back the same: {wanted!r:.200} {reason}".rstrip())
+    return text

@@ -20,8 +20,18 @@ from typing import Any, NamedTuple
 import regex
 
 from ..dialects import Dialect
-from ..dialects.dialect import OddTag, element_tags, odd_tags
-from ..dialects.tag_patterns import OTHER, ZERO_WIDTH, attributes_of, certain_part, first_characters, going_on, second_characters
+from ..dialects.dialect import (
+    OTHER,
+    ZERO_WIDTH,
+    OddTag,
+    attributes_of,
+    certain_part,
+    element_tags,
+    first_characters,
+    going_on,
+    odd_tags,
+    second_characters,
+)
 
 
 class ScanMode(enum.StrEnum):

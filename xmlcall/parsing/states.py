@@ -8,18 +8,354 @@ Places are strings, because every token is looked up in the tables and a plain e
 """
 
 import enum
+import functools
+import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import regex
+
 from ..dialects import Dialect
+from ..dialects.dialect import ZERO_WIDTH
+from ..loosejson import reader as jsonish
+from ..loosejson.reader import refuse_constant
+from ..text_forms import unescaped
 from ..tools.catalog import Catalog
-from ..types.calls import Span
-from ..types.events import Event, Markup, Repaired
-from .call_builder import CallDraft
-from .scanner import ScanMode, Scanner, Token
-from .value_text import Value
+from ..types.calls import MISSING, Issue, RawArgument, RawCall, Repair, Span
+from ..types.events import Event, Markup, Repaired, ToolArgumentDelta, ToolCallEnd, ToolCallStart
+from .json_call import arguments_of, unreadable
+from .scanner import ScanMode, Scanner, Token, has_hidden_in_name
+
+# -- which characters of a value are markup ----------------------------------------------------------------------------
+# The text of one parameter: which characters are value, and which are markup at its edges.
+#
+# One newline at either end of a value is markup (`\n` or `\r\n`), unless the format defines values exactly. White space before
+# a CDATA section is markup in every format. So up to 64 characters of white space at the start wait for what follows, and a
+# trailing newline waits for more text. Everything else is emitted as it arrives, unchanged.
+#
+# An element with a parameter's name may be pretty-printed: its value is a line of its own, indented one step deeper than the
+# closing tag. Then the indentation is layout, too, and the argument excludes it.
+
+
+_MAX_LEAD = 64
+_MAX_INDENTED = 2000  # characters of a pretty-printed line
+_ONE_LINE = regex.compile(r"([ \t]+)(\S(?:[^\n]*\S)?)[ \t]*\r?\n([ \t]+)")
+
+
+class Value:
+    """The value between a parameter's opener and its closer."""
+
+    def __init__(self, *, index: int, opener: Token, dialect: Dialect, emit: Callable[[Event], None]) -> None:
+        self.name = opener.attributes.get("name", "")
+        self.is_body = opener.kind == "body_open"  # all arguments as one JSON object
+        self.opener = opener
+        self.tags: list[Token] = []  # structural tags that were read as text
+        self.before_first_tag = ""
+        self.open: Counter[str] = Counter()  # tags read as text, by pair
+        self.open_parameters = 0  # those of parameters
+        self._is_json = dialect.json_mark is not None and dialect.json_mark.is_on(opener.attributes)
+        self._is_string = dialect.string_mark is not None and dialect.string_mark.is_on(opener.attributes)
+        self._is_exact = dialect.is_exact and (self._is_string or dialect.string_mark is None)
+        self._entities = dialect.entities
+        self._index = index
+        self._emit = emit
+        self._parts: list[str] = []
+        self._held = ""
+        self._position = opener.end
+        self._at_start = True
+        self._on_own_line = False
+        self.verbatim = False
+        if opener.text:
+            emit(Markup(kind="parameter_open", span=opener.span))
+
+    @property
+    def text(self) -> str:
+        """The part of the value that is certain so far."""
+        return "".join(self._parts)
+
+    @property
+    def last_said(self) -> str:
+        """The last piece that is not blank, with the white space after it; "" if all is blank."""
+        pieces = [self._held]
+        for part in reversed(self._parts):
+            if pieces[-1].strip():
+                break
+            pieces.append(part)
+        return "".join(reversed(pieces)) if pieces[-1].strip() else ""
+
+    @property
+    def blank(self) -> bool:
+        """Whether there is only a little white space so far, so that a CDATA section may still begin."""
+        return self._at_start
+
+    def count(self, token: Token) -> None:
+        """Read an opener or closer as text and remember it, so that inner pairs balance."""
+        step = -1 if token.kind.endswith("_close") else 1
+        self.open[token.pair] += step
+        self.open_parameters += step if token.kind.startswith("parameter") else 0
+        self.add(token)
+
+    def add(self, token: Token) -> None:
+        """Read a token as text of the value."""
+        if token.pair:
+            if not self.tags:
+                self.before_first_tag = "".join(self._parts) + self._held
+            self.tags.append(token)
+        self._add(token.text)
+
+    def _add(self, text: str) -> None:
+        if self.verbatim:
+            self._send(text)
+            return
+        text = self._held + text
+        self._held = ""
+        if self._at_start and len(text) <= _MAX_LEAD and not text.strip():
+            self._held = text
+            return
+        if self._at_start:
+            self._at_start, before = False, len(text)
+            text = self._leave_out_newline(text)
+            self._on_own_line = len(text) < before
+        keep = len(text) - self._trailing(text, more=True)
+        self._send(text[:keep])
+        self._held = text[keep:]
+
+    def _leave_out_newline(self, text: str) -> str:
+        """Return a text without the newline at its start that is markup."""
+        length = 0 if self._is_exact else 2 if text.startswith("\r\n") else int(text.startswith("\n"))
+        self._mark("newline", length)
+        return text[length:]
+
+    def _trailing(self, text: str, *, more: bool) -> int:
+        r"""Return the length of the trailing newline, which may be markup; if more text may come, a lone `\r` may become one."""
+        return 2 if text.endswith("\r\n") else int(text.endswith("\n") or (more and text.endswith("\r")))
+
+    def _send(self, text: str) -> None:
+        if not text:
+            return
+        span = (self._position, self._position + len(text))
+        types = {"is_json": self._is_json, "is_string": self._is_string}
+        self._emit(ToolArgumentDelta(index=self._index, parameter=self.name, text=text, span=span, **types))
+        self._parts.append(text)
+        self._position = span[1]
+
+    def _mark(self, kind: str, length: int) -> None:
+        if length:
+            self._emit(Markup(kind=kind, span=(self._position, self._position + length)))
+            self._position += length
+
+    def begin_cdata(self, token: Token) -> None:
+        """Begin a CDATA section, whose text is taken verbatim."""
+        self._mark("space", len(self._held))
+        self._held = ""
+        self._at_start = False
+        self.verbatim = True
+        self._mark("cdata", len(token.text))
+
+    def end_cdata(self, token: Token) -> None:
+        self._mark("cdata", len(token.text))
+
+    def skip(self, length: int) -> None:
+        """Leave out white space after a CDATA section."""
+        self._mark("space", length)
+
+    def close(self, *, has_closer: bool = True) -> RawArgument:
+        """Settle the edges and return the argument; without a closing tag, a newline at its end is layout in every format."""
+        if self._at_start:
+            self._held = self._leave_out_newline(self._held)
+        is_data = self._is_exact and has_closer
+        keep = len(self._held) - (0 if is_data else self._trailing(self._held, more=False))
+        tail = self._held[keep:]
+        self._send(self._held[:keep])
+        self._mark("newline", len(tail))
+        text = unescaped("".join(self._parts)) if self._entities else "".join(self._parts)
+        if has_closer and self._on_own_line and " " in self.opener.pair and len(text) <= _MAX_INDENTED:
+            line = _ONE_LINE.fullmatch(text)
+            text = line[2] if line and len(line[3]) < len(line[1]) <= 2 * len(line[3]) else text
+        value = _json_value(text) if self._is_json else text if self._is_string else MISSING
+        return RawArgument(name=self.name, text=text, value=value, span=(self.opener.end, self._position))
+
+
+def _json_value(text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=refuse_constant)
+    except (ValueError, RecursionError):
+        return MISSING
+
+
+# -- what a call is made of --------------------------------------------------------------------------------------------
+
+
+# Attributes of a call that say nothing about its arguments.
+_ATTRIBUTES = frozenset({"name", "id", "call_id", "tool_call_id", "type", "index", "xmlns"})
+
+
+@dataclass(slots=True, eq=False)
+class CallDraft:
+    """What is known of a call so far."""
+
+    index: int  # the call's number in the reply
+    opener: Token
+    dialect: Dialect
+    declared: frozenset[str] | None  # the tool's parameter names; None if any name is possible
+    emit: Callable[[Event], None]
+    names: set[str] = field(default_factory=set)  # parameters given so far
+    given: bool = False  # whether any was given, or a body
+    _arguments: list[RawArgument] = field(default_factory=list)
+    _issues: list[Issue] = field(default_factory=list)
+    _repairs: list[Repair] = field(default_factory=list)
+    _complete: bool = True
+
+    def __post_init__(self) -> None:
+        """Emit the call's start."""
+        name, span = self.opener.attributes["name"], self.opener.span
+        self.emit(ToolCallStart(index=self.index, name=name, span=span, dialect=self.dialect.name))
+        self.check_style(self.opener)
+
+    def keep(self, argument: RawArgument) -> None:
+        """Add a parameter."""
+        self._arguments.append(argument)
+        self.names.add(argument.name)
+        self.given = True
+
+    def keep_body(self, body: RawArgument, *, closed: bool = True) -> bool:
+        """Add all parameters, given as one JSON object; return False if neither a tag nor its last bracket ended it."""
+        read = jsonish.read(body.text, kinds={"object"}, complete=closed)
+        if isinstance(read, jsonish.Unreadable) and not closed:
+            return False
+        self.given = True
+        if not self.dialect.json_body:
+            self.repair("json-body", (body.span[0], body.span[0]))
+        if isinstance(read, jsonish.Unreadable):
+            self._issues.append(unreadable(read))
+            return True
+        for code in read.codes:
+            self.repair(code, body.span)
+        values = {} if read.value is None else read.value
+        if not isinstance(values, dict):
+            self._issues.append(unreadable(jsonish.Unreadable(position=0, expected="an object", got=body.text.strip()[:30])))
+            return True
+        for argument in arguments_of(values, body.span):
+            self.keep(argument)
+        return True
+
+    def check_style(self, opener: Token) -> None:
+        """Note an opener that is not written as the format asks."""
+        element = " " in opener.pair
+        if element and opener.kind == "parameter_open" and not self.dialect.parameter_elements:
+            self.repair("parameter-element", opener.span)
+        if element or self.dialect.tool_elements:
+            return
+        words = _words(self.dialect.written.get(opener.kind, ""))
+        is_named = not words or any(word in opener.text for word in words)
+        if not self._is_whole(opener) or not is_named or any(character in opener.text for character in ZERO_WIDTH):
+            self.repair("tag-style", opener.span)
+        if has_hidden_in_name(opener, self.dialect):
+            self.repair("parameter-name" if opener.kind == "parameter_open" else "tool-name", opener.span)
+        if self.dialect.name_in_tag:
+            return
+        written_as_asked = f'name="{opener.attributes["name"]}"' in opener.text
+        known = {"name", self.dialect.json_mark.attribute if self.dialect.json_mark else "name"}
+        if not (written_as_asked and opener.attributes.keys() <= known):
+            self.repair("attribute-style", opener.span)
+        self._check_attributes(opener)
+
+    def _check_attributes(self, opener: Token) -> None:
+        """Refuse arguments that are written as attributes, because dropping them would change the call."""
+        lost = opener.attributes.keys() - _ATTRIBUTES
+        if opener.kind == "parameter_open":
+            lost &= {"value"}
+        elif self.declared is not None:
+            lost &= self.declared
+        for name in sorted(lost):
+            tag = _tail(opener.text)
+            message = f"A value stands between <parameter> tags, found the attribute {name!r} in {tag}"
+            self._issues.append(Issue(code="malformed-value", path=f"$.{name}", got=tag, message=message))
+
+    def _is_whole(self, opener: Token) -> bool:
+        """Say whether the tag ends in its bracket, and whether GLM's key has its closer."""
+        if self.dialect.name_after:
+            return opener.kind == "call_open" or "</" in opener.text
+        return opener.text.endswith(self.dialect.written.get(opener.kind, "").rpartition("{name}")[2][-1:])
+
+    def check_closer(self, closer: Token) -> None:
+        """Note a closer that is not written as the format asks."""
+        words = _words(self.dialect.written.get("parameter_close", ""))
+        is_named = not words or any(word in closer.text for word in words)
+        if " " not in closer.pair and (not is_named or any(character in closer.text for character in ZERO_WIDTH)):
+            self.repair("wrong-closer", closer.span)
+
+    def repair(self, code: str, span: tuple[int, int]) -> None:
+        """Note a tolerance."""
+        self._repairs.append(Repair(code=code, span=span))
+        self.emit(Repaired(code=code, span=span))
+
+    def doubt(self, name: str, *readings: str, message: str = "") -> None:
+        """Note that the call can be read in two ways at a parameter, so it will not run."""
+        message = message or f"The call can be read in two ways: {readings[0]}; or {readings[1]}."
+        self._issues.append(Issue(code="ambiguous", path=f"$.{name}", message=message, readings=readings))
+
+    def doubt_parameter(self, value: Value, name: str, *, is_declared: bool) -> None:
+        """Note that a parameter is in or after a value: it may be one, or be text of the value, perhaps closed too late."""
+        message = f"The tool has no parameter {name!r}. Leave it out; markup in a value goes into a CDATA section."
+        readings = f"{name!r} is a parameter of its own", f"the markup of {name!r} is part of the value of {value.name!r}"
+        self.doubt(value.name if is_declared else name, *readings, message="" if is_declared else message)
+
+    def doubt_entities(self, name: str) -> None:
+        """Note that a value is written in entities throughout: they may stand for the characters or be text."""
+        message = f"Does `&lt;` in {name!r} mean `<`? Write the character, or put the whole value into a CDATA section."
+        self.doubt(name, "the entities stand for characters", "the entities are text", message=message)
+
+    def wrong_closer(self, value: Value, closer: Token) -> None:
+        """Note a closing tag of another name; it may be text if the value itself opened that tag."""
+        self.repair("wrong-closer", closer.span)
+        if f"<{closer.text.strip('</> ')}".lower() in value.text.lower():
+            self.doubt(value.name, f"{closer.text} ends the value", f"{closer.text} belongs to the value, which has no end")
+
+    def doubt_end(self, value: Value) -> None:
+        """Note that a value without a closing tag contains tags that may have been its end."""
+        name, first = value.name, value.tags[0].text
+        self.doubt(name, f"{name} ends before {first}: {_tail(value.before_first_tag)}", f"{name} holds {first} as text")
+
+    def truncated(self, reason: str) -> None:
+        """Note that the reply ended inside the call."""
+        self._complete = False
+        self._issues.append(Issue(code="truncated-call", message=f"The reply ended inside the call: {reason}."))
+
+    def end(self, source: Sequence[str], stray: str, closer: tuple[int, int]) -> None:
+        """Emit the call; `source` has the texts of the tokens after the opener, at least up to the call's end."""
+        if stray:
+            message = f"Only <parameter> elements may stand in a call, found text: {_tail(stray)}"
+            self._issues.append(Issue(code="malformed-value", got=_tail(stray), message=message))
+        start = self.opener.start
+        raw = RawCall(
+            index=self.index,
+            name=self.opener.attributes["name"],
+            dialect=self.dialect.name,
+            arguments=tuple(self._arguments),
+            text=(self.opener.text + "".join(source))[: closer[1] - start],
+            span=(start, closer[1]),
+            complete=self._complete,
+            issues=tuple(self._issues),
+            repairs=tuple(self._repairs),
+        )
+        self.emit(ToolCallEnd(raw=raw, span=closer))
+
+
+def _tail(text: str, limit: int = 120) -> str:
+    return repr(text if len(text) <= limit else f"...{text[-limit:]}")
+
+
+@functools.cache
+def _words(tags: str) -> tuple[str, ...]:
+    """Return the names of tags as they are written, without their prefix."""
+    return tuple(regex.findall(r"(?:<|&lt;)/?(?:\w+:|\uff5c\w+\uff5c)?(\w+)", tags))
+
+
+# -- where the next token is -------------------------------------------------------------------------------------------
+
 
 BREAK = "\0"
 """Marks, in the kept end of a text, a place where markup was removed."""

@@ -28,13 +28,11 @@ from functools import partial
 
 import regex
 
-from ..dialects.tag_patterns import is_escaped
-from ..tools.names import match_name
+from ..dialects.dialect import is_escaped
+from ..tools.catalog import match_name
 from ..types.events import Markup
-from .call_builder import CallDraft
 from .scanner import TURN_END, ScanMode, Token
-from .states import CallPlace, CallState, Fork, table
-from .value_text import Value
+from .states import CallDraft, CallPlace, CallState, Fork, Value, table
 
 _CLOSER_NAMES = frozenset({"param", "parameter", "parameters", "params"})  # in lower case; models write all of them
 _TURN_ENDS = regex.compile(rf"(?:\s*(?:{TURN_END}))+\s*")

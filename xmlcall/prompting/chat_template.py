@@ -24,7 +24,7 @@ from typing import Any, Final
 import regex
 
 from ..dialects import DIALECTS, Body, Dialect
-from ..dialects.inert import CONTROL_TAGS, CONTROL_WORDS, INERT_WORDS
+from ..dialects.call_signs import CONTROL_TAGS, CONTROL_WORDS, INERT_WORDS
 from ..errors import UsageError
 from ..schema.words import RANGES
 from ..types.calls import Tool

@@ -20,7 +20,7 @@ and the result stays the same until the next cut: all requests between two cuts 
 that. The conversation alone determines the earlier cuts: it is replayed from its beginning, as if each of its requests were made
 again. This also works in a proxy, whose callers send the whole conversation each time. The cost is linear in the conversation.
 
-Tokens are estimated (`tokens`).
+Tokens are estimated (`system`).
 
 The block of earlier turns:
 
@@ -49,12 +49,12 @@ from typing import Final
 
 import regex
 
-from ..dialects.inert import inert_frame
-from ..dialects.replies import named_results, replies_of
+from ..dialects.call_signs import inert_frame
+from ..dialects.write import named_results, replies_of
 from ..types.calls import Message, Tool, ToolReply, Written
 from .format import render
 from .results import handle_of, line_end, line_start
-from .tokens import tokens_of
+from .system import tokens_of
 from .writer import put_around
 
 LENGTHS: Final = tuple(round(256 * (9 / 8) ** step) for step in range(150))

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from ..dialects import Body, Dialect, known
-from ..dialects.inert import inert_frame, inert_text
+from ..dialects.call_signs import inert_frame, inert_text
 from ..dialects.write import example_tag, first_tag
 from ..errors import UsageError
 from ..types.calls import MISSING

@@ -26,8 +26,8 @@ from typing import Final, Literal
 import regex
 
 from ..dialects import DIALECTS, result_openers
-from ..dialects.replies import replies_of
-from ..dialects.result_form import OWN_RESULTS, ResultForm
+from ..dialects.dialect import OWN_RESULTS, ResultForm
+from ..dialects.write import replies_of
 from ..types.calls import Message, Span
 from ..types.events import Event, Repaired, TextDelta
 from .format import ENGLISH, LANGUAGES, PromptFormat, source

@@ -26,15 +26,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, Literal
 
-from ..dialects.inert import inert_frame
-from ..dialects.replies import ends_in, named_results, replies_of, said_in
-from ..dialects.write import write
+from ..dialects.call_signs import inert_frame
+from ..dialects.write import ends_in, named_results, replies_of, said_in, write
 from ..tools.catalog import Catalog
 from ..types.calls import Message, RawCall, TextContent, ToolCall, ToolReply, ToolResult, Written, WrittenCall
 from ..types.completion import CompletionRequest
-from .feedback import Answered, results
 from .format import PromptFormat
-from .grades import ToolPrompt
+from .results import Answered, results
+from .system import ToolPrompt
 
 _NO_RESULT = "No result of this call came back."
 

@@ -18,8 +18,7 @@ from typing import Any, Final
 import regex
 
 from ..types.calls import MISSING, is_of_type
-from .keywords import usable_pattern
-from .references import DATA, LISTS, MAPS, MAX_DEPTH, SINGLES, Places, deeper_than
+from .references import DATA, LISTS, MAPS, MAX_DEPTH, SINGLES, Places, deeper_than, usable_pattern
 
 _PASSES: Final = 3  # a reference may have led to what was left out
 _MAX_NOTES: Final = 8

@@ -16,9 +16,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from ..types.calls import JSON_TYPES, MISSING, Issue
-from .keywords import is_covered, limited, usable_pattern, with_time_limit
 from .mending import mended
-from .references import KEYS, MAX_DEPTH, Places, TooMuchWork, at_most, nodes, pointed, resolve, spend
+from .references import (
+    KEYS,
+    MAX_DEPTH,
+    Places,
+    TooMuchWork,
+    at_most,
+    is_covered,
+    limited,
+    nodes,
+    pointed,
+    resolve,
+    spend,
+    usable_pattern,
+    with_time_limit,
+)
 from .words import asked_by, branch_meant, describe, unmet
 
 MAX_NODES = 20_000

@@ -62,7 +62,7 @@ class Asking:
             `tool_need`). `auto` determines the model's own threshold; None lets the model decide. Only in mode `xml`, with
             servers that report token probabilities.
         tool_tokens: how many tokens of the prompt, by our estimate, the tool descriptions may take; if they need more, some tools
-            are shown in part (see `grades`). None derives the limit from the model's context.
+            are shown in part (see `prompting.system`). None derives the limit from the model's context.
         reasoned_calls: in mode `native`, whether calls that end the model's reasoning run, if the reply has neither text nor
             calls. Otherwise they are only reported (`CallInReasoning`), because a model also reasons about calls that it does not
             want to make.

@@ -12,13 +12,18 @@ its history writes more of them. A reply in which some calls ran stays, because 
 """
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..binding.bind import as_written
 from ..errors import UsageError
-from ..prompting.feedback import Answered
-from ..types.calls import InvalidCall, Message, ToolCall
+from ..prompting.format import PromptFormat
+from ..prompting.results import Answered, native_results, not_run, results, stopped
+from ..tools.catalog import Catalog, Tools
+from ..types.calls import InvalidCall, Issue, Message, Speaker, ToolCall, ToolResult, Written, WrittenCall
+from .events import CallDenied, CallFinished, CallRejected
+from .generate import Generated
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +39,7 @@ class RepairPolicy:
         on_repeat: the policy to ask about a call that repeats more often than that; None ends the run.
         asks_for_unsaid: whether a call is held back the first time if some of its values appear nowhere in the conversation
             (`binding.grounds`): the model is asked to look them up or to ask the user. Likewise, whether an answer that states
-            what no result says is asked for again, once (`said_so_far`).
+            what no result says is asked for again, once (`turn_setup`).
 
     Raises:
         UsageError: a limit is negative, or no reply or no call may be made.
@@ -163,3 +168,98 @@ def _key(call: ToolCall) -> str:
 def none_can_run(calls: Sequence[ToolCall | InvalidCall]) -> bool:
     """Say whether there are calls but none can run, in which case the model is asked to write them again."""
     return bool(calls) and all(isinstance(call, InvalidCall) for call in calls)
+
+
+# -- outcomes of calls -------------------------------------------------------------------------------------------------
+# What the model learns about its calls, also if the turn was stopped from outside or cut off.
+#
+# A program may end at any moment. All that is known then is the conversation up to the last step, perhaps a reply after it, and
+# the outcomes of some of that reply's calls. Servers and templates require a result for each call, and alternating roles. The
+# model also has to learn what it cannot find out otherwise: that a call had started, and may or may not have run.
+
+
+def outcome(
+    event: CallRejected | CallDenied | CallFinished, format: PromptFormat
+) -> tuple[ToolCall | InvalidCall, ToolResult | None]:
+    """Return a call and the result for the model; None for an invalid call, whose issues the model gets instead."""
+    if isinstance(event, CallRejected):
+        return event.call, None
+    if isinstance(event, CallDenied):
+        return event.call, ToolResult.error(not_run(event.reason, format), by=refused_by(event.by))
+    return event.call, event.result
+
+
+def refused_by(decided: str) -> Speaker:
+    """Return whose words say why a call did not run, from `CallDenied.by`."""
+    return "person" if decided == "person" else "program"
+
+
+def when_stopped(
+    calls: Iterable[ToolCall | InvalidCall], ended: Mapping[str, ToolResult | None], format: PromptFormat
+) -> Answered:
+    """Return the results for the model if a turn is stopped from outside.
+
+    `ended` has the results by the calls' ids; None for a call that had started but has none.
+    """
+
+    def result_of(call: ToolCall) -> ToolResult:
+        kind = "running" if call.id in ended else "not_begun"
+        return ended.get(call.id) or ToolResult.error(stopped(kind, format), by="program")
+
+    return [(call, None if isinstance(call, InvalidCall) else result_of(call)) for call in calls]
+
+
+def closed(
+    messages: Sequence[Message],
+    reply: Message | None,
+    calls: Sequence[ToolCall],
+    ended: Mapping[str, ToolResult | None],
+    tools: Tools,
+    format: PromptFormat,
+    *,
+    has_tool_role: bool,
+) -> list[Message]:
+    """Complete a conversation that was cut off inside a turn, so that it can continue: the model's message comes last.
+
+    `calls` are those of that reply, in order; those that could not be read have no arguments.
+    """
+    conversation = list(messages)
+    if reply is not None and (calls or reply.content.strip()):
+        conversation.append(reply)
+    if reply is not None and calls:
+        answered = when_stopped(calls, ended, format)
+        is_native = reply.tool_calls and has_tool_role
+        conversation += native_results(answered, tools, format) if is_native else [results(answered, tools, format)]
+    if conversation and conversation[-1].role in ("user", "tool"):
+        conversation.append(Message(role="assistant", content=stopped("answer", format)))
+    return conversation
+
+
+# -- the calls of a reply as the conversation keeps them ---------------------------------------------------------------
+
+
+def written_calls(generated: Generated, calls: Sequence[ToolCall | InvalidCall]) -> Written | None:
+    """Return the calls that a reply's text contains; None if there are none."""
+    written = (WrittenCall(name=call.name, arguments=call.arguments if isinstance(call, ToolCall) else None) for call in calls)
+    return Written(text=generated.text, calls=tuple(written)) if calls and generated.calls_in_text else None
+
+
+def not_offered(call: ToolCall) -> InvalidCall:
+    message = f"There is no tool {call.name!r}: no tools are offered."
+    issue = Issue(code="unknown-tool", got=call.name, message=message)
+    return InvalidCall(id=call.id, name=call.name, issues=(issue,), raw=call.raw)
+
+
+def as_separate_call(call: ToolCall | InvalidCall, catalog: Catalog) -> ToolCall:
+    """Return a call for the separate field of a message; also an invalid one, because its feedback has to refer to a call."""
+    if isinstance(call, ToolCall):
+        return call
+    return as_written(call, catalog) or ToolCall(id=call.id, name=call.name, arguments={}, raw=call.raw)
+
+
+def is_echo(call: ToolCall | InvalidCall) -> bool:
+    return has_issue(call, "echo")
+
+
+def has_issue(call: ToolCall | InvalidCall, code: str) -> bool:
+    return isinstance(call, InvalidCall) and any(issue.code == code for issue in call.issues)

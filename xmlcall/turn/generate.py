@@ -21,9 +21,8 @@ from ..binding.grounds import groundless_call
 from ..dialects import DIALECTS
 from ..dialects.write import block_closer, ends_with_calls
 from ..errors import BackendError, BackendStatusError, ContextOverflow
-from ..parsing.parser import Parser, call_meant
+from ..parsing.parser import Parser, call_meant, reply_of
 from ..parsing.repetition import Runaway
-from ..parsing.reply import reply_of
 from ..prompting.format import ENGLISH
 from ..prompting.leaks import Leaks, Refusal, results_in
 from ..prompting.system import tool_prompt

@@ -17,8 +17,7 @@ from typing import Any, Final
 
 from ..binding.bind import bind
 from ..errors import BackendError, BackendProtocolError, BackendStatusError, ContextOverflow, OutputRejected, UsageError
-from ..parsing.parser import Parser
-from ..parsing.reply import render, reply_of
+from ..parsing.parser import Parser, render, reply_of
 from ..prompting.leaks import Leaks
 from ..schema.references import Places
 from ..tools.catalog import Catalog

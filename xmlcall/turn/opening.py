@@ -11,21 +11,20 @@ from functools import partial
 from typing import Any, get_args
 
 from ..binding.echo import Sources, words_of
-from ..dialects.replies import as_message, calls_of, ends_in, replies_of, said_by_whom, told_together
+from ..dialects.write import as_message, calls_of, ends_in, replies_of, said_by_whom, told_together
 from ..errors import UsageError
 from ..prompting import system as prompt
-from ..prompting.grades import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
+from ..prompting.system import ToolPrompt, budget_for, native_tools_within, tool_prompt_within
 from ..prompting.writer import PromptWriter, callers_in_text, with_reminder, with_system, without_reminder
 from ..tools.catalog import Catalog, Tools
 from ..types.calls import Message, Role, items_of
 from ..types.completion import Capabilities, CompletionRequest
 from .asking import Asking
 from .attempts import RepairPolicy
-from .builtin_tools import describing
 from .generate import NewId, numbered_ids
 from .machine import Script
 from .turn import Turn
-from .turn_setup import FirstRequest, Generation, History, InText, Offer, decide
+from .turn_setup import FirstRequest, Generation, History, InText, Offer, decide, describing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,8 +36,7 @@ from typing import Final
 
 from ..binding.grounds import only_asks_to_find
 from ..dialects import Dialect
-from ..dialects.replies import replies_of
-from ..dialects.write import beginning
+from ..dialects.write import beginning, replies_of
 from ..errors import BackendProtocolError, BackendStatusError, ContextOverflow
 from ..prompting.format import PromptFormat
 from ..prompting.system import tool_prompt

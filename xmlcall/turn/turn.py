@@ -6,7 +6,7 @@ A reply is generated, and its calls are parsed and bound as they arrive. The con
 |---|---|
 | is no answer (`leaks`) | it is discarded; the model gets the reason, and writes another |
 | is a call begun for the model, with values from our example or made up | it is discarded; the model is asked for plain words |
-| states what no result says, after every call failed; claims a deed, or repeats an answer (`said_so_far`) | the same, once |
+| states what no result says, after every call failed; claims a deed, or repeats an answer (`turn_setup`) | the same, once |
 | is empty | the model is asked once more; neither the reply nor the question stays in the conversation |
 | is native and came to nothing (`native`) | the same, with the tools in the prompt for the rest of the turn |
 | has no call, although one is required | the model is instructed to call a tool, once |
@@ -34,23 +34,30 @@ from ..binding.bind import as_written
 from ..binding.echo import Sources
 from ..binding.grounds import asks_for_change, names_somebody, speaks_of, tools_that_may_tell
 from ..binding.waiting import waiting_values
-from ..dialects.replies import told_together
-from ..dialects.write import beginning
+from ..dialects.write import beginning, told_together
 from ..errors import UsageError
 from ..parsing.repetition import once
 from ..prompting import system as prompt
-from ..prompting.feedback import Answered, native_results, results
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
-from ..prompting.results import denial, pictures, result_text
+from ..prompting.results import Answered, denial, native_results, pictures, result_text, results
 from ..prompting.writer import in_text, with_note, with_reminder, without_calls
-from ..tools.names import may_write
-from ..tools.parameters import is_required
+from ..tools.catalog import may_write
+from ..tools.outline import is_required
 from ..types.calls import InvalidCall, Message, TextContent, Tool, ToolCall, ToolResult
 from ..types.completion import UNCUT, CompletionRequest, Usage
 from ..types.events import TextDelta
-from .attempts import Attempts, RepairPolicy
-from .builtin_tools import OURS
+from .attempts import (
+    Attempts,
+    RepairPolicy,
+    as_separate_call,
+    has_issue,
+    is_echo,
+    not_offered,
+    outcome,
+    when_stopped,
+    written_calls,
+)
 from .events import (
     AskedAgain,
     CallDenied,
@@ -69,9 +76,7 @@ from .events import (
 from .generate import REPETITION, Binder, Generated, ReplyOptions, generate, generate_begun
 from .machine import Action, Denied, Done, Machine, OfferedAnew, Run, Script
 from .native import NativeOptions, generate_call, generate_native
-from .outcomes import as_separate_call, has_issue, is_echo, not_offered, outcome, when_stopped, written_calls
-from .said_so_far import SaidSoFar
-from .turn_setup import FirstRequest, Generation, History, InText, Offer
+from .turn_setup import OURS, FirstRequest, Generation, History, InText, Offer, SaidSoFar
 
 _REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
 _OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)

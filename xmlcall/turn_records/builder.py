@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, get_args
 
 from ..backends.base import Around, Backend, KeptOpen, Tries
-from ..dialects.replies import says
+from ..dialects.write import says
 from ..prompting.results import result_text
 from ..records.audit import MASK
 from ..tools.catalog import Catalog

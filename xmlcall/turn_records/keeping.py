@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final, Literal
 
 from ..agent.loop import ToolLoop
-from ..dialects.replies import says
+from ..dialects.write import says
 from ..errors import UsageError
 from ..prompting.results import result_text
 from ..records.audit import AuditFile
@@ -30,6 +30,7 @@ from ..records.store import (
     tool_to_json,
     undamaged,
 )
+from ..turn.attempts import refused_by
 from ..turn.events import (
     Answer,
     CallDenied,
@@ -42,7 +43,6 @@ from ..turn.events import (
     ReplyEnded,
     StepEnded,
 )
-from ..turn.outcomes import refused_by
 from ..types.calls import InvalidCall, Message, Speaker, TextContent, Tool, ToolCall, ToolResult
 
 

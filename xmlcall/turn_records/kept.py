@@ -17,7 +17,7 @@ from itertools import takewhile
 from typing import Any, Final
 
 from ..binding.bind import bind
-from ..dialects.replies import says
+from ..dialects.write import says
 from ..errors import REPAIRS
 from ..prompting.format import FAMILIES
 from ..records.store import ConversationSummary, KeptEvent, Store, raw_from_json

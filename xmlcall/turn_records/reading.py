@@ -15,10 +15,10 @@ from typing import Any, Final, get_args
 
 from ..binding.bind import bind
 from ..dialects import known
-from ..dialects.replies import as_message, replies_of, says
+from ..dialects.write import as_message, replies_of, says
 from ..errors import UsageError
+from ..parsing.parser import parse
 from ..parsing.repetition import once
-from ..parsing.reply import parse
 from ..records.store import tool_to_json
 from ..toml_file import toml_value
 from ..tools.catalog import Catalog, Tools

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal
 
 from ..binding.provenance import SaidIndex, ValueSource, values_in
-from ..dialects.replies import replies_of, start_in
+from ..dialects.write import replies_of, start_in
 from ..errors import ISSUES, REPAIRS
 from ..tools.catalog import Catalog
 from ..types.calls import InvalidCall, Issue, Message, RawArgument, RawCall, Repair, Span, ToolCall

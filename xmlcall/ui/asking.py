@@ -18,7 +18,7 @@ from starlette.routing import Route
 from ..agent.loop import ToolLoop
 from ..backends.base import Backend
 from ..dialects import DIALECTS
-from ..dialects.replies import says
+from ..dialects.write import says
 from ..errors import BackendError, UsageError
 from ..hosts.local import LocalHost
 from ..prompting.format import FAMILIES

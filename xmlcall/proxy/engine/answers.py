@@ -30,8 +30,8 @@ from ...errors import BackendError
 from ...parsing.repetition import identity
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.grades import Budget, ToolPrompt, native_tools_within, tool_prompt_within
 from ...prompting.results import result_text
+from ...prompting.system import Budget, ToolPrompt, native_tools_within, tool_prompt_within
 from ...prompting.writer import OwnRounds
 from ...tools.catalog import Catalog
 from ...tools.outline import parameters_of

@@ -30,17 +30,16 @@ from ...errors import BackendError, ContextOverflow, UsageError
 from ...hosts.base import Host
 from ...prompting import system as prompt
 from ...prompting.format import PromptFormat
-from ...prompting.grades import Budget, budget_for
+from ...prompting.system import Budget, budget_for
 from ...prompting.writer import Known, PromptWriter, callers_in_text, hidden_rounds, system_first, with_reminder, with_words
 from ...tools.catalog import Catalog
 from ...turn.asking import Asking, AskingFields, ChosenWay
 from ...turn.attempts import RepairPolicy, calls_made
-from ...turn.builtin_tools import describing
 from ...turn.machine import Script
 from ...turn.opening import last_request, offer_of
 from ...turn.tool_need import decides
 from ...turn.turn import Turn
-from ...turn.turn_setup import FirstRequest, Generation, History, InText, Offer, decide
+from ...turn.turn_setup import FirstRequest, Generation, History, InText, Offer, decide, describing
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Capabilities, CompletionRequest
 from ...wire import ollama as ollama_wire

@@ -23,7 +23,7 @@ from ...backends.base import Around, Backend, KeptOpen, Tries, tries_of
 from ...backends.retrying import Retrying
 from ...errors import BackendError, BackendStatusError, ContextOverflow
 from ...prompting.fit_context import Fitted, estimate
-from ...prompting.tokens import CommonScale, RequestScale, Scale, tokens_of
+from ...prompting.system import CommonScale, RequestScale, Scale, tokens_of
 from ...types.calls import Message
 from ...types.completion import CompletionRequest
 from ...wire.openai import count, message_dict, read_json
