@@ -125,8 +125,7 @@ def test_interrupting_while_it_loads_ends_the_program(tmp_path: Path) -> None:
 def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None:
     progress = {"total": 3000, "cache": 24, "processed": 1240, "time_ms": 5123}
     begun = '<function_calls>\n<invoke name="echo">\n<parameter name="text">'
-    words: list[Step] = [chunk({"content": "word "}), 0.1] * 5  # tokens that arrive together would count as one
-    writing: list[Step] = [chunk({"content": begun}), 0.1, *words, 60.0, *reply("never")]
+    writing: list[Step] = [chunk({"content": begun}), *[chunk({"content": "word "})] * 5, 60.0, *reply("never")]
     steps: list[Step] = [chunk({"role": "assistant", "content": None}, prompt_progress=progress), 3.0, *writing]
     with model_server(steps) as (url, fake):
         fake.props = llama_props()
@@ -134,7 +133,7 @@ def test_waiting_tells_how_far_the_prompt_and_a_call_are(tmp_path: Path) -> None
             terminal.expect(PROMPT)
             terminal.send("Go\r", "Reading the prompt: 1,240 of 3,000 tokens, 2 s")
             assert fake.bodies[0]["return_progress"] is True
-            terminal.expect("Writing a call: 5 tokens, 2 s")
+            terminal.expect("Writing a call: 25 characters, 2 s")
             terminal.send("\x03", "stopped\n", PROMPT)
             assert clean(terminal)
 

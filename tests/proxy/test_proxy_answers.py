@@ -16,6 +16,9 @@ from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import beginning
 from xmlcall.errors import BackendStatusError, BackendUnavailable
+from xmlcall.prompting.format import ENGLISH
+from xmlcall.prompting.system import ToolPrompt, budget_for, tool_prompt_within
+from xmlcall.proxy.engine.answers import Catalogs, key_of
 from xmlcall.proxy.engine.engine import Engine
 from xmlcall.proxy.formats.contract import (
     ApiError,
@@ -26,7 +29,7 @@ from xmlcall.proxy.formats.contract import (
     whole_response,
 )
 from xmlcall.proxy.formats.openai_chat import CHAT
-from xmlcall.types.calls import RawArgument, RawCall
+from xmlcall.types.calls import RawArgument, RawCall, Tool
 from xmlcall.types.completion import Capabilities, Chunk, Usage
 
 CONTINUES = Capabilities(server="llama.cpp", continues=True)
@@ -809,3 +812,19 @@ async def test_a_prompt_grows_where_questions_are_decided(continues: bool, asked
             messages.append({"role": "assistant", "content": (await ask_engine(engine, body(*messages, tools=[ADD]))).text})
     sent = ["".join(f"<{role}>{content}" for role, content in texts(backend, number)) for number in (1, 2, 4, 5)]
     assert sum(not after.startswith(before) for before, after in itertools.pairwise(sent)) == asked_anew
+
+
+def test_a_tool_list_is_known_once_its_prompt_is_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The engine renders an unknown list in a thread, a known one in the event loop: all other answers would wait for that.
+    tools, catalogs = (Tool(name="echo", input_schema={"type": "object"}),), Catalogs(lambda text: None, reminder=True)
+    known: list[bool] = []
+
+    def rendered(*given: Any) -> ToolPrompt:
+        known.append(catalogs.knows(key))
+        return tool_prompt_within(*given)
+
+    key = key_of(tools)
+    monkeypatch.setattr("xmlcall.proxy.engine.answers.tool_prompt_within", rendered)
+    for _ in range(2):
+        catalogs.offered(tools, key, ENGLISH, (), budget_for(None, None))
+    assert (known, catalogs.knows(key)) == ([False], True), "rendered once, unknown until then"

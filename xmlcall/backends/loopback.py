@@ -66,7 +66,7 @@ class LoopbackTransport(httpx2.AsyncBaseTransport):
         return connection
 
     def _release(self, connection: "_Connection") -> None:
-        if len(self._free) < self._kept and connection.is_reusable():
+        if len(self._free) < self._kept and connection.renew():
             self._free.append(connection)
             connection.wait(self._seconds)
         else:
@@ -133,8 +133,8 @@ class _Connection(asyncio.BufferedProtocol):
             self._failed = error  # for the next call: the bytes before it are good
         return b"".join(pieces)
 
-    def is_reusable(self) -> bool:
-        """Say whether the answer is whole and the server keeps the connection; if so, be ready for the next request."""
+    def renew(self) -> bool:
+        """Be ready for the next request; return False if the answer is not whole or the server closes the connection."""
         http = self._http
         is_whole = http.our_state is h11.DONE and http.their_state is h11.DONE and http.trailing_data == (b"", False)
         if is_whole:

@@ -86,7 +86,7 @@ class Display:
         )
         self._status = SlowStatus(self.console, self.say)
         self._judged: ToolCall | None = None  # the last shown call, until it is decided about
-        self._call_pieces = 0  # of the call that the model is writing; most servers send one for each token
+        self._call_length = 0  # characters of values in the call that the model is writing
 
     def show(self, event: LoopEvent) -> None:
         entry = self.calls.note(event) if self.calls else None
@@ -206,7 +206,7 @@ class Display:
         self.console.file.flush()
 
     def _wait_for_model(self, key: str) -> None:
-        self._call_pieces = 0
+        self._call_length = 0
         self._status.start(self.say(key), after=_SOON)
 
     def _pass(self, event: _PASSING) -> None:
@@ -215,10 +215,10 @@ class Display:
                 self._status.update(self.say("reading", read=f"{read:,}", total=f"{total:,}"))
             case ToolCallStart():
                 self.settle()
-                self._status.start(self.say("writing_call", count=self._call_pieces))
-            case ToolArgumentDelta():
-                self._call_pieces += 1
-                self._status.update(self.say("writing_call", count=self._call_pieces))
+                self._status.start(self.say("writing_call", count=self._call_length))
+            case ToolArgumentDelta(text=text):
+                self._call_length += len(text)  # tokens that arrive together are one event
+                self._status.update(self.say("writing_call", count=self._call_length))
             case CallProgress(done=done, total=total, message=message):
                 key = "progress" if total is None else "progress_of"
                 amount = self.say(key, done=f"{done:g}", total=f"{total or 0:g}")
