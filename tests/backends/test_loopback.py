@@ -120,6 +120,22 @@ async def test_what_came_before_an_error_is_read() -> None:
             await anext(pieces)
 
 
+async def test_what_is_read_when_the_client_is_closed_fails_at_once() -> None:
+    server = Bytes([LENGTH[:-2]])
+    async with client(server) as made:
+        request = made.build_request("GET", "/")
+        response = await made.send(request, stream=True)
+        pieces = response.aiter_raw()
+        assert await anext(pieces) == b"hel"
+        waiting = asyncio.create_task(anext(pieces))
+        await asyncio.sleep(0.05)
+        [open_one] = made._transport._open  # type: ignore[attr-defined]
+        await made.aclose()
+        assert open_one.transport.get_extra_info("socket").fileno() == -1, "a server that ends here may not let asyncio run again"
+        with pytest.raises(httpx2.ReadError, match="closed here"):
+            await asyncio.wait_for(waiting, 1)
+
+
 async def test_nobody_listens() -> None:
     async with httpx2.AsyncClient(transport=LoopbackTransport(), timeout=1.0) as made:
         with pytest.raises(httpx2.ConnectError, match="refused"):

@@ -27,6 +27,7 @@ class LoopbackTransport(httpx2.AsyncBaseTransport):
 
     def __init__(self, kept: int = 0, seconds: float = 0.0) -> None:
         self._kept, self._seconds = kept, seconds
+        self._open = set[_Connection]()
         self._free: list[_Connection] = []
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
@@ -42,9 +43,11 @@ class LoopbackTransport(httpx2.AsyncBaseTransport):
         return httpx2.Response(head.status_code, headers=head.headers.raw_items(), stream=body)
 
     async def aclose(self) -> None:
+        """Close all connections; what is read from one fails. A server that ends in this process waits for that."""
         self._kept = 0
-        for connection in tuple(self._free):
-            connection.abort()
+        for connection in self._open:
+            connection.abort(ConnectionAbortedError("closed here"))
+        await asyncio.sleep(0)  # asyncio closes the sockets in its next round
 
     async def _kept_open(self) -> "_Connection | None":
         while self._free:
@@ -63,6 +66,7 @@ class LoopbackTransport(httpx2.AsyncBaseTransport):
             raise httpx2.ConnectTimeout("no connection in time") from error
         except OSError as error:
             raise httpx2.ConnectError(os.strerror(error.errno) if error.errno else str(error)) from error
+        self._open.add(connection)
         return connection
 
     def _release(self, connection: "_Connection") -> None:
@@ -73,6 +77,7 @@ class LoopbackTransport(httpx2.AsyncBaseTransport):
             connection.abort()
 
     def _forget(self, connection: "_Connection") -> None:
+        self._open.discard(connection)
         if connection in self._free:
             self._free.remove(connection)
 
@@ -145,7 +150,8 @@ class _Connection(asyncio.BufferedProtocol):
         """Close the connection after some seconds without a request."""
         self._timer = asyncio.get_running_loop().call_later(seconds, self.abort)
 
-    def abort(self) -> None:
+    def abort(self, why: Exception | None = None) -> None:
+        self._broken = why
         self.transport.abort()
 
     def _next(self) -> Any:
@@ -199,8 +205,8 @@ class _Connection(asyncio.BufferedProtocol):
         self._wake()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._broken = exc
-        if exc is None:
+        self._broken = self._broken or exc
+        if self._broken is None:
             self._http.receive_data(b"")
         if self._timer is not None:
             self._timer.cancel()
