@@ -194,14 +194,7 @@ def _of_outcome(verdict: Verdict) -> Iterator[str]:
         yield from _of_failed_calls(calls)
     else:
         yield "wrong_outcome"
-    tools = {tool.name: tool for tool in tools_kept_in(verdict.row["outcome"])}
-    texts = list(_texts(verdict))
-    yield from _of_batches(calls, tools, texts)
-    if failure in ("failed_call", "wrong_tool", "false_call"):
-        for batch in _batches(calls):
-            if any(_has_unsaid(call, tools, texts) for call in batch if call.get("is_error", True)):
-                yield "invented_value"
-            texts += [call["result"] for call in batch if "result" in call]
+    yield from _of_values(verdict, calls)
 
 
 def _of_failed_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -214,25 +207,22 @@ def _of_failed_calls(calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield "too_few"
 
 
-def _of_batches(calls: Sequence[Mapping[str, Any]], tools: Mapping[str, Tool], texts: Sequence[str]) -> Iterator[str]:
-    """Yield the cause if a later call of a reply has a value that the conversation did not contain yet.
+def _of_values(verdict: Verdict, calls: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield the causes if calls of a reply have values that the conversation did not contain before it.
 
-    Runs of earlier versions do not record which calls came in one reply, so this cause never occurs in them.
+    Runs of earlier versions do not record which calls came in one reply, so `dependent_batched` never occurs in them.
     """
-    said = list(texts)
-    for batch in _batches(calls):
-        if "reply" in batch[0] and any(_has_unsaid(call, tools, said) for call in batch[1:]):
+    tools = {tool.name: tool for tool in tools_kept_in(verdict.row["outcome"])}
+    texts = list(_texts(verdict))
+    is_at_fault = verdict.failure in ("failed_call", "wrong_tool", "false_call")
+    for _, of_reply in groupby(calls, key=lambda call: call.get("reply")):
+        batch = list(of_reply)
+        ahead = [call for call in batch if unsaid(call.get("arguments", {}), tools.get(call["name"]), texts)]
+        if "reply" in batch[0] and any(call is not batch[0] for call in ahead):
             yield "dependent_batched"
-        said += [call["result"] for call in batch if "result" in call]
-
-
-def _batches(calls: Sequence[Mapping[str, Any]]) -> Iterator[list[Mapping[str, Any]]]:
-    for _, batch in groupby(calls, key=lambda call: call.get("reply")):
-        yield list(batch)
-
-
-def _has_unsaid(call: Mapping[str, Any], tools: Mapping[str, Tool], texts: Iterable[str]) -> bool:
-    return bool(unsaid(call.get("arguments", {}), tools.get(call["name"]), texts))
+        if is_at_fault and any(call.get("is_error", True) for call in ahead):
+            yield "invented_value"
+        texts += [call["result"] for call in batch if "result" in call]
 
 
 def _texts(verdict: Verdict) -> Iterator[str]:
