@@ -22,7 +22,7 @@ from ..errors import REPAIRS
 from ..turn_records.record import CallRecord
 from .as_turns import turn_of_row
 from .failures import CAUSES, call_text, causes_of, expected_of, to_json
-from .funnel import Verdict, rates
+from .funnel import STAGES, Verdict, rates
 from .report import SHOWN, compared
 from .store import RecordedRun
 from .ways import prompt_hash, way_of
@@ -38,11 +38,7 @@ _UNSEEN = re.compile(
 )
 
 _BARS = ("failures", "causes", "repairs")
-_FUNNEL: Final = (
-    *(("completed", False), ("intent", False), ("parsed_as_written", True), ("parsed_with_repairs", False)),
-    *(("tool_known", False), ("valid_as_written", True), ("valid", False), ("call_correct", False)),
-)
-"""The stages as they are shown; side branches show how much the tolerances contribute."""
+_BRANCHES: Final = ("parsed_as_written", "valid_as_written")  # side branches, which show how much the tolerances contribute
 _OTHER_PROMPT = "the run was asked with the prompts of another version; those below are of this one"
 
 
@@ -165,8 +161,8 @@ def _run_facts(place: int, shown: Shown, columns: Sequence[Mapping[str, Any]]) -
     own = [column for column in columns if column["place"] == place]
     ways = [column["way"] for column in own]
     # Runs of earlier versions did not record their prompts, so there is nothing to compare.
-    prompts = {way: prompt_hash(way_of(way), run.settings) for way in ways} if "prompts" in run.about else {}
-    changed = [way for way in prompts if run.about["prompts"].get(way, prompts[way]) != prompts[way]]
+    kept = run.about.get("prompts", {})
+    changed = [way for way in ways if way in kept and kept[way] != prompt_hash(way_of(way), run.settings)]
     return {
         "name": own[0]["run_name"] if own else "",
         "title": f"{run.about.get('model')} on {run.about.get('suite')}",
@@ -187,9 +183,10 @@ def _funnel(column: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = rates(verdict for verdict in column["verdicts"] if verdict.case.expects in ("calls", "any_call"))
     stages: list[dict[str, Any]] = []
     before = 0
-    for name, is_branch in _FUNNEL:
+    for name in STAGES:
         count, total = found[name]
         if total:
+            is_branch = name in _BRANCHES
             stages.append({"name": name, "is_branch": is_branch, "count": count, "total": total, "lost": before - count})
             before = before if is_branch else count
     return stages
