@@ -61,10 +61,9 @@ def schema_of(schema: Any) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         return {}
     found = {key: value for key, value in schema.items() if key != "optional"}
-    kind = _TYPES.get(found.get("type", ""), found.get("type"))
-    found.pop("type", None)
-    if kind:
-        found["type"] = kind
+    kind = found.pop("type", "")
+    if known := _TYPES.get(kind, kind):
+        found["type"] = known
     if found.get("format") in ("float", "int"):
         del found["format"]
     if isinstance(found.get("required"), bool):

@@ -124,10 +124,9 @@ def _long_tools() -> dict[int, tuple[Tool, ...]]:
 
 def _long_cases(language: str, tools: tuple[Tool, ...]) -> Iterator[Case]:
     data = read_data(f"long/{language}")
-    before = [list(_long_messages(turn)) for turn in data["turn"]]
     defaults = {tool.name: _left_out(tool) for tool in tools}
     for turn in LONG_TURNS:
-        said = tuple(message for messages in before[: turn - 1] for message in messages)
+        said = tuple(chain.from_iterable(map(_long_messages, data["turn"][: turn - 1])))
         for number, row in enumerate(data["question"], 1):
             ((name, accepted),) = row["answer"].items()
             yield Case(
@@ -151,10 +150,10 @@ def _long_messages(turn: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 def _left_out(tool: Tool) -> dict[str, Sequence[Any]]:
     """Return the accepted values of optional parameters, for questions that do not mention them."""
     schema = tool.input_schema
-    optional = schema.get("properties", {}).keys() - set(schema.get("required", ()))
     return {
-        name: ["", schema["properties"][name]["default"]] if "default" in schema["properties"][name] else [""]
-        for name in optional
+        name: ["", declared["default"]] if "default" in declared else [""]
+        for name, declared in schema.get("properties", {}).items()
+        if name not in schema.get("required", ())
     }
 
 
@@ -311,19 +310,14 @@ def _said(row: Mapping[str, Any]) -> dict[str, Any]:
     if "calls" in row:
         return {"role": "assistant", "content": "", "calls": row["calls"]}
     ((who, text),) = row.items()
-    return {"role": {"user": "user", "assistant": "assistant", "result": "tool"}[who], "content": text}
+    return {"role": "tool" if who == "result" else who, "content": text}
 
 
 def _answer(answer: Mapping[str, Mapping[str, Sequence[Any]]], tools: Sequence[Tool]) -> dict[str, Any]:
     """Return an accepted call; a parameter that it does not name and that is not required may be omitted or have its default."""
     ((name, accepted),) = answer.items()
-    schema = next(tool.input_schema for tool in tools if tool.name == name)
-    others = {
-        key: [*([declared["default"]] if "default" in declared else []), ""]
-        for key, declared in schema["properties"].items()
-        if key not in accepted and key not in schema["required"]
-    }
-    return {name: {**{key: list(values) for key, values in accepted.items()}, **others}}
+    others = _left_out(next(tool for tool in tools if tool.name == name))
+    return {name: {**accepted, **{key: [*reversed(values)] for key, values in others.items() if key not in accepted}}}
 
 
 # -- wire: can a model carry a value unchanged through a call? ---------------------------------------------------------
