@@ -74,15 +74,10 @@ NPM_PACKAGES: Final = {
 """Server -> its package with its version."""
 _WAIT_SECONDS: Final = 3600
 
-_AUTHOR: Final = {
-    "GIT_AUTHOR_NAME": "Robin",
-    "GIT_AUTHOR_EMAIL": "robin@example.org",
-    "GIT_AUTHOR_DATE": "2026-03-02T10:00:00+00:00",
-    "GIT_COMMITTER_NAME": "Robin",
-    "GIT_COMMITTER_EMAIL": "robin@example.org",
-    "GIT_COMMITTER_DATE": "2026-03-02T10:00:00+00:00",
-    "GIT_CONFIG_GLOBAL": os.devnull,
-    "GIT_CONFIG_SYSTEM": os.devnull,
+_ROBIN: Final = {"NAME": "Robin", "EMAIL": "robin@example.org", "DATE": "2026-03-02T10:00:00+00:00"}
+_GIT: Final = {
+    **{f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in _ROBIN.items()},
+    **dict.fromkeys(("GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM"), os.devnull),
 }
 
 
@@ -98,26 +93,26 @@ async def occupied(name: str) -> AsyncIterator[None]:
     """Lock the folder of a conversation: another way or run has to wait before it lays it out again."""
     file = data_folder() / "talk" / f"{name}.lock"
     file.parent.mkdir(parents=True, exist_ok=True)
-    lock = filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS)
     try:
-        await lock.acquire()
+        held = await filelock.AsyncFileLock(file, timeout=_WAIT_SECONDS).acquire()
     except filelock.Timeout:
         raise UsageError(f"another run has been playing the conversation {name} for an hour: wait for it, or end it") from None
-    try:
+    async with held:
         yield
-    finally:
-        await lock.release()
 
 
 def lay_out(name: str, servers: Sequence[str], language: str) -> Path:
-    """Make the folder of a conversation again, without what an earlier run left."""
-    place = folder_of(name)
+    """Make the folder of a conversation again, with what it begins with (`talk/folders.toml`), without what a run left."""
+    place, data = folder_of(name), read_data("talk/folders")
     if place.is_symlink() or (place.exists() and not (place.is_dir() and place.stat().st_uid == user_id())):
         raise UsageError(f"expected {place} to be free for the files of a conversation; it is not ours: remove it")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     for server in servers:
-        _fill(place, server, language)
+        if server == "git":
+            _fill_repository(place, data["git"])
+        else:
+            _write(place, data[language].get(server, {}))
     return place
 
 
@@ -125,15 +120,6 @@ def _write(place: Path, files: Mapping[str, str]) -> None:
     for name, text in files.items():
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text(text, encoding="utf-8")
-
-
-def _fill(place: Path, server: str, language: str) -> None:
-    """Write what the folder begins with for a server (`talk/folders.toml`)."""
-    data = read_data("talk/folders")
-    if server == "git":
-        _fill_repository(place, data["git"])
-    else:
-        _write(place, data[language].get(server, {}))
 
 
 def _fill_repository(place: Path, data: Mapping[str, Any]) -> None:
@@ -149,7 +135,7 @@ def _fill_repository(place: Path, data: Mapping[str, Any]) -> None:
 def _git(place: Path, *arguments: str) -> None:
     if (git := shutil.which("git")) is None:
         raise UsageError("the conversations about a git repository need git: install it")
-    subprocess.run([git, "-C", str(place), *arguments], env=os.environ | _AUTHOR, check=True, timeout=60, capture_output=True)
+    subprocess.run([git, "-C", str(place), *arguments], env=os.environ | _GIT, check=True, timeout=60, capture_output=True)
 
 
 # -- the servers -------------------------------------------------------------------------------------------------------
