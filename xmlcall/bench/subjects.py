@@ -55,17 +55,14 @@ def stand_in(name: str, cases: list[Case]) -> Subject:
     def backend(case: Case, way: Way) -> Backend:
         if case.expects == "talk" and name == "oracle":
             return RightTurns(case, way)
-        return ScriptedBackend(STAND_INS[name](right_replies(case, way), way, place[case.id]))
-
-    def right_replies(case: Case, way: Way) -> list[Script]:
-        if case.expects == "talk":
-            return []
-        return [[_PLAIN] if case.expects == "no_call" else calling(oracle_calls(case), catalog_of(case), way)]
+        needs_call = case.expects not in ("talk", "no_call")
+        right = calling(oracle_calls(case), catalog_of(case), way) if needs_call else [_PLAIN]
+        return ScriptedBackend(STAND_INS[name](right, way, place[case.id]))
 
     return Subject(name=name, backend=backend)
 
 
-def _garbage(right: list[Script], way: Way, number: int) -> list[Script]:
+def _garbage(right: Script, way: Way, number: int) -> list[Script]:
     """Write a call of a tool that is not offered, an opener that never ends, or nothing."""
     del right, way
     texts = (write([("nothing_like_it", {})], Catalog(), _DAMAGED), _OPENER, "")
@@ -82,24 +79,23 @@ MUTATIONS: Mapping[str, tuple[Callable[[str], str], str]] = {
 }
 
 
-def _mutator(right: list[Script], way: Way, number: int) -> list[Script]:
+def _mutator(right: Script, way: Way, number: int) -> list[Script]:
     """Damage every reply with calls in the same way."""
     if way.dialect != _DAMAGED.name:
         raise UsageError(f"the mutator damages replies in the format {_DAMAGED.name}: use --way xml")
     name = list(MUTATIONS)[number % len(MUTATIONS)]
     mutate = MUTATIONS[name][0]
     finish_reason: FinishReason = "length" if name == "cut" else "stop"
-    [reply] = right
-    damaged = [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in reply]
-    return [reply if reply == [_PLAIN] else damaged] * _ROUNDS
+    damaged = [Chunk(text=mutate(chunk.text), finish_reason=finish_reason) for chunk in right]
+    return [right if right == [_PLAIN] else damaged] * _ROUNDS
 
 
-STAND_INS: Mapping[str, Callable[[list[Script], Way, int], list[Script]]] = {
-    "oracle": lambda right, way, number: right,
+STAND_INS: Mapping[str, Callable[[Script, Way, int], list[Script]]] = {
+    "oracle": lambda right, way, number: [right],
     "garbage": _garbage,
     "mutator": _mutator,
 }
-"""Name -> its replies to a case in a way, in order, given the right ones and the case's place in the run."""
+"""Name -> its replies to a case in a way, in order, given the right one and the case's place in the run."""
 
 
 # -- the calls that a perfect model would write ------------------------------------------------------------------------
