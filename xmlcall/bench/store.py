@@ -35,7 +35,7 @@ from ..tools.catalog import Catalog
 from ..turn.asking import Sampling
 from ..turn.events import Answer, CallDenied, CallFinished, CallRejected, LoopEvent, ReplyEnded
 from ..turn.tool_need import ToolNeed
-from ..types.calls import Tool
+from ..types.calls import InvalidCall, Tool, ToolCall
 from ..types.completion import Chunk, CompletionRequest, Usage
 from .case import Case, case_to_json
 from .ways import OF_WAY, AskedCase, Settings
@@ -395,25 +395,18 @@ class PlayedTurn:
                 self.need = {name: getattr(event, name) for name in ("log_odds", "number", "threshold", "tool")}
             case ReplyEnded(usage=usage):
                 self.usage = self.usage + usage
-            case CallFinished() | CallDenied() | CallRejected():
-                self.calls.append(kept_call(event, len(self.replies)))
+            case CallFinished(call=call, result=result):
+                self._keep(call, arguments=call.arguments, result=result_text(result), is_error=result.is_error)
+            case CallDenied(call=call, reason=reason):
+                self._keep(call, arguments=call.arguments, denied=reason)
+            case CallRejected(call=call):
+                issues = [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in call.issues]
+                self._keep(call, issues=issues)
             case Answer(text=text, stop_reason=stop_reason):
                 self.answer, self.stop_reason = text, stop_reason
 
-
-def kept_call(event: CallFinished | CallDenied | CallRejected, reply: int) -> dict[str, Any]:
-    """Return the saved form of a call; `reply` is the number of its reply in the turn, from 1."""
-    row: dict[str, Any] = {"name": event.call.name, "reply": reply}
-    match event:
-        case CallFinished(call=call, result=result):
-            return {**row, "arguments": call.arguments, "result": result_text(result), "is_error": result.is_error}
-        case CallDenied(call=call, reason=reason):
-            return {**row, "arguments": call.arguments, "denied": reason}
-        case CallRejected(call=call):
-            return {
-                **row,
-                "issues": [{"code": issue.code, "path": issue.path, "message": issue.message} for issue in call.issues],
-            }
+    def _keep(self, call: ToolCall | InvalidCall, **more: Any) -> None:
+        self.calls.append({"name": call.name, "reply": len(self.replies), **more})  # the number of the reply, from 1
 
 
 def kept_tools(catalog: Catalog, turns: Iterable[Iterable[Mapping[str, Any]]]) -> list[dict[str, Any]]:
