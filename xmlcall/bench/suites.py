@@ -57,10 +57,8 @@ def _format_sensitivity() -> list[Case]:
 
 def _drawn(sizes: Mapping[str, int], seed: int, without: Collection[str]) -> list[Case]:
     """Draw this many cases of each category, none of them in `without`; the categories alternate."""
-    drawn: list[list[Case]] = []
-    for category, size in sizes.items():
-        cases = [case for case in _bfcl([category]) if case.id not in without]
-        drawn.append(sample(cases, limit=size, seed=seed))
+    left = {category: [case for case in _bfcl([category]) if case.id not in without] for category in sizes}
+    drawn = [sample(cases, limit=sizes[category], seed=seed) for category, cases in left.items()]
     return [case for row in zip_longest(*drawn) for case in row if case is not None]
 
 

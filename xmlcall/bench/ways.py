@@ -175,10 +175,6 @@ class AskedCase:
         writer = PromptWriter(offered=offered, reminder=reminder, stands="question" if follows else "end")
         return writer.messages(messages, fits=describes and needs_tool)
 
-    def undecided(self) -> tuple[Message, ...]:
-        """Return the messages as a model is asked whether it needs a tool."""
-        return self.unreminded.conversation(describes=False)
-
     def decided(self, need: ToolNeed | None) -> tuple[Message, ...]:
         """Return the messages after it was decided whether a tool is needed."""
         if need is None or not need.is_sure:
@@ -200,8 +196,9 @@ class AskedCase:
         threshold, way = self.settings.call_threshold, self.way
         if threshold is None or not (way.is_ours and self.settings.reminder) or self._follows_result:
             return None
-        request = CompletionRequest(messages=self.undecided(), seed=self.settings.seed)
-        shown = replace(request, messages=self.unreminded.messages)
+        plain = self.unreminded
+        request = CompletionRequest(messages=plain.conversation(describes=False), seed=self.settings.seed)
+        shown = replace(request, messages=plain.messages)
         asking = ask_tool_need(threshold, backend.capabilities, request, self.catalog, self.format, shown=shown)
         return await result_of(Machine(asking), backend, scores)
 
