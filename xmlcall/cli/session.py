@@ -8,8 +8,8 @@ import argparse
 import re
 import shlex
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict
 from typing import Final
 
@@ -131,11 +131,19 @@ async def open_session(
         live=sys.stdout.isatty(), answers=answers, verbose=options.verbose, lang=asking_of(options).lang, calls=calls
     )
     opening = OpeningStatus(display.console, display.say)
-    await sign_in_where_wanted(servers_of(options))
+    servers = servers_of(options)
+    await sign_in_where_wanted(servers)
     async with AsyncExitStack() as stack:
-        keeper = stack.enter_context(_kept(options))
+        store = None if options.no_record else stack.enter_context(Store(store_path()))
+        path = options.audit or (None if options.no_record else audit_path())
+        keeper = Keeper(store, AuditFile(path) if path else None)
         await _take_chosen(keeper, options, display)
-        loop = _loop(options, display, opening, keeper)
+        backend = connected(options.model, options.context, opening)
+        if options.verbose or (is_interactive() and options.mcp):
+            for server in servers:
+                display.line("", described(server), style="dim")
+        hosts = hosts_of(servers, options, features_of(options, display, lambda: backend))
+        loop = loop_of(options, display, backend, hosts, asker=TerminalAsker(display), audit=keeper.audit)
         async with opening:
             await stack.enter_async_context(loop)
         stack.callback(display.settle)
@@ -143,16 +151,6 @@ async def open_session(
         await session.tell_notices()
         session.tell_of_model()
         yield session
-
-
-def _loop(options: argparse.Namespace, display: Display, opening: OpeningStatus, keeper: Keeper) -> ToolLoop:
-    servers = servers_of(options)
-    backend = connected(options.model, options.context, opening)
-    if options.verbose or (is_interactive() and options.mcp):
-        for server in servers:
-            display.line("", described(server), style="dim")
-    hosts = hosts_of(servers, options, features_of(options, display, lambda: backend))
-    return loop_of(options, display, backend, hosts, asker=TerminalAsker(display), audit=keeper.audit)
 
 
 def loop_of(
@@ -227,14 +225,6 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
         help="append a line to this file before and after each call (default: audit.jsonl in the folder of records; none with "
         "--no-record)",
     )
-
-
-@contextmanager
-def _kept(options: argparse.Namespace) -> Iterator[Keeper]:
-    with ExitStack() as stack:
-        store = None if options.no_record else stack.enter_context(Store(store_path()))
-        path = options.audit or (None if options.no_record else audit_path())
-        yield Keeper(store, AuditFile(path) if path else None)
 
 
 async def _take_chosen(keeper: Keeper, options: argparse.Namespace, display: Display) -> None:

@@ -5,12 +5,10 @@ import os
 import secrets
 import sys
 import webbrowser
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
-from ..backends.base import Backend
-from ..hosts.mcp.server_requests import ClientFeatures
 from ..proxy.http.access import Guard
 from ..records.audit import AuditFile
 from ..records.folder import audit_path, private_folder, store_path
@@ -47,7 +45,7 @@ async def serve_page(options: argparse.Namespace) -> int:
         recorder = await stack.enter_async_context(recording(options, []))
         assert recorder is not None  # `ui` is set
         room = None if options.no_chat else await stack.enter_async_context(_room(options, recorder))
-        page = _page(url, Guard(), recorder, recorded, room)
+        page = _page(url, recorder, recorded, room)
 
         def announce() -> None:
             address = page.address(url)
@@ -58,7 +56,7 @@ async def serve_page(options: argparse.Namespace) -> int:
         def stop() -> None:
             recorder.close()
             if room is not None:
-                room.close()
+                room.news.close()  # a server that stops waits for the streams of its pages
 
         await serve_app(app_of_page(page), listener, stop, announce=announce)
     return OK
@@ -68,7 +66,8 @@ async def serve_page(options: argparse.Namespace) -> int:
 async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterator[ChatRoom]:
     """Open the model and the servers for chats in the page, as `chat` does."""
     display = Display(live=False, answers=False, verbose=options.verbose, lang=asking_of(options).lang)
-    await sign_in_where_wanted(servers_of(options))
+    servers = servers_of(options)
+    await sign_in_where_wanted(servers)
     async with AsyncExitStack() as stack:
         store = stack.enter_context(Store(None if options.no_record else store_path()))
         path = options.audit or (None if options.no_record else audit_path())
@@ -76,10 +75,19 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         questions = OpenQuestions(news)
         opening = OpeningStatus(display.console, display.say)
         backend = SharedBackend(connected(options.model, options.context, opening), news)
-        features = _features(options, display, questions, lambda: backend)
+        is_asked, limit = options.sampling == "ask", asking_of(options).max_tokens
+        requests = ServerRequests(questions, lambda: backend, max_tokens=limit, is_asked=is_asked)
+        features = declared(
+            options,
+            display,
+            elicit=requests.elicit,
+            sample=requests.sample if options.sampling in ("ask", "allow") else None,
+            sign_in=requests.sign_in,
+            notice=news.notice,
+        )
         asker = PageAsker(questions, display.lang, recorder.changed)
         audit = PageAudit(AuditFile(path)) if path else None
-        loop = loop_of(options, display, backend, hosts_of(servers_of(options), options, features), asker=asker, audit=audit)
+        loop = loop_of(options, display, backend, hosts_of(servers, options, features), asker=asker, audit=audit)
         async with opening:
             await stack.enter_async_context(loop)
         session = Session(loop, display, options, Keeper(None, None))
@@ -90,22 +98,7 @@ async def _room(options: argparse.Namespace, recorder: Recorder) -> AsyncIterato
         yield await stack.enter_async_context(ChatRoom(loop, store, recorder, questions, start=opening_messages(options)))
 
 
-def _features(
-    options: argparse.Namespace, display: Display, questions: OpenQuestions, backend: Callable[[], Backend]
-) -> ClientFeatures:
-    limit, is_asked = asking_of(options).max_tokens, options.sampling == "ask"
-    requests = ServerRequests(questions, backend, max_tokens=limit, is_asked=is_asked)
-    return declared(
-        options,
-        display,
-        elicit=requests.elicit,
-        sample=requests.sample if options.sampling in ("ask", "allow") else None,
-        sign_in=requests.sign_in,
-        notice=questions.news.notice,
-    )
-
-
-def _page(url: str, guard: Guard, recorder: Recorder, recorded: Recorded, room: ChatRoom | None) -> UiPage:
+def _page(url: str, recorder: Recorder, recorded: Recorded, room: ChatRoom | None) -> UiPage:
     shown = ShownPage(
         recorder=recorder,
         about=lambda: facts_of_room(room),
@@ -123,7 +116,7 @@ def _page(url: str, guard: Guard, recorder: Recorder, recorded: Recorded, room: 
     more = [*recorded_routes(recorded, live)]
     if room is not None:
         more += [*chat_routes(room), *asking_routes(shown, lambda: room.loop.backend)]
-    return page_of(shown, guard, more, secret=kept_secret(private_folder()))
+    return page_of(shown, Guard(), more, secret=kept_secret(private_folder()))
 
 
 def _open_browser(address: str, options: argparse.Namespace) -> None:

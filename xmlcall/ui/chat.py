@@ -229,10 +229,6 @@ class ChatRoom:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self.close()
-
-    def close(self) -> None:
-        """End the streams of all pages, because a server that stops waits for its streams."""
         self.news.close()
 
     async def ask(self, conversation: str | None, question: str, instead_of: str = "") -> tuple[str, str]:
