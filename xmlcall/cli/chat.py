@@ -10,8 +10,8 @@ import asyncio
 import shutil
 import signal
 import time
-from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import Coroutine, Iterable
+from contextlib import aclosing
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -135,11 +135,11 @@ class Chat:
             await self._interruptible(self.answer(line))
 
     async def _interruptible(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        current = asyncio.current_task()
+        loop, task, current = asyncio.get_running_loop(), asyncio.create_task(work), asyncio.current_task()
         assert current is not None
+        signals = (signal.SIGINT,) if is_interactive() else ()  # a person's Ctrl-C ends the turn, and not the program
         try:
-            with _interrupt_ends(task):
+            with on_signals(signals, lambda *_: loop.call_soon_threadsafe(task.cancel)):
                 await task
         except asyncio.CancelledError:
             if current.cancelling():  # the program ends, not only the turn
@@ -183,17 +183,6 @@ class Chat:
         self.conversation.end(messages)
 
 
-@contextmanager
-def _interrupt_ends(task: asyncio.Task[None]) -> Iterator[None]:
-    """Let Ctrl-C cancel a task, and not the program, where a person sits at the terminal."""
-    if not is_interactive():
-        yield
-        return
-    loop = asyncio.get_running_loop()
-    with on_signals((signal.SIGINT,), lambda *_: loop.call_soon_threadsafe(task.cancel)):
-        yield
-
-
 class StatusLine:
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -213,15 +202,12 @@ class StatusLine:
                 self._first = time.monotonic()
             case ReplyEnded(usage=usage):
                 self._last = usage
-                self._measure(usage)
+                tokens = usage.completion_tokens or 0
+                seconds = time.monotonic() - self._first if self._first is not None else 0.0
+                if tokens >= _LEAST_TOKENS and seconds >= _LEAST_SECONDS:
+                    self._speed = tokens / seconds
             case Answer(usage=usage):
                 self._run = usage
-
-    def _measure(self, usage: Usage) -> None:
-        seconds = time.monotonic() - self._first if self._first is not None else 0.0
-        tokens = usage.completion_tokens or 0
-        if tokens >= _LEAST_TOKENS and seconds >= _LEAST_SECONDS:
-            self._speed = tokens / seconds
 
     def text(self, model: str, way: str, context: int | None, hosts: Iterable[HostState], width: int) -> str:
         states = [state for state in hosts if state.kind != "off"]

@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from ..errors import UsageError, XmlcallError
@@ -30,16 +29,12 @@ def complain(message: str) -> None:
     with contextlib.suppress(OSError):
         sys.stdout.flush()
     with contextlib.suppress(OSError):  # standard error is closed
-        print(_broken(f"xmlcall: {visible(message.strip())}"), file=sys.stderr, flush=True)
+        line = f"xmlcall: {visible(message.strip())}"
+        if sys.stderr.isatty():
+            from .wrapping import wrapped  # only here: most commands need none of what it imports
 
-
-def _broken(line: str) -> str:
-    """Break a line between words if it goes to a terminal."""
-    if not sys.stderr.isatty():
-        return line
-    from .wrapping import wrapped  # only here: most commands need none of what it imports
-
-    return wrapped(line, shutil.get_terminal_size().columns)
+            line = wrapped(line, shutil.get_terminal_size().columns)
+        print(line, file=sys.stderr, flush=True)
 
 
 def guarded(work: Callable[[], int]) -> int:
@@ -85,11 +80,10 @@ def run_async(work: Coroutine[Any, Any, int]) -> int:
 async def _cancellable(work: Coroutine[Any, Any, int]) -> int:
     task, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert task is not None
-    cancel = partial(loop.call_soon_threadsafe, task.cancel)
     is_main = threading.current_thread() is threading.main_thread()
     # Any other handler stays: `nohup` or an embedding program has set it on purpose.
     ours = [each for each in END_SIGNALS if is_main and signal.getsignal(each) is signal.SIG_DFL]
-    with on_signals(ours, lambda *_: cancel()):
+    with on_signals(ours, lambda *_: loop.call_soon_threadsafe(task.cancel)):
         return await work
 
 
