@@ -38,6 +38,7 @@ _BY_ITSELF = {
     "the tool changes": "by_changing_tool",
     "it only tells what is known": "by_known",
 }
+CallEvent = CallStarted | CallFinished | CallDenied | CallRejected | CallHeld
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,19 +76,16 @@ class CallLog:
             case ReplyEnded(reply=reply):
                 self._before = tuple(self._said)
                 self._said.append(Message(role="assistant", content=reply.text))
-            case CallStarted(call=call, host=host, host_tool=tool, by=by):
-                return self._add(call, _target(host, tool), began=time.monotonic(), by=by)
-            case CallFinished(call=call, result=result, failure=failure):
-                return self._end(self._running() or self._add(call), event.outcome, failure or result_text(result))
-            case CallDenied(call=call, reason=reason, by=by, host=host, host_tool=tool):
-                return self._end(self._add(call, _target(host, tool), by=by), "denied", reason)
-            case CallRejected(call=invalid, host=host, host_tool=tool):
-                why = "\n".join(issue_line(issue, self.lang) for issue in invalid.issues)
-                return self._end(self._add(invalid, _target(host, tool)), "rejected", why)
-            case CallHeld(call=call, paths=paths, host=host, host_tool=tool):
-                return self._end(
-                    self._add(call, _target(host, tool)), "waits", ", ".join(path.removeprefix("$.") for path in paths)
-                )
+            case CallStarted(by=by):
+                return self._add(event, began=time.monotonic(), by=by)
+            case CallFinished(result=result, failure=failure):
+                return self._end(self._running() or self._add(event), event.outcome, failure or result_text(result))
+            case CallDenied(reason=reason, by=by):
+                return self._end(self._add(event, by=by), "denied", reason)
+            case CallRejected(call=call):
+                return self._end(self._add(event), "rejected", "\n".join(issue_line(issue, self.lang) for issue in call.issues))
+            case CallHeld(paths=paths):
+                return self._end(self._add(event), "waits", ", ".join(path.removeprefix("$.") for path in paths))
         return None
 
     def stop(self) -> LoggedCall | None:
@@ -104,9 +102,9 @@ class CallLog:
     def _running(self) -> LoggedCall | None:
         return self.calls[-1] if self.calls and self.calls[-1].outcome == "running" else None
 
-    def _add(self, call: ToolCall | InvalidCall, target: str = "", began: float | None = None, by: str = "") -> LoggedCall:
-        number, named = self.earlier + len(self.calls) + 1, target or visible(call.name)
-        entry = LoggedCall(number=number, call=call, target=named, before=self._before, by=by, began=began)
+    def _add(self, event: CallEvent, began: float | None = None, by: str = "") -> LoggedCall:
+        number, target = self.earlier + len(self.calls) + 1, target_of(event)
+        entry = LoggedCall(number=number, call=event.call, target=target, before=self._before, by=by, began=began)
         self.calls.append(entry)
         return entry
 
@@ -120,13 +118,11 @@ class CallLog:
         return entry
 
 
-def _target(host: str, tool: str) -> str:
-    return f"{visible(host)}.{visible(tool)}" if host else ""
-
-
-def target_of(event: CallRejected | CallDenied | CallHeld) -> str:
-    """Return the server and the tool of a call, or the name that the model wrote if no server has it."""
-    return _target(event.host, event.host_tool) or visible(event.call.name)
+def target_of(event: CallEvent) -> str:
+    """Return the server and the tool of a call, or the name that the model wrote if the event names no server."""
+    if isinstance(event, CallFinished) or not event.host:
+        return visible(event.call.name)
+    return f"{visible(event.host)}.{visible(event.host_tool)}"
 
 
 def call_line(entry: LoggedCall, say: Say, width: int, label_width: int) -> Text:
