@@ -133,15 +133,13 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, bold: C
     _console().print(table)
 
 
-def _details(found: Mapping[str, Any]) -> list[str]:
-    lines = []
+def _details(found: Mapping[str, Any]) -> Iterator[str]:
     for way, of_way in found["ways"].items():
         for title in ("failures", "repairs"):
             if counts := of_way[title]:
-                lines.append(f"{way}: {title}: {', '.join(f'{visible(code)} {count}' for code, count in counts.items())}")
+                yield f"{way}: {title}: {', '.join(f'{visible(code)} {count}' for code, count in counts.items())}"
         cost = of_way["cost"]
-        lines.append(f"{way}: {', '.join(f'{name} {value}' for name, value in cost.items())}")
-    return lines
+        yield f"{way}: {', '.join(f'{name} {value}' for name, value in cost.items())}"
 
 
 def _print_markdown(folder: Path, found: Mapping[str, Any]) -> None:

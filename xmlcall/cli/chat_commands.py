@@ -113,10 +113,8 @@ async def _open(chat: "Chat", number: str) -> None:
     if number and not (number.isascii() and number.isdigit() and first <= int(number[:9]) <= last):
         raise UsageError(chat.say("unknown_call", first=first, last=last, got=repr(number[:80])))
     entry = calls[int(number) - first] if number else calls[-1]
-    rows = []
     for label, text in call_lines(entry, chat.say, await chat.session.loop.catalog()):
-        rows.append(set_cell_size(label, _LABEL_WIDTH) + text.replace("\n", "\n" + " " * _LABEL_WIDTH))
-    print("\n".join(rows), flush=True)
+        print(set_cell_size(label, _LABEL_WIDTH) + text.replace("\n", "\n" + " " * _LABEL_WIDTH), flush=True)
 
 
 async def _retry(chat: "Chat", _: str) -> None:

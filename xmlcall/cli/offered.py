@@ -1,7 +1,7 @@
 """`xmlcall tools`, `xmlcall resources` and `xmlcall prompts`: what servers offer to a model and to a person."""
 
 import argparse
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import UsageError
@@ -75,14 +75,13 @@ def parameter_lines(tool: Tool, router: Router, say: Say) -> list[str]:
     return [_tool_lines(tool, router)[0], *description, *_parameter_rows(parameters_of(tool), say, "    ")]
 
 
-def _parameter_rows(parameters: Iterable[ShownParameter], say: Say, indent: str) -> list[str]:
-    rows = []
+def _parameter_rows(parameters: Iterable[ShownParameter], say: Say, indent: str) -> Iterator[str]:
     for each in parameters:
         kind = shortened(visible(each.kind), lines=1, width=200)
-        rows.append(f"{indent}{visible(each.name)}: {kind}, {say('required' if each.required else 'optional')}")
-        rows += [f"{indent}    {visible(each.description)}"] * bool(each.description)
-        rows += _parameter_rows(each.children, say, f"{indent}    ")
-    return rows
+        yield f"{indent}{visible(each.name)}: {kind}, {say('required' if each.required else 'optional')}"
+        if each.description:
+            yield f"{indent}    {visible(each.description)}"
+        yield from _parameter_rows(each.children, say, f"{indent}    ")
 
 
 def _parameter_summary(parameter: ShownParameter) -> str:
@@ -110,18 +109,14 @@ def _configure_resources(parser: argparse.ArgumentParser) -> None:
 async def _resources(options: argparse.Namespace) -> int:
     async with open_router(options) as router:
         if options.uri is None:
-            return await _list_resources(router, as_json=options.json)
+            resources, templates = await router.resources(), await router.resource_templates()
+            found: list[tuple[str, Resource | ResourceTemplate]] = [*resources.items, *templates.items]
+            lines = None if options.json else [_resource_line(*each) for each in found]
+            return _print_list("resource", found, lines, router, (*resources.notices, *templates.notices))
         served = chosen_server(router, "resources", options.server)
         result = await served.read_resource(options.uri)
         print(json_text({"contents": result.content}) if options.json else plain(result_text(result, reader="user")))
         return OK
-
-
-async def _list_resources(router: Router, *, as_json: bool) -> int:
-    resources, templates = await router.resources(), await router.resource_templates()
-    found: list[tuple[str, Resource | ResourceTemplate]] = [*resources.items, *templates.items]
-    lines = None if as_json else [_resource_line(*each) for each in found]
-    return _print_list("resource", found, lines, router, (*resources.notices, *templates.notices))
 
 
 def _print_list(
