@@ -79,16 +79,12 @@ def _dispatch(arguments: list[str]) -> int:
         if not arguments or arguments[0].startswith("-"):
             _overview().parse_args(arguments)
             raise UsageError(f"expected a command: {', '.join(COMMANDS)} (see `xmlcall --help`)")
-        return _command(arguments[0], arguments[1:])
+        name, *rest = arguments
+        if name not in COMMANDS:
+            raise unknown("a command", name, COMMANDS)
+        return command_of(name).execute(parser_of(name).parse_args(rest))
     except SystemExit as leave:  # raised by argparse after it has printed the help or the version
         return int(leave.code or 0)
-
-
-def _command(name: str, arguments: list[str]) -> int:
-    if name not in COMMANDS:
-        raise unknown("a command", name, COMMANDS)
-    command = command_of(name)
-    return command.execute(parser_of(name, command).parse_args(arguments))
 
 
 def command_of(name: str) -> Command:
@@ -103,8 +99,8 @@ def command_of(name: str) -> Command:
     return Command(module.DESCRIPTION, module.EPILOG, configure, execute, common, passes_on)
 
 
-def parser_of(name: str, command: Command | None = None) -> CommandParser:
-    command = command or command_of(name)
+def parser_of(name: str) -> CommandParser:
+    command = command_of(name)
     parser = CommandParser(prog=f"xmlcall {name}", description=command.description, epilog=command.epilog, common=command.common)
     parser.passes_on = command.passes_on
     command.configure(parser)

@@ -192,7 +192,9 @@ def add_model_options(parser: argparse.ArgumentParser, *, talks: bool = False) -
     parser.add_argument("--verbose", action="store_true", help="show more: starts and logs of servers, repairs, tokens")
 
 
-def _add_control_options(tools: argparse._ArgumentGroup) -> None:
+def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
+    add_server_options(tools)
+    tools.add_argument("--no-tools", action="store_true", help="use no server: the model answers alone")
     approval = tools.add_mutually_exclusive_group()
     approval.add_argument("--yes", action="store_true", help="run every call without asking")
     add_repeated(approval, "--allow", "GLOB", "run these tools without asking, such as 'files.read_*' of a server `files`")
@@ -211,12 +213,6 @@ def _add_control_options(tools: argparse._ArgumentGroup) -> None:
         "because the model did not write it correctly (default: %(default)s; --yes never asks)",
     )
     add_policy_option(tools)
-
-
-def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
-    add_server_options(tools)
-    tools.add_argument("--no-tools", action="store_true", help="use no server: the model answers alone")
-    _add_control_options(tools)
     add_repeated(tools, "--root", "DIR", "a folder to name to servers that ask where they may work")
     tools.add_argument(
         "--sampling",
