@@ -21,6 +21,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from starlette.requests import ClientDisconnect, Request
@@ -183,12 +184,9 @@ async def _turns(shown: ShownPage, request: Request) -> Response:
     if (before := request.query_params.get("before")) in ids:
         ids = ids[ids.index(before) + 1 :]
     limit = number_of(request, "limit", 100, LIST_LIMIT)
-    found: list[Summary] = []
-    for row in matching(request, (row for id in ids if (row := shown.summary(id)) is not None)):
-        if len(found) == limit:
-            return json_answer({"turns": found, "more": True})
-        found.append(row)
-    return json_answer({"turns": found, "more": False})
+    rows = matching(request, (row for id in ids if (row := shown.summary(id)) is not None))
+    found = list(islice(rows, limit + 1))
+    return json_answer({"turns": found[:limit], "more": len(found) > limit})
 
 
 async def _turn(shown: ShownPage, request: Request) -> Response:

@@ -8,7 +8,7 @@ built only when it is opened. The conversation store is reopened for each reques
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -181,12 +181,9 @@ async def _run(recorded: Recorded, request: Request) -> Response:
     found: _Judged = await asyncio.to_thread(recorded.once, "runs", request.path_params["name"], _judged)
     wanted = {name: value for name in _FILTERS if (value := request.query_params.get(name))}
     rows = [row for row in matching(request, found.rows) if all(value in _values(row)[name] for name, value in wanted.items())]
-    counts: dict[str, Counter[str]] = {name: Counter() for name in _FILTERS}
-    for row in rows:
-        for name, values in _values(row).items():
-            counts[name].update(values)
+    counted = [_values(row) for row in rows]
     offset, limit = number_of(request, "offset", 0, 10**9), number_of(request, "limit", 100, LIMIT)
-    filters = {name: dict(count.most_common(200)) for name, count in counts.items()}
+    filters = {name: dict(Counter(value for each in counted for value in each[name]).most_common(200)) for name in _FILTERS}
     about = {name: found.run.about.get(name) for name in ("model", "suite", "ways", "started")}
     return json_answer({"about": about, "rows": rows[offset : offset + limit], "total": len(rows), "filters": filters})
 
@@ -203,16 +200,13 @@ def _turn_of_run(recorded: Recorded, name: str, case: str, way: str) -> TurnReco
 
 
 def _turns_in(path: Path) -> dict[str, tuple[Row, TurnRecord]]:
-    return {turn.id: (summary_of(turn), turn) for turn in _with_ids(read_lines(path))}
-
-
-def _with_ids(turns: Iterable[TurnRecord]) -> Iterator[TurnRecord]:
-    """Give a number to turns whose id is missing or already taken."""
-    seen: set[str] = set()
-    for number, turn in enumerate(turns, start=1):
-        id = turn.id if turn.id and turn.id not in seen else f"line-{number}"
-        seen.add(id)
-        yield replace(turn, id=id)
+    """Read the turns of a file by id; one whose id is missing or already taken has the number of its line."""
+    turns: dict[str, tuple[Row, TurnRecord]] = {}
+    for number, turn in enumerate(read_lines(path), start=1):
+        id = turn.id if turn.id and turn.id not in turns else f"line-{number}"
+        named = replace(turn, id=id)
+        turns[id] = summary_of(named), named
+    return turns
 
 
 async def _file(recorded: Recorded, request: Request) -> Response:
