@@ -34,7 +34,7 @@ from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import RedirectResponse, Response
@@ -119,9 +119,7 @@ class Entry:
     def is_session(self, given: str) -> bool:
         """Return whether a session was started here and is still valid."""
         ends, _, signature = given.partition(".")
-        if not _is_same(self._signed(ends), signature):
-            return False
-        return time.time() < int(ends)
+        return _is_same(self._signed(ends), signature) and time.time() < int(ends)
 
     def _signed(self, ends: str) -> str:
         said = f"xmlcall page, port {self._port}, until {ends}".encode("utf-8", "replace")
@@ -190,7 +188,3 @@ class Door:
 
 def _refused(status: int, message: str) -> Response:
     return json_answer({"error": {"message": message}}, status)
-
-
-def port_of(url: str) -> int:
-    return urlsplit(url).port or 80

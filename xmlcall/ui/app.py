@@ -8,6 +8,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -22,7 +23,7 @@ from ..proxy.http.access import Guard
 from ..proxy.http.incoming import one_framing
 from ..turn_records.builder import Recorder
 from . import api
-from .access import Door, Entry, port_of
+from .access import Door, Entry
 from .api import json_answer
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class UiPage:
 
 def page_of(shown: api.ShownPage, guard: Guard, more: Iterable[Route] = (), *, secret: str = "") -> UiPage:
     """Make the page; the routes `more`, under `/api/`, need no access control of their own."""
-    entry = Entry(port_of(shown.url), secret)
+    entry = Entry(urlsplit(shown.url).port or 80, secret)
     static = _static()
     inside = Router([*more, *api.routes(shown), Route("/static/{path:path}", static), Route("/", static)], default=_nothing)
     door = Middleware(Door, guard=guard, entry=entry)

@@ -23,7 +23,6 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any, Final, get_args
 
 from ..agent.asking_person import Choice, PersonAnswer, Question, read_arguments
@@ -282,16 +281,13 @@ class ServerRequests:
         """Have the person fill in a form, or visit an address."""
         if isinstance(request, UrlRequest):
             body = _address(request)
-
-            def accepted(given: Given) -> ElicitAnswer:
-                return ElicitAnswer(action="accept")
         else:
             body = {"kind": "form", "message": request.message, "fields": [_field(each) for each in fields(request.schema)]}
-            accepted = partial(_filled_in, request)
 
         def read(given: Given) -> ElicitAnswer:
-            step = _step(given)
-            return accepted(given) if step == "yes" else _DECLINED if step == "no" else _CANCELLED
+            if (step := _step(given)) != "yes":
+                return _DECLINED if step == "no" else _CANCELLED
+            return ElicitAnswer(action="accept") if isinstance(request, UrlRequest) else _filled_in(request, given)
 
         answer: ElicitAnswer = await self._ask(request.server, body, read, _CANCELLED)
         return answer
