@@ -9,6 +9,7 @@ Everything shown passes `plain` or `visible`, and reaches rich as `Text`, whose 
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
@@ -77,7 +78,8 @@ class Display:
         self._label_width = 1 + max(cell_len(self.say(label)) for label in LABELS)
         self._live, self._answers = live and answers, answers
         answers_to = answer_console()
-        self._text: MarkdownStream | _ShownStream = _ShownStream(_to_stdout, lambda: Wrapping(self.console.width))
+        write = partial(print, end="", flush=True)
+        self._text: MarkdownStream | _ShownStream = _ShownStream(write, lambda: Wrapping(self.console.width))
         if self._live and shows_markdown(answers_to) and self.console.is_terminal:
             self._text = MarkdownStream(answers_to, lambda quiet: self.say("elapsed", text=self.say("writing"), seconds=quiet))
         self._reasoning = _ShownStream(
@@ -333,8 +335,3 @@ class _ShownStream:
         if self._wrapping:
             shown = self._wrapping.feed(shown) + (self._wrapping.end_word() if self._space else "")
         self._write(shown)
-
-
-def _to_stdout(text: str) -> None:
-    sys.stdout.write(text)
-    sys.stdout.flush()

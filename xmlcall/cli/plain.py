@@ -75,7 +75,7 @@ def title_of(tool: Tool) -> str:
 def shortened(text: str, *, lines: int, width: int) -> str:
     """Make a text fit into a few lines of the terminal; what is left out is counted."""
     rows = plain(text).strip().splitlines() or [""]
-    kept = [row if len(row) <= width else f"{row[:width]}... ({len(row)} characters)" for row in rows[:lines]]
+    kept = [_cut(row, width) for row in rows[:lines]]
     more = len(rows) - lines
     return "\n".join(kept + [f"... ({more} more line{'s' if more > 1 else ''})"] * (more > 0))
 

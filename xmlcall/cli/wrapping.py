@@ -71,8 +71,6 @@ class Wrapping:
 
 
 def wrapped(text: str, width: int, indent: int = 0) -> str:
-    rows = []
-    for line in text.split("\n"):
-        wrapping = Wrapping(width - indent)
-        rows += (wrapping.feed(line) + wrapping.close()).split("\n")
-    return ("\n" + " " * indent).join(rows)
+    wrapping = Wrapping(width - indent)
+    lines = (wrapping.feed(line) + wrapping.close() for line in text.split("\n"))
+    return "\n".join(lines).replace("\n", "\n" + " " * indent)
