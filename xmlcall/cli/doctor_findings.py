@@ -94,8 +94,10 @@ class Trial:
             return "silent"
         if self.error:
             return "refuses" if self._is_refusal else "fails"
+        if self.calls and self.calls[0].arguments is None:
+            return "invalid"
         if self.calls:
-            return self._of_calls
+            return "works" if self.calls[0].is_right and len(self.calls) == 1 else "wrong"
         if self.is_cut and self.reasoning:
             return "thinking"
         return "ignores" if self.text.strip() else "empty"
@@ -106,13 +108,6 @@ class Trial:
         if self.status is None or self.status in _NOT_ABOUT_TOOLS or self.status < 400:
             return False
         return self.status < 500 or _ABOUT_TOOLS.search(self.error) is not None
-
-    @property
-    def _of_calls(self) -> Outcome:
-        first = self.calls[0]
-        if first.is_right and len(self.calls) == 1:
-            return "works"
-        return "invalid" if first.arguments is None else "wrong"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

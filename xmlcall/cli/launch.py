@@ -155,7 +155,6 @@ def _write(client: ClientRow, options: argparse.Namespace) -> int:
     if there := [str(path) for path in files if path.exists()]:
         raise UsageError(f"{', '.join(there)}: exists already and is not overwritten: add what --print shows")
     for path, text in files.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
         _write_privately(path, text)
         complain(f"written: {path}")
     return OK
@@ -163,6 +162,7 @@ def _write(client: ClientRow, options: argparse.Namespace) -> int:
 
 def _write_privately(path: Path, text: str) -> None:
     """Write a new file that only its owner can read: it may have a key in it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
 
@@ -213,7 +213,6 @@ def _proxy(running: Running, options: argparse.Namespace, *, key: str, folder: P
 
 def _run(client: ClientRow, program: list[str], settings: ClientSettings, folder: Path, arguments: Sequence[str]) -> int:
     for path, text in settings.files.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
         _write_privately(folder / path, text)
     env = _environment(settings)
     if settings.before:

@@ -5,11 +5,10 @@ tools and servers are put in fences that are longer than any run of backticks in
 """
 
 import argparse
-import functools
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from typing import Any, Final
 
 from ..dialects.write import says
@@ -94,7 +93,7 @@ def _all_of(found: ConversationSummary, store: Store) -> dict[str, Any]:
 
 def _search(options: argparse.Namespace, store: Store) -> int:
     shown, rows = "", []
-    questions_of = functools.cache(partial(_questions, store))
+    questions_of = cache(partial(_questions, store))
     try:
         for found, place, message in store.search(options.words):
             content = _said(message, questions_of(found.id))

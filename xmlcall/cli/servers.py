@@ -48,6 +48,7 @@ _UNSPELLABLE = re.compile(r"[^A-Za-z0-9_]+")
 _FOR_SDK_1 = re.compile(rb"^(?:from|import) mcp\.server\.fastmcp\b|^@\w+\.(?:list_tools|call_tool)\(", re.MULTILINE)
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _SIGN_IN_SECONDS = 600.0  # including the time that the person takes
+_tell_once = cache(complain)  # which parts of a file are not used is said once, however often the file is read
 
 
 def servers_of(options: argparse.Namespace) -> tuple[ServerConfig, ...]:
@@ -112,17 +113,11 @@ def _read(argument: str) -> tuple[list[ServerConfig], bool]:
     if re.match("https?://", argument):
         return [_at_url(argument)], False
     if _is_configuration(argument):
-        servers = list(load_servers(argument, tell=_tell).values())
+        servers = list(load_servers(argument, tell=_tell_once).values())
         if not servers:
             raise UsageError(f"{argument}: expected at least one server that is not disabled, got none")
         return servers, True
     return [_of_command(argument)], False
-
-
-@cache
-def _tell(note: str) -> None:
-    """Say once which parts of a file are not used, however often it is read."""
-    complain(note)
 
 
 def _is_configuration(argument: str) -> bool:
