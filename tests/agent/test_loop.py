@@ -504,6 +504,27 @@ async def test_the_same_call_again_and_again_ends_in_plain_words() -> None:
     assert (answer.text, answer.stop_reason) == ("It is 3.", "end")
 
 
+async def test_the_same_call_again_and_again_after_a_long_question_ends_in_plain_words() -> None:
+    loop, backend = make([ADD, ADD, ADD, "It is 3."])
+    await run(loop, "Read this. " * 1000 + "What is 1 + 2?")
+    assert [each.role for each in backend.requests[-1].messages] == ["user"]
+
+
+async def test_the_same_long_result_again_and_again_is_cut_before_plain_words_are_asked_for() -> None:
+    def read() -> str:
+        return "The log begins here." + "\n00:00 ok" * 20_000
+
+    reading = block(call("read"))
+    backend = ScriptedBackend(
+        [reading, reading, reading, "It begins here."], capabilities=Capabilities(server="", context_length=4000)
+    )
+    answer = answer_of(await run(ToolLoop(backend, [read], policy=["*"])))
+    assert (answer.text, answer.stop_reason) == ("It begins here.", "end")
+    [asked] = backend.requests[-1].messages
+    assert "The log begins here." in asked.content
+    assert len(asked.content) < 8000
+
+
 async def test_native_calls_end_in_plain_words_just_as_well() -> None:
     loop, backend = make([[native(1)]] * 3 + ["It is 3."], mode="native")
     assert answer_of(await run(loop)).text == "It is 3."

@@ -38,6 +38,7 @@ from ..dialects.write import beginning, told_together
 from ..errors import UsageError
 from ..parsing.repetition import once
 from ..prompting import system as prompt
+from ..prompting.fit_context import fit
 from ..prompting.format import PromptFormat
 from ..prompting.leaks import Refusal, refusal
 from ..prompting.results import Answered, denial, native_results, pictures, result_text, results
@@ -79,6 +80,7 @@ from .native import NativeOptions, generate_call, generate_native
 from .turn_setup import OURS, FirstRequest, Generation, History, InText, Offer, SaidSoFar
 
 _REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
+_READ_AGAIN: Final = 8000  # tokens of a context of unknown length, half of which may be read again
 _OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)
 
 Decide = Callable[[], Script[FirstRequest]]
@@ -404,7 +406,9 @@ class Turn(Machine[None]):
             added = in_text(added, self.offer.catalog, self._generation.format)  # written before the tools were in the prompt
         messages = (*request.messages, *added)
         if self._unoffered is not None:
-            messages = without_calls((*self._unoffered.messages, *added))
+            # Results that have become a part of the person's words are not cut later.
+            room = (self._generation.server.context_length or _READ_AGAIN) / 2
+            messages = without_calls(fit((*self._unoffered.messages, *added), room, lang=self._generation.format.lang).messages)
         return replace(request, messages=with_note(self._feedback, messages))
 
     def _forced(self) -> Tool | None:
@@ -717,9 +721,16 @@ class Turn(Machine[None]):
             return False
         self._has_asked_plainly = True
         self._attempts.stop_reason = ""
-        self._unoffered = self.first.unoffered if self.has_run and not is_lost else None
+        self._unoffered = self._without_tools() if self.has_run and not is_lost else None
         self._feedback = "" if self._unoffered else self._aside(has_failed=is_lost)
         return True
+
+    def _without_tools(self) -> CompletionRequest | None:
+        """Return the conversation before the turn without the tool prompt; however long it is, the alternative is no answer."""
+        if self.first.unoffered is not None or self._generation.is_native:
+            return self.first.unoffered
+        before = in_text(self._history.conversation, self.offer.catalog, self._generation.format)
+        return replace(self.first.request, messages=tuple(before))
 
     def _goes_to_caller(self) -> bool:
         """Say whether invalid calls still go to the caller: a call is required, or one can be handed over as written."""
