@@ -200,19 +200,14 @@ class ToolLoop:
         return self._catalog
 
     async def tool_prompt(self) -> ToolPrompt:
-        """Return the description of the offered tools for mode `xml`; it is rendered again only if the tools change."""
+        """Return how the tools are offered in the current mode; determined again only if they change."""
         await self.catalog()
-        return self._shown()
+        return self._sent() if self.mode.startswith("native") else self._shown()
 
     def _shown(self) -> ToolPrompt:
         is_shown = self.mode != "none"
         catalog, instructions = (self._all, tuple(self.router.instructions())) if is_shown else (_NO_TOOLS, ())
         return self._in_prompt(self._budget, catalog, self.format, instructions)
-
-    async def native_tools(self) -> ToolPrompt:
-        """Return how the tools are offered to the server's own function calling; determined again only if they change."""
-        await self.catalog()
-        return self._sent()
 
     def _sent(self) -> ToolPrompt:
         return self._natively(self._budget, self._all, self.format)

@@ -99,7 +99,7 @@ class Session:
         for notice in self.loop.router.news():
             self.display.notice(notice)
         await self.settle_way()
-        self._tell_grade(await (self.loop.native_tools() if self.mode.startswith("native") else self.loop.tool_prompt()))
+        self._tell_grade(await self.loop.tool_prompt())
 
     async def settle_way(self) -> None:
         """Check the model server, if the mode depends on that, and say what was found."""

@@ -223,7 +223,7 @@ async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Messa
     """Save a person's question with the offered tools, before the model is asked."""
     mode = (await loop.way()).mode
     is_xml = mode == "xml"
-    offered = tuple((await (loop.native_tools() if mode.startswith("native") else loop.tool_prompt())).catalog)
+    offered = tuple((await loop.tool_prompt()).catalog)
     how: dict[str, Any] = {"mode": mode, "family": loop.format.family, "lang": loop.format.lang}
     how |= {"dialect": loop.format.dialect} if is_xml else {}
     how |= {"reasoning_open": loop.backend.capabilities.reasoning_open}
