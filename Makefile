@@ -11,10 +11,13 @@ PARALLEL_FULL := pytest -n $(shell expr 2 \* $(CORES)) --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test test-full quick coverage contracts mutants live check fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance dist installs clean
+.PHONY: help demo chat test test-full quick coverage contracts mutants live check types lint fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance dist installs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+# Compiling all of these packages takes a third of the time, and the tests import few of their files; those are compiled on import.
+UNCOMPILED := --quiet --disable-pip-version-check --no-compile
 
 # One stamp a set of extras: reinstalled only when pyproject.toml changes.
 $(BIN)/python:
@@ -26,7 +29,7 @@ $(VENV)/.local: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install $(UNCOMPILED) -e '.[dev]'
 	@touch $@
 
 $(VENV)/.node: tests/servers/package.json tests/conformance/package.json | $(VENV)/.dev
@@ -36,7 +39,7 @@ $(VENV)/.node: tests/servers/package.json tests/conformance/package.json | $(VEN
 
 # Version 1 of the MCP SDK cannot be in one environment with version 2; servers that need it get it by PYTHONPATH.
 $(VENV)/.mcp1: | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --target $(VENV)/mcp1 'mcp>=1.20,<2' 2>/dev/null
+	$(BIN)/python -m pip install $(UNCOMPILED) --target $(VENV)/mcp1 'mcp>=1.20,<2' 2>/dev/null
 	@touch $@
 
 # LiteLLM pins many packages, so its proxy has an environment of its own; of vLLM and SGLang the parsers' interfaces are read.
@@ -79,12 +82,17 @@ coverage: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the test
 live: $(VENV)/.local $(VENV)/.dev $(VENV)/.node  ## the tests that need a local model; fetches it
 	$(BIN)/python -m pytest -m live
 
-check: $(VENV)/.dev  ## format, lint, docstrings, types on three systems, import layers, lengths, slow tests
+check: lint types types-win32 types-darwin  ## format, lint, docstrings, types on three systems, import layers, lengths, slow tests
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+types-%: $(VENV)/.dev
+	$(BIN)/mypy --platform $* --cache-dir .mypy_cache/$* xmlcall examples
+
+lint: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 xmlcall examples
-	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin xmlcall examples
 	$(BIN)/python -m pytest -q --durations=0 --durations-min=5 tests/test_layers.py tests/test_style.py
 	$(BIN)/python tests/slow_tests.py
 
