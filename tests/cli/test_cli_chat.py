@@ -18,8 +18,6 @@ from servers.started import ProcessFiles, is_alive
 
 from xmlcall.cli.chat_commands import COMMANDS
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 # What prompt_toolkit draws for "> " before anything is typed: the sign, one step back, two steps forward.
 PROMPT = ">\x08"
 QUESTION = "[s]top: "
@@ -38,6 +36,7 @@ def test_a_model_that_says_that_it_has_no_tools(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr[-len(told) :]) == (0, told)
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
     with model_server("Grüß Gott.", ECHO, "Done.", "New.") as (url, fake):
         with Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
@@ -202,6 +201,7 @@ def test_tools_are_listed_and_one_is_shown_by_name(tmp_path: Path) -> None:
             terminal.send("/tools nothing\r", "expected the name of a tool, got 'nothing'")
 
 
+@pytest.mark.sweep  # as a program of its own, too
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_leaves_no_server_behind(number: signal.Signals, tmp_path: Path) -> None:
     with model_server() as (url, _), Terminal("chat", "--mcp", configured(tmp_path), "--model", url, home=tmp_path) as terminal:
@@ -213,6 +213,7 @@ def test_a_signal_to_end_leaves_no_server_behind(number: signal.Signals, tmp_pat
     assert not any(map(is_alive, pids))
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_each_line_of_a_pipe_is_a_question(tmp_path: Path) -> None:
     lines = "What is 1 + 2?\n\n/tools\nUnd zweimal Köln?"  # the last one without its end
     with model_server(call("calculator", operation="add", a="1", b="2"), "3.", "Köln Köln.") as (url, fake):

@@ -13,8 +13,6 @@ from servers.started import ProcessFiles
 
 from xmlcall.cli.chat_commands import COMMANDS
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 ECHO = call("echo", text="hi there")
 ANSWER = "# Plan\n\nSome **bold** words:\n\n1. one\n2. two\n\n```python\nprint('x')\n```\nDone."
 
@@ -53,6 +51,7 @@ def piped(tmp_path: Path, lines: str, *replies: str) -> tuple[str, str, FakeOpen
     return done.stdout, done.stderr, fake
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_a_turn_on_80_columns(tmp_path: Path) -> None:
     with chat(tmp_path, f"Let me see.\n{ECHO}", ANSWER) as (terminal, _):
         screen = terminal.typed("Say hi there\r", "Done.", "94% cached")

@@ -24,8 +24,6 @@ from servers.run_server import free_port, run_server
 from xmlcall.cli.launch_clients import CLIENTS, ProxyAddress
 from xmlcall.proxy import configured_app, create_app
 
-pytestmark = pytest.mark.sweep
-
 SCRIPT = Path(__file__).parents[1] / "servers" / "fake_client.py"
 STARTED = [name for name, client in CLIENTS.items() if client.programs]
 KEY = "alice-key-5d1f"
@@ -299,6 +297,7 @@ def is_served(run: Mapping[str, Any]) -> bool:
     return True
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_a_proxy_is_started_and_ended(desk: Desk) -> None:
     desk.order(code=3)
     with model_server("No.", "Hello.") as (model, _):
@@ -329,6 +328,7 @@ def test_a_proxy_that_ends_is_told(desk: Desk) -> None:
     assert "/v1/models/local 200" in done.stderr
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_ctrl_c_is_for_the_client(desk: Desk) -> None:
     """The first one interrupts what it does, the second one ends it, and with it the proxy."""
     desk.order(waits=2, code=130)
@@ -358,6 +358,7 @@ def test_ctrl_c_while_the_proxy_starts(desk: Desk) -> None:
     assert (desk.runs, desk.left) == ([], [])
 
 
+@pytest.mark.sweep  # as a program of its own, too
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_to_end_ends_both(number: signal.Signals, desk: Desk) -> None:
     desk.order(waits=1)

@@ -26,8 +26,6 @@ from xmlcall.dialects import DIALECTS
 from xmlcall.dialects.write import write
 from xmlcall.tools.catalog import Catalog
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 CANARY = "canary-7f3a"
 
 
@@ -35,6 +33,7 @@ def said(response: httpx.Response) -> str:
     return str(response.json()["choices"][0]["message"]["content"])
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_it_prints_its_address_and_answers(tmp_path: Path) -> None:
     with model_server("No.", "Hello.") as (model, fake), Serving("--model", model, home=tmp_path) as proxy:
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+", proxy.url)
@@ -57,6 +56,7 @@ def test_it_names_a_model_without_a_chat_template(tmp_path: Path) -> None:
             assert "xmlcall: tiny has no chat template: it looks like a base model" in proxy.errors
 
 
+@pytest.mark.sweep  # as a program of its own, too
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_end_it(number: signal.Signals, tmp_path: Path) -> None:
     with model_server() as (model, _), Serving("--model", model, home=tmp_path) as proxy, httpx.Client() as kept:
@@ -231,6 +231,7 @@ def configured(home: Path) -> str:
     return str(path)
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_tools_of_its_own(tmp_path: Path) -> None:
     with model_server(f"I add.\n{SUM}", "It is 3.") as (model, fake):
         arguments = ["--model", model, "--mcp", configured(tmp_path), "--allow", "demo.calc*"]

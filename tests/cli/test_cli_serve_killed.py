@@ -20,8 +20,6 @@ from cli_harness import SECONDS, lent_server
 from servers.fake_openai import FakeOpenAI
 from serving import ENDLESS, TOOL, Serving
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 SAID: Any = [{"role": "user", "content": "Hi"}]
 OFFERED: Any = [TOOL]
 
@@ -120,6 +118,7 @@ def test_a_stream_that_breaks_off_raises(name: str, proxy: Serving) -> None:
     assert proxy.process.wait(SECONDS) == -9
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_an_answer_that_does_not_come_raises(fake: FakeOpenAI, proxy: Serving) -> None:
     with ThreadPoolExecutor() as threads:
         asked = {name: threads.submit(ask, proxy.url, False) for name, (ask, _) in WHOLE.items()}

@@ -14,8 +14,6 @@ from cli_process import begin
 from servers.run_server import free_port
 from serving import CHAT, TOOL, Serving
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 KEY = "alice-key-91c2"
 
 
@@ -34,6 +32,7 @@ def ask(url: str, **fields: Any) -> httpx.Response:
     return httpx.post(url + CHAT, json=body, headers={"authorization": f"Bearer {KEY}"}, timeout=SECONDS)
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_a_settings_file_is_served(tmp_path: Path) -> None:
     with model_server("Hello.", "Hello.") as (model, _):
         file = settings(tmp_path, model)

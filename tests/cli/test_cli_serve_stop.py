@@ -16,8 +16,6 @@ from servers.fake_openai import FakeOpenAI
 from servers.run_server import wait_until
 from serving import CHAT, ENDLESS, TOOL, Serving
 
-pytestmark = pytest.mark.sweep  # as processes of their own, all of them
-
 SAID: list[Any] = [{"role": "user", "content": "Hi"}]
 ASKED: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (CHAT, {"messages": SAID, "tools": [TOOL]}),
@@ -108,6 +106,7 @@ def is_refused_soon(client: httpx.Client, url: str) -> bool:
     return False
 
 
+@pytest.mark.sweep  # as a program of its own, too
 def test_nobody_new_is_let_in(tmp_path: Path, fake: FakeOpenAI) -> None:
     """Refused while an answer is still under way: with little grace the proxy would be gone before that is seen."""
     with serving(tmp_path, fake, grace="20") as slow, httpx.Client() as client:
