@@ -34,6 +34,7 @@ from ..agent.policy_file import RULE_KEYS, is_rule
 from ..errors import UsageError
 from ..toml_file import read_toml
 from ..turn.asking import SERVED, read_ask_table
+from ..wire.openai import mapping
 from .http.access import ALL, Key, key_of
 
 KEY_BYTES: Final = 4096  # the largest file that may hold a key
@@ -157,13 +158,13 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
         data = read_toml(file, "settings of a proxy")
         text = file.read_text(encoding="utf-8")
     where = str(file) if file is not None else "the environment"
+    ours = {name: value for name, value in data.items() if name not in RULE_KEYS or not is_rule(name, value)}
     try:
-        ours = {
-            name: _expanded(value, environ) for name, value in data.items() if name not in RULE_KEYS or not is_rule(name, value)
-        }
+        ours = _expanded(ours, environ)
+    except KeyError as error:
+        raise UsageError(f"{where}: the variable {error.args[0]} is not set: set it, or write the value") from None
+    try:
         return ProxySettings(**_with_variables(ours))
-    except _NotSet as error:
-        raise UsageError(f"{where}: the variable {error} is not set: set it, or write the value") from None
     except ValidationError as error:
         raise UsageError(f"{where}: {_first_error(error, text)}") from None
 
@@ -171,7 +172,7 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
 def _with_variables(ours: dict[str, Any]) -> dict[str, Any]:
     """Put the environment over a file: `XMLCALL_MODEL` in place of its tables, `XMLCALL_SERVE__PORT` in place of one key."""
     whole = {name: _json(variable) for name in _TABLES if (variable := f"{_PREFIX}{name.upper()}") in os.environ}
-    tables = {name: {**_table(ours.get(name)), **_table(whole.get(name)), **_keys_of(name)} for name in ("serve", "ask")}
+    tables = {name: {**mapping(ours.get(name)), **mapping(whole.get(name)), **_keys_of(name)} for name in ("serve", "ask")}
     return ours | whole | {name: table for name, table in tables.items() if table}
 
 
@@ -181,10 +182,6 @@ def _keys_of(table: str) -> dict[str, Any]:
     return {key: _json(name) if key in _LISTS else os.environ[name] for key, name in keys.items()}
 
 
-def _table(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _json(variable: str) -> Any:
     try:
         return json.loads(os.environ[variable])
@@ -192,22 +189,12 @@ def _json(variable: str) -> Any:
         raise UsageError(f"expected JSON in the environment variable {variable}") from None
 
 
-class _NotSet(Exception):
-    """The name of an environment variable that is not set."""
-
-
 def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return {name: _expanded(each, environ) for name, each in value.items()}
     if isinstance(value, list):
         return [_expanded(each, environ) for each in value]
-    return _VARIABLE.sub(lambda match: _variable(match[1], environ), value) if isinstance(value, str) else value
-
-
-def _variable(name: str, environ: Mapping[str, str]) -> str:
-    if name not in environ:
-        raise _NotSet(name)
-    return environ[name]
+    return _VARIABLE.sub(lambda match: environ[match[1]], value) if isinstance(value, str) else value
 
 
 def _first_error(error: ValidationError, text: str) -> str:
