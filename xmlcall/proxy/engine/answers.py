@@ -139,7 +139,7 @@ def key_of(tools: tuple[Tool, ...]) -> str:
 log = logging.getLogger("xmlcall.proxy")
 
 # The error message for each reason why a turn ends without an answer; `{why}` describes what is wrong with the calls.
-_FAILURES: Final[Mapping[str, str]] = {
+FAILURES: Final[Mapping[str, str]] = {
     "invented_results": "no answer: the model wrote results that no tool gave, however often it was told",
     "own_words": "no answer: the model only repeated its instructions, however often it was told",
     "no_tool_call": "tool_choice: a call was required, and the model answered without one, also when it was told to call",
@@ -321,9 +321,9 @@ class PromptedAnswer(AnswerPart):
             yield TextPiece(text=stuck)
             yield _end(turn, "stop")
             return
-        parting = list(_parting(turn, sender)) if turn.stop_reason in _FAILURES and not self._is_strict else []
+        parting = list(_parting(turn, sender)) if turn.stop_reason in FAILURES and not self._is_strict else []
         yield from parting
-        if turn.stop_reason in _FAILURES and not parting:
+        if turn.stop_reason in FAILURES and not parting:
             raise ApiError(_why(turn), status=502, kind="server_error", code=turn.stop_reason)
         if self._keep is not None and (rounds := self._own_rounds()):
             self._keep(rounds)
@@ -380,15 +380,15 @@ class PromptedAnswer(AnswerPart):
         return [] if self._is_retry else self._pass_on()
 
     def _call(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
-        if self._taken.setdefault(identity(call), call.id) != call.id:  # whether the user asked for repeats is known at the end
-            if isinstance(call, ToolCall):
-                self._left.append(call)
-            return []
-        return self._take(call)
-
-    def _take(self, call: ToolCall | InvalidCall) -> list[ResponseEvent]:
+        is_first = self._taken.setdefault(identity(call), call.id) == call.id
         if isinstance(call, InvalidCall):
             return []
+        if is_first:
+            return self._take(call)
+        self._left.append(call)  # whether the user asked for repeats is known at the end
+        return []
+
+    def _take(self, call: ToolCall) -> list[ResponseEvent]:
         if self._turn.is_repeated(call):
             log.warning(
                 "the model repeats a call of %r whose result was the same each time: it is told, and asked for words", call.name
@@ -447,7 +447,7 @@ def _stuck(turn: Turn, format: PromptFormat) -> str:
 def _why(turn: Turn) -> str:
     invalid = [call for call, _ in turn.answered if isinstance(call, InvalidCall)]
     why = " ".join(f"{call.name}: {issue.why}" for call in invalid for issue in call.issues)
-    return _FAILURES[turn.stop_reason].format(why=why, count=turn.count)
+    return FAILURES[turn.stop_reason].format(why=why, count=turn.count)
 
 
 def _as_text(result: ToolResult, format: PromptFormat) -> ToolResult:

@@ -29,6 +29,7 @@ from starlette.types import Message, Receive, Send
 
 from ...backends.base import Relayed
 from ...errors import BackendError, BackendStatusError, BackendUnavailable, ContextOverflow, ToolHostError, UsageError
+from ..engine.answers import FAILURES
 from ..formats.contract import ApiError, Asked, Format, ResponseEvent, whole_response
 from ..observed.observer import Observing
 
@@ -110,12 +111,6 @@ BATCH: Final = 64  # pieces of a passed-on answer that are recorded at once whil
 LONG: Final = 4096  # bytes of a piece that is not held back: it is many that arrived together
 # The SDKs of OpenAI and Anthropic honour it. A reply that failed after our retries would fail again at temperature 0.
 _NO_RETRY: Final = (b"x-should-retry", b"false")
-_FINAL: Final = frozenset(
-    {
-        *("invalid_tool_call", "invalid_calls", "no_tool_call", "max_turns", "tool_errors", "repeated_call"),
-        *("invented_results", "own_words"),
-    }
-)
 STOPPED_SECONDS: Final = 5  # until the replacement of a stopped server has started
 # Errors whose messages are logged; messages of other errors may contain text of a body, of the model or of a tool.
 _LOGGED: Final = frozenset(
@@ -293,7 +288,7 @@ class Exchange:
     async def fail(self, error: ApiError) -> None:
         self.failure, self.error = _for_log(error), error
         wait = ((b"retry-after", str(error.retry_after).encode()),) if error.retry_after else ()
-        await self.json(self._form.error(error), error.status, (*wait, *((_NO_RETRY,) if error.code in _FINAL else ())))
+        await self.json(self._form.error(error), error.status, (*wait, *((_NO_RETRY,) if error.code in FAILURES else ())))
 
     def leave(self) -> None:
         """Note that the caller disconnected before its answer was complete."""
