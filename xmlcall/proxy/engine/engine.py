@@ -15,7 +15,6 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequenc
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 from ...agent.drive import drive, new_id, prepare_beside
@@ -96,8 +95,8 @@ class Engine:
         self.asking = replace(self.asking, **asked)
         if self.asking.mode == "native-only":
             raise UsageError("mode must be one of 'auto', 'xml', 'native', got 'native-only'")
-        self._format = self.asking.format
-        self._calling = replace(self._calling, format=self._format)
+        self.format = self.asking.format  # how prompts are written, including the format in which the model writes calls
+        self._calling = replace(self._calling, format=self.format)
         self._scores = Scores()
 
     async def __aenter__(self) -> Self:
@@ -109,22 +108,15 @@ class Engine:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         if self._way is not None:
             self._way.cancel()
             await asyncio.gather(self._way, return_exceptions=True)
-        await self._stack.__aexit__(kind, error, trace)
+        await self._stack.__aexit__(*raised)
 
     @property
     def model(self) -> str:
         return self.backend.model
-
-    @property
-    def format(self) -> PromptFormat:
-        """How prompts are written, including the format in which the model writes calls."""
-        return self._format
 
     @property
     def wire(self) -> str:
@@ -223,7 +215,7 @@ class Engine:
         backend = self._fitting.backend_for(recording)
         calling = replace(self._calling, catalog=allowed, origins=origins, describing=prompts.own, of_caller=frozenset(theirs))
         if recording is not None:
-            recording.goes("xml", allowed, self._format)
+            recording.goes("xml", allowed, self.format)
         turn = Turn(
             Generation(server=backend.capabilities, format=self._format_of(request), is_for_caller=True, new_id=new_id),
             Offer(
@@ -244,7 +236,7 @@ class Engine:
         )
         driven = drive(turn, backend, scores=self._scores, run=calling.run, hear=lambda events: calling.noted(events, turn))
         keep = self.own.rounds.keep
-        answer = PromptedAnswer(turn, driven, self._format, is_strict=self.strict, keep=keep, recording=recording)
+        answer = PromptedAnswer(turn, driven, self.format, is_strict=self.strict, keep=keep, recording=recording)
         if schema is not None:
             self._give_form(answer, schema, partial(self._constrained, turn, schema, backend, recording))
         elif request.sampling.json_schema is not None:  # a required call has the form of its tool instead
@@ -280,7 +272,7 @@ class Engine:
         completion = self._completion(request)
         threshold, is_decided = self.asking.call_threshold if writer.reminder else None, False
         if threshold is not None:
-            is_decided = yield from decides(threshold, server, completion, self._format)
+            is_decided = yield from decides(threshold, server, completion, self.format)
         # If a decision is made for each question, earlier questions carry no reminder: otherwise the prompt would change with
         # each question and result. The last question carries one if its call is not begun for the model.
         if is_decided:
@@ -290,11 +282,11 @@ class Engine:
         forms = writer.forms(request.messages, completion, is_asked=is_asked)
         first = self._begun(request, forms.reminded, begun) or self._demanded(request, forms.reminded)
         if first is None:
-            lang = prompt.language_of(last_request(request.messages), self._format.lang)
-            first = yield from decide(threshold, server, allowed, self._format, forms, lang=lang)
+            lang = prompt.language_of(last_request(request.messages), self.format.lang)
+            first = yield from decide(threshold, server, allowed, self.format, forms, lang=lang)
         if schema is None:
             return first
-        words = prompt.json_answer(schema, self._format)
+        words = prompt.json_answer(schema, self.format)
         return first.changed(lambda completion: replace(completion, messages=with_reminder(words, completion.messages)))
 
     def _constrained(self, turn: Turn, schema: Mapping[str, Any], backend: Backend, recording: "Observing | None") -> PlainAnswer:
@@ -320,14 +312,14 @@ class Engine:
         return FirstRequest(request=with_beginning(completion, begun), otherwise=asked)
 
     def _asked_to_begin(self, completion: CompletionRequest, begun: str) -> CompletionRequest:
-        return replace(completion, messages=with_words(prompt.begin(begun, self._format), completion.messages))
+        return replace(completion, messages=with_words(prompt.begin(begun, self.format), completion.messages))
 
     def _demanded(self, request: ChatRequest, completion: CompletionRequest) -> FirstRequest | None:
         """Begin the call for a model that must make one, if the server can continue it; else None."""
         is_last_said = completion.messages[-1].role == "assistant"
         if request.choice.mode != "required" or is_last_said or not self.backend.capabilities.continues:
             return None
-        begun = beginning(self._format.row, request.choice.name)
+        begun = beginning(self.format.row, request.choice.name)
         return FirstRequest(request=completion, otherwise=completion, begun=begun)
 
     def _recalled(self, request: ChatRequest, shown: OfferedTools | None = None) -> Known:
@@ -350,18 +342,18 @@ class Engine:
             reminder=shown.reminder,
             stands="each",
             first=(request.choice.name,) if request.choice.name else (),
-            in_text=partial(callers_in_text, catalog=shown.catalog, format=self._format, known=known),
+            in_text=partial(callers_in_text, catalog=shown.catalog, format=self.format, known=known),
         )
 
     def _format_of(self, request: ChatRequest) -> PromptFormat:
-        return replace(self._format, parallel=request.parallel)
+        return replace(self.format, parallel=request.parallel)
 
     def _plain(self, request: ChatRequest, begun: str, known: Known, recording: "Observing | None") -> AnswerPart:
         """Answer without tools; calls in the history are written as text."""
         backend = self._fitting.backend_for(recording)
         if recording is not None:
-            recording.goes("plain", (), self._format)
-        messages = callers_in_text(request.messages, Catalog(()), self._format, known)
+            recording.goes("plain", (), self.format)
+        messages = callers_in_text(request.messages, Catalog(()), self.format, known)
         completion = replace(self._completion(request, tuple(messages)), json_schema=request.sampling.json_schema)
         if not begun:
             return PlainAnswer(backend, completion, recording)
@@ -391,7 +383,7 @@ class Engine:
                 said["messages"] = _as_sent(said["messages"], rounds, write)
             completion = replace(completion, extra={**completion.extra, **said})
         if recording is not None:
-            recording.goes("native", catalog, self._format)
+            recording.goes("native", catalog, self.format)
         backend = WithWholeMessages(self._fitting.backend_for(recording), len(completion.messages), write)
         turn = Turn(
             Generation(
@@ -411,7 +403,7 @@ class Engine:
         )
         keep = partial(self.own.rounds.keep, messages=request.messages, tools=listed) if tools.own else None
         driven = drive(turn, backend)
-        return PromptedAnswer(turn, driven, self._format, is_strict=self.strict, keep=keep, recording=recording)
+        return PromptedAnswer(turn, driven, self.format, is_strict=self.strict, keep=keep, recording=recording)
 
     def _in_text(self, request: ChatRequest, shown: OfferedTools, known: Known) -> InText:
         """Return the tools in the prompt, for a native reply that came to nothing."""
