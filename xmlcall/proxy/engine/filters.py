@@ -122,18 +122,14 @@ def without_beginning(begun: str) -> Filter:
                 met += len(text)
                 return ()
             decided = True
-            return (TextPiece(text=_rest(wanted[:met] + text, wanted)),)
+            said = wanted[:met] + text
+            return (TextPiece(text=said.removeprefix(wanted if said.startswith(wanted) else wanted.rstrip())),)
         if isinstance(event, ResponseEnded) and not decided and met:  # the whole reply was shorter
             return TextPiece(text=wanted[:met]), event
         decided = decided or isinstance(event, CallPiece)  # a call came instead of the rest of the beginning
         return (event,)
 
     return passed
-
-
-def _rest(said: str, wanted: str) -> str:
-    whole = wanted if said.startswith(wanted) else wanted.rstrip()
-    return said.removeprefix(whole)
 
 
 # -- answers of a form -----------------------------------------------------------------------------------------------------
