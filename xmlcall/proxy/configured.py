@@ -43,17 +43,18 @@ def models_of(
     rows: Sequence[ModelSettings], own: OwnTools, *, tell: Callable[[str], None] = log.info, **options: Any
 ) -> tuple[ServedModel | ListedModels, ...]:
     """Make the models of a proxy; they are not open."""
-    return tuple(_list(row, own, tell, options) if row.name == ALL else _model(row, own, options) for row in rows)
-
-
-def _model(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> ServedModel:
-    return ServedModel(engine=_engine(row, own, options), given_name=row.name, aliases=row.aliases)
+    return tuple(
+        _list(row, own, tell, options)
+        if row.name == ALL
+        else ServedModel(engine=_engine(row, own, options), given_name=row.name, aliases=row.aliases)
+        for row in rows
+    )
 
 
 def _engine(row: ModelSettings, own: OwnTools, options: dict[str, Any]) -> Engine:
     try:
         backend = connect(row.address, context_length=row.context, api_key=_key(row))
-        return Engine(backend, own, asking=asking_by(USUAL, _given(row)), **options)
+        return Engine(backend, own, asking=asking_by(USUAL, cast(AskingFields, row.ask)), **options)
     except UsageError as error:
         raise UsageError(f"model {row.name}: {error}") from error
 
@@ -76,10 +77,6 @@ def _list(row: ModelSettings, own: OwnTools, tell: Callable[[str], None], option
 
 def _key(row: ModelSettings) -> str | None:
     return None if row.api_key is None else row.api_key.get_secret_value()
-
-
-def _given(row: ModelSettings) -> AskingFields:
-    return cast(AskingFields, row.ask)
 
 
 @asynccontextmanager
@@ -105,7 +102,7 @@ def _apply_profile(row: ModelSettings, engine: Engine, tell: Callable[[str], Non
     found = chosen(row.profile, engine.backend.capabilities.fingerprints, tell)
     if found is not None and found.profile is not None:
         tell(f"{row.name}: profile {found.name} ({found.source}): {found.profile.words}")
-        engine.ask_by(**asdict(asking_by(USUAL, _given(row), found.profile)))
+        engine.ask_by(**asdict(asking_by(USUAL, cast(AskingFields, row.ask), found.profile)))
     if (way := engine.known_way()) is not None:
         tell(f"{row.name}: tools in mode {way.mode}: {way.reason}")
 
