@@ -262,13 +262,18 @@ def _string(value: Any, path: str) -> str:
 
 def arguments_of(text: str, path: str) -> dict[str, Any]:
     """Read the arguments of a call in a history, written as JSON text; an empty text means no arguments."""
-    try:
-        value = json.loads(text) if text.strip() else {}
-    except (ValueError, RecursionError):
-        value = None
+    value = json_in(text) if text.strip() else {}
     if not isinstance(value, dict):
         raise ApiError(f"{path}: expected the text of a JSON object, got {_shown(text)}", param=path)
     return value
+
+
+def json_in(text: str) -> Any:
+    """Read JSON; None for any other text."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def integral(value: Any) -> Any:

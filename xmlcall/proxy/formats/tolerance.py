@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ...loosejson import reader as loosejson
-from .contract import integral
+from .contract import integral, json_in
 from .openai_responses import KNOWN_ITEMS
 
 Body = dict[str, Any]
@@ -352,7 +352,7 @@ def _calls(message: Body, notes: set[str]) -> None:
 
 def _write_arguments(call: Body, notes: set[str]) -> None:
     given = call.get("arguments")
-    if not isinstance(given, str | dict | None) or (isinstance(given, str) and isinstance(_parsed(given), dict)):
+    if not isinstance(given, str | dict | None) or (isinstance(given, str) and isinstance(json_in(given), dict)):
         return
     call["arguments"] = json.dumps(_object_of(given), ensure_ascii=False)
     notes.add("arguments of a call in the history: put into the text of an object")
@@ -362,18 +362,11 @@ def _object_of(given: str | Body | None) -> Body:
     """Read arguments; broken JSON is repaired, as the client cannot correct it; other text becomes an argument of its own."""
     if not isinstance(given, str) or not given.strip():
         return given if isinstance(given, dict) else {}
-    found = _parsed(given)
+    found = json_in(given)
     if not isinstance(found, dict):
         read = loosejson.read(given, kinds={"object"}, complete=True)
         found = read.value if isinstance(read, loosejson.JsonReading) else None
     return found if isinstance(found, dict) else {"arguments": given}
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _contents(message: Body, notes: set[str]) -> None:
