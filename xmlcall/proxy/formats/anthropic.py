@@ -341,7 +341,6 @@ def error_body(error: ApiError) -> dict[str, Any]:
 
 MESSAGES: Final = Format(
     name="anthropic",
-    media_type="text/event-stream",
     read=_read,
     whole=_whole,
     writer=_BlockWriter,

@@ -178,11 +178,11 @@ class Writer(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Format:
     name: str
-    media_type: str
     read: Callable[[Mapping[str, Any]], Asked]
     whole: Callable[[Asked, WholeResponse], dict[str, Any]]
     writer: Callable[[Asked], Writer]
     error: Callable[[ApiError], dict[str, Any]]
+    media_type: str = "text/event-stream"
     # What readers skip, to keep an idle connection open; b"" if the format has no such thing.
     ping: bytes = b": the model has not said anything yet\n\n"
 

@@ -294,6 +294,4 @@ def error_body(error: ApiError) -> dict[str, Any]:
     return {"error": fields}
 
 
-CHAT: Final = Format(
-    name="openai", media_type="text/event-stream", read=_read, whole=_whole, writer=_ChunkWriter, error=error_body
-)
+CHAT: Final = Format(name="openai", read=_read, whole=_whole, writer=_ChunkWriter, error=error_body)

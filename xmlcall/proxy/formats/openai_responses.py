@@ -343,10 +343,6 @@ def _output(item: OutputItem | LocalShellOutputItem, path: str, known: Mapping[s
     return Message(role="tool", content=text, tool_call_id=identity, images=images)
 
 
-def _nothing(item: JsonBody, path: str, known: Mapping[str, Offered]) -> None:
-    return None
-
-
 _ITEMS: Final[dict[str, tuple[type[JsonBody], Callable[[Any, str, Mapping[str, Offered]], Message | None]]]] = {
     "message": (MessageItem, _message),
     "function_call": (FunctionCallItem, _call),
@@ -358,8 +354,8 @@ _ITEMS: Final[dict[str, tuple[type[JsonBody], Callable[[Any, str, Mapping[str, O
         lambda item, path, known: _said(item.call_id, "local_shell", {"command": item.action.get("command")}),
     ),
     "local_shell_call_output": (LocalShellOutputItem, _output),
-    "reasoning": (JsonBody, _nothing),  # no model is shown again what it thought in an earlier answer
-    "additional_tools": (AdditionalToolsItem, _nothing),  # `_listed_tools` has read them
+    "reasoning": (JsonBody, lambda item, path, known: None),  # no model is shown again what it thought in an earlier answer
+    "additional_tools": (AdditionalToolsItem, lambda item, path, known: None),  # `_listed_tools` has read them
 }
 _OF_SERVERS: Final = """
     code_interpreter_call compaction computer_call computer_call_output file_search_call image_generation_call
@@ -409,9 +405,9 @@ class _Kind:
     prefix: str
     events: str  # the name of the events by which it grows, without `.delta` and `.done`
     whole: str
-    fields: Mapping[str, Any]
-    part: dict[str, Any] | None  # its one content part, without the text; None for an item without content
-    beside: Mapping[str, Any]
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    part: dict[str, Any] | None = None  # its one content part, without the text; None for an item without content
+    beside: Mapping[str, Any] = field(default_factory=dict)
 
 
 _KINDS: Final = {
@@ -431,12 +427,8 @@ _KINDS: Final = {
         part={"type": "output_text", "annotations": [], "logprobs": []},
         beside={"content_index": 0, "logprobs": []},
     ),
-    "function_call": _Kind(
-        prefix="fc", events="response.function_call_arguments", whole="arguments", fields={}, part=None, beside={}
-    ),
-    "custom_tool_call": _Kind(
-        prefix="ctc", events="response.custom_tool_call_input", whole="input", fields={}, part=None, beside={}
-    ),
+    "function_call": _Kind(prefix="fc", events="response.function_call_arguments", whole="arguments"),
+    "custom_tool_call": _Kind(prefix="ctc", events="response.custom_tool_call_input", whole="input"),
 }
 
 
@@ -648,6 +640,4 @@ def _whole(asked: Asked, turn: WholeResponse) -> dict[str, Any]:
     return ended(begun(asked), turn, output)
 
 
-RESPONSES: Final = Format(
-    name=NAME, media_type="text/event-stream", read=_read, whole=_whole, writer=EventWriter, error=error_body
-)
+RESPONSES: Final = Format(name=NAME, read=_read, whole=_whole, writer=EventWriter, error=error_body)
