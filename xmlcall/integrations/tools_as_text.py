@@ -19,7 +19,7 @@ chunk writer produces the choices, so a gateway's stream has the same content as
 
 import json
 import logging
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
@@ -34,19 +34,18 @@ from ..prompting.format import PromptFormat
 from ..prompting.system import Budget
 from ..prompting.writer import PromptWriter, callers_in_text, with_words
 from ..proxy.engine.answers import Catalogs, OfferedTools, Sender, key_of
-from ..proxy.engine.filters import offered_names, renamed
+from ..proxy.engine.filters import offered_names, own_names, renamed
 from ..proxy.engine.model_server import SaidOnce
 from ..proxy.formats.contract import (
     ApiError,
     Asked,
-    CallPiece,
     ChatRequest,
     ReasoningPiece,
     ResponseEnded,
     ResponseEvent,
     TextPiece,
 )
-from ..proxy.formats.openai_chat import CHAT, ChatBody
+from ..proxy.formats.openai_chat import CHAT, ChatBody, mentions_tools
 from ..proxy.formats.tolerance import mended
 from ..tools.catalog import Catalog
 from ..turn.asking import Asking
@@ -109,7 +108,7 @@ class Rewriter:
     def rewritten(self, data: Mapping[str, Any], asking: Asking) -> Rewritten | None:
         """Write a chat completion request for the model; None if it has no tools, neither on offer nor in the history."""
         body, notes = mended({name: data[name] for name in _READ if name in data}, CHAT.name)
-        if not any(body.get(name) for name in ("tools", "functions")) and not _has_calls(body.get("messages")):
+        if not mentions_tools(body):
             return None
         for note in notes:
             self._say_once(note)
@@ -120,14 +119,14 @@ class Rewriter:
         form = replace(asking.format, parallel=request.parallel)
         shown = self._catalogs.offered(tools, key_of(tools), form, (), _WHOLE)
         messages = _messages(request, asking, shown)
+        written = [message_dict(message) for message in messages]
         if not tools:
-            return Rewritten(asked=asked, messages=_dicts(messages), reading=None)
+            return Rewritten(asked=asked, messages=written, reading=None)
         chosen = tuple(tool for tool in tools if request.choice.allows(tool.name))
         allowed = shown.catalog if len(chosen) == len(tools) else self._catalogs.of(chosen)
-        own = {offered: name for name, offered in names.items()}
         sources = replace(shown.sources(request.messages), offered=shown.catalog)
-        reading = partial(StreamedReply, request, asking, allowed, sources, messages, own)
-        return Rewritten(asked=asked, messages=_dicts(messages), reading=reading)
+        reading = partial(StreamedReply, request, asking, allowed, sources, messages, names)
+        return Rewritten(asked=asked, messages=written, reading=reading)
 
 
 def _messages(request: ChatRequest, asking: Asking, shown: OfferedTools) -> tuple[Message, ...]:
@@ -153,23 +152,13 @@ def _demands(request: ChatRequest, catalog: Catalog, form: PromptFormat) -> Iter
         yield prompt.json_answer(request.sampling.json_schema, form)
 
 
-def _has_calls(messages: Any) -> bool:
-    listed = [message for message in messages if isinstance(message, Mapping)] if isinstance(messages, list) else []
-    calls = any(message.get("tool_calls") or message.get("function_call") for message in listed)
-    return calls or any(message.get("role") in ("tool", "function") for message in listed)
-
-
-def _dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
-    return [message_dict(message) for message in messages]
-
-
 # -- replies -----------------------------------------------------------------------------------------------------------
 
 
 class StreamedReply:
     """One reply, read while it arrives. Text goes out as it arrives, a call when it is complete.
 
-    No call may be copied from `sources`. `names` are the caller's names of tools, by those under which they were offered.
+    No call may be copied from `sources`. `names` are those under which tools were offered, by the caller's names.
     """
 
     def __init__(
@@ -187,7 +176,7 @@ class StreamedReply:
         binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid, new_id=new_id)
         self._reader = ReplyReader(binder, sent, server, parallel=request.parallel)
         self._sender = Sender()
-        self._request, self._catalog, self._names = request, catalog, names
+        self._request, self._catalog, self._own_names = request, catalog, own_names(names)
         self._reasoning = ""
         self._taken: set[Hashable] = set()  # calls that went out
         self._again: list[ToolCall | InvalidCall] = []  # repeats; whether the user asked for them is known at the end
@@ -218,7 +207,7 @@ class StreamedReply:
             log.warning("tool_choice: a call was required, but the model made none")
 
     def _pieces(self, events: Sequence[Event]) -> list[ResponseEvent]:
-        return [self._named(piece) for event in events for piece in self._piece(event)]
+        return self._named(piece for event in events for piece in self._piece(event))
 
     def _piece(self, event: Event) -> list[ResponseEvent]:
         match event:
@@ -255,12 +244,10 @@ class StreamedReply:
         for call in self._again:
             if call.id not in wanted:
                 log.info("dropped a call of %.100r that repeats an earlier one in the same reply", call.name)
-        return [self._named(piece) for call in self._again if call.id in wanted for piece in self._sent(call)]
+        return self._named(piece for call in self._again if call.id in wanted for piece in self._sent(call))
 
-    def _named(self, piece: ResponseEvent) -> ResponseEvent:
-        if not isinstance(piece, CallPiece):
-            return piece
-        return replace(piece, call=replace(piece.call, name=self._names.get(piece.call.name, piece.call.name)))
+    def _named(self, pieces: Iterable[ResponseEvent]) -> list[ResponseEvent]:
+        return [out for piece in pieces for out in self._own_names(piece)]
 
 
 class ChoiceWriter:

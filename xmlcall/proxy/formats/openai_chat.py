@@ -15,6 +15,7 @@ from pydantic import Field
 
 from ...types.calls import Message, Tool, ToolCall
 from ...types.completion import Usage
+from ...wire.openai import mappings
 from .contract import (
     ApiError,
     Asked,
@@ -86,6 +87,14 @@ class ChatBody(JsonBody):
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
+def mentions_tools(data: Mapping[str, Any]) -> bool:
+    """Return whether an unchecked body has tools, or calls and results in its history."""
+    return bool(data.get("tools") or data.get("functions")) or any(
+        message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function")
+        for message in mappings(data.get("messages"))
+    )
+
+
 def _read(data: Mapping[str, Any]) -> Asked:
     body = read_body(ChatBody, data)
     legacy = not body.tools and bool(body.functions)
@@ -132,12 +141,12 @@ def chosen(choice: Any, tools: tuple[Tool, ...]) -> ToolChoice:
         inner = choice.get("allowed_tools", choice)
         listed = inner.get("tools") if isinstance(inner, dict) else None
         names = [_chosen_name(item) for item in listed] if isinstance(listed, list) else []
-        allowed = frozenset(_offered(name, tools).name for name in names)
+        allowed = frozenset(_offered(name, tools) for name in names)
         mode = inner.get("mode", "auto") if isinstance(inner, dict) else None
         if mode in ("auto", "required") and allowed:
             return ToolChoice(mode=mode, allowed=allowed)
     elif name := _chosen_name(choice):
-        return ToolChoice(mode="required", name=_offered(name, tools).name)
+        return ToolChoice(mode="required", name=_offered(name, tools))
     raise ApiError(
         'tool_choice: expected "auto", "none", "required", a function or allowed tools, got ' + repr(choice)[:80],
         param="tool_choice",
@@ -152,10 +161,9 @@ def _chosen_name(choice: Any) -> str:
     return name if isinstance(name, str) else ""
 
 
-def _offered(name: str, tools: tuple[Tool, ...]) -> Tool:
-    for tool in tools:
-        if tool.name == name:
-            return tool
+def _offered(name: str, tools: tuple[Tool, ...]) -> str:
+    if any(tool.name == name for tool in tools):
+        return name
     known = ", ".join(tool.name for tool in tools[:10]) or "none"
     raise ApiError(f"tool_choice: expected one of the tools ({known}), got {name[:80]!r}", param="tool_choice")
 

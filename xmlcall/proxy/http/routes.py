@@ -27,7 +27,7 @@ from ..formats import ollama
 from ..formats.anthropic import MESSAGES, read_count
 from ..formats.contract import ApiError, Format
 from ..formats.ollama import OLLAMA_CHAT, OLLAMA_GENERATE, loaded
-from ..formats.openai_chat import CHAT
+from ..formats.openai_chat import CHAT, mentions_tools
 from ..formats.openai_responses import RESPONSES
 from ..formats.tolerance import mended
 from ..observed.observer import Observing, relaying
@@ -240,7 +240,7 @@ async def _relayed(
     backend = engine.backend.inner
     if not (question.upstream and question.form.name == engine.wire and isinstance(backend, Relaying)):
         return None
-    if question.is_answered and (engine.own or _mentions_tools(data)):
+    if question.is_answered and (engine.own or mentions_tools(data)):
         return None  # even if the server has function calling, because it may leave a call in the text
     usual = engine.asking.sampled(backend.capabilities) if question.is_answered else {}
     if usual and engine.wire == "ollama":
@@ -248,15 +248,6 @@ async def _relayed(
     elif usual:
         data = {**sampling_fields(usual, is_llama=backend.capabilities.server == "llama.cpp"), **data}
     return engine.backend.relay("POST", question.upstream, json_bytes({**data, "model": engine.model}))
-
-
-def _mentions_tools(data: Mapping[str, Any]) -> bool:
-    messages = data.get("messages")
-    return bool(data.get("tools") or data.get("functions")) or any(
-        message.get("tool_calls") or message.get("function_call") or message.get("role") in ("tool", "function")
-        for message in (messages if isinstance(messages, list) else ())
-        if isinstance(message, dict)
-    )
 
 
 # -- descriptions of the models ----------------------------------------------------------------------------------------
