@@ -16,7 +16,6 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,8 +45,6 @@ _ANY_PATH: Final = "/models"
 READY: Final = "ready"
 STOPPING: Final = "the server is about to stop"
 SILENT: Final = "the model server does not answer"
-
-Answer = Callable[[Request], Awaitable[Response]]
 
 
 class Readiness:
@@ -106,8 +103,7 @@ def outside_routes(observer: Observer, guard: "Guard", served: "ServedModels") -
         body, media_type = observer.metrics.exposition(request.headers.get("accept", ""))
         return Response(body, headers={"content-type": media_type, "cache-control": "no-store"})
 
-    answers: dict[str, Answer] = {"/health": health, "/ready": ready, "/metrics": metrics}
-    return [Route(path, answer, methods=["GET"]) for path, answer in answers.items()]
+    return [Route("/health", health), Route("/ready", ready), Route("/metrics", metrics)]
 
 
 def _refused(request: Request, guard: "Guard") -> Response | None:
