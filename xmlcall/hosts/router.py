@@ -148,8 +148,7 @@ class Router:
         self.changed = asyncio.Event()  # set when the tools of any host may have changed; `tools()` clears it
         self._members = tuple(Member(host, self.changed) for host in hosts)
         self._patience = patience  # seconds to wait for others after the first answer; None: until all have answered or failed
-        self._origins: dict[str, tuple[Host, str]] = {}
-        self._listed: dict[str, Tool] = {}  # the tools as their hosts described them when listed
+        self._offered: dict[str, tuple[Host, Tool]] = {}  # the tools as their hosts described them when listed
         self._reported: set[str] = set()
         self._off: set[str] = set()
         self._tools_off: set[tuple[str, str]] = set()
@@ -275,23 +274,23 @@ class Router:
         on = (member for member in self._members if member.host.name not in self._off)
         found = [(each.host, tool) for each in on for tool in each.tools if (each.host.name, tool.name) not in self._tools_off]
         names = _offered_names([(host.name, tool.name) for host, tool in found])
-        self._origins = {name: (host, tool.name) for name, (host, tool) in zip(names, found, strict=True)}
-        self._listed = {name: tool for name, (_, tool) in zip(names, found, strict=True)}
-        return tuple(replace(tool, name=name) for name, (_, tool) in zip(names, found, strict=True))
+        self._offered = dict(zip(names, found, strict=True))
+        return tuple(replace(tool, name=name) for name, (_, tool) in self._offered.items())
 
     def origin(self, name: str) -> tuple[Host, str]:
         """Return the host of a tool and the name that it has there."""
-        if name not in self._origins:
+        if (found := self.find(name)) is None:
             raise UsageError(f"no tool named {name!r} was listed; call `tools()` first")
-        return self._origins[name]
+        return found
 
     def listed(self) -> list[tuple[Host, str]]:
         """Return the host and the own name of each tool that `tools()` offered last."""
-        return list(self._origins.values())
+        return [(host, tool.name) for host, tool in self._offered.values()]
 
     def find(self, name: str) -> tuple[Host, str] | None:
         """Return the same as `origin`, or None if no tool of this name is listed now."""
-        return self._origins.get(name)
+        found = self._offered.get(name)
+        return found and (found[0], found[1].name)
 
     async def rewritten(self, name: str) -> Tool | None:
         """Return a tool's new definition if its server has changed it since `tools()` offered it; the offer stays. Else None."""
@@ -302,7 +301,7 @@ class Router:
             async with asyncio.timeout(self._patience):
                 await member.settled.wait()
         now = next((tool for tool in member.tools if tool.name == own_name), None)
-        return None if now is None or now == self._listed[name] else replace(now, name=name)
+        return None if now is None or now == self._offered[name][1] else replace(now, name=name)
 
     async def call(
         self,
