@@ -199,9 +199,6 @@ class AsyncTransport(httpx.AsyncBaseTransport, httpx2.AsyncBaseTransport):
         """End all answers and close the model; a later request opens it again."""
         await self._service.aclose()
 
-    async def _leave(self, exchange: AppResponse) -> None:
-        await self._service.leave(exchange)
-
 
 def httpx2_client(model: str | Backend, hosts: Iterable[Any] = (), **options: Any) -> httpx2.Client:
     """Make a client whose every request is answered by a model inside this process; closing it closes the model.
@@ -260,7 +257,7 @@ class _AsyncStream(httpx.AsyncByteStream, httpx2.AsyncByteStream):
             yield data
 
     async def aclose(self) -> None:
-        await self._transport._leave(self._exchange)
+        await self._transport._service.leave(self._exchange)
 
 
 def _end(background: _Background, service: _Service) -> None:

@@ -171,9 +171,8 @@ class Connection:
         self._sign_in = self._while_a_call_runs(sign_in)
         roots = tuple(dict.fromkeys((*features.roots, *server.roots)))
         self._answers = Callbacks(server.name, replace(features, roots=roots), self.calls)
-        trouble_of = self.log.troubles.take
         self._stop = asyncio.Event()
-        self._filter = Filter(server.offers, self.log.add_noise, self._stop.set, self._answers.asked, trouble_of)
+        self._filter = Filter(server.offers, self.log.add_noise, self._stop.set, self._answers.asked, self.log.troubles.take)
         self._ready = asyncio.Event()
         self._scope = anyio.CancelScope()
         self._owner: asyncio.Task[None] | None = None

@@ -233,7 +233,10 @@ async def _end(process: Process, heard: anyio.Event) -> None:
     with contextlib.suppress(*_GONE):
         await process.stdin.aclose()
     if not await _has_left(process, LEAVE_SECONDS):
-        await _end_tree(process)
+        if sys.platform == "win32":
+            await terminate_windows_process_tree(process)
+        else:
+            await terminate_posix_process_tree(process, KILL_SECONDS)
         await _has_left(process, _REAP_SECONDS)
     close_process_job(process)
     with anyio.move_on_after(_LAST_WORDS_SECONDS):
@@ -244,13 +247,6 @@ async def _end(process: Process, heard: anyio.Event) -> None:
     if transport is not None:  # open as long as a grandchild holds a pipe, and nothing public closes it
         with contextlib.suppress(PermissionError):
             transport.close()
-
-
-async def _end_tree(process: Process) -> None:
-    if sys.platform == "win32":
-        await terminate_windows_process_tree(process)
-    else:
-        await terminate_posix_process_tree(process, KILL_SECONDS)
 
 
 async def _has_left(process: Process, seconds: float) -> bool:
