@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -133,18 +133,14 @@ def _put_aside_if_full(path: Path) -> None:
 
     with FileLock(f"{path}.lock", mode=FILE_MODE), suppress(*_IN_USE):
         if _is_full(path):
-            _put_aside(path)
+            numbered = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, OLDER_FILES + 1))]
+            for older, newer in pairwise(reversed(numbered)):
+                if newer.exists():
+                    newer.replace(older)
 
 
 def _is_full(path: Path) -> bool:
     return path.is_file() and path.stat().st_size >= LARGEST_FILE
-
-
-def _put_aside(path: Path) -> None:
-    numbered = [path, *(path.with_name(f"{path.name}.{number}") for number in range(1, OLDER_FILES + 1))]
-    for older, newer in zip(reversed(numbered), list(reversed(numbered))[1:], strict=False):
-        if newer.exists():
-            newer.replace(older)
 
 
 # -- what is masked ----------------------------------------------------------------------------------------------------
@@ -171,15 +167,12 @@ _NEAR: Final = 60  # characters after a name within which its mask is expected
 # A value after a name: in quotes, bare (with the word that some headers have before it), and as the text of an element.
 _NAMED: Final = r"(?<![\w-])([\w-]{3,40}+)"
 _GIVEN: Final = tuple(
-    map(
-        re.compile,
-        (
-            rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}"((?:[^"\\\n]|\\.)+)\"""",
-            rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}'((?:[^'\\\n]|\\.)+)\'""",
-            rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}(?:(?:bearer|basic|token)\s+)?((?!null\b|true\b|false\b)[^\s"',;<>{{}}\[\]]{{4,}}+)""",
-            rf"""{_NAMED}["']?(?:\s[^<>\n]{{0,60}})?>([^<]*[^<\s])""",
-        ),
-        (re.IGNORECASE,) * 4,
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}"((?:[^"\\\n]|\\.)+)\"""",
+        rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}'((?:[^'\\\n]|\\.)+)\'""",
+        rf"""{_NAMED}["']?\s{{0,3}}[=:]\s{{0,3}}(?:(?:bearer|basic|token)\s+)?((?!null\b|true\b|false\b)[^\s"',;<>{{}}\[\]]{{4,}}+)""",
+        rf"""{_NAMED}["']?(?:\s[^<>\n]{{0,60}})?>([^<]*[^<\s])""",
     )
 )
 # A word where a parameter's name may be: in quotes, as a tag, as a key or before an equals sign.
@@ -203,15 +196,11 @@ def masked(value: Any, name: str = "") -> Any:
 def masked_text(raw: RawCall, arguments: Mapping[str, Any]) -> str | None:
     """Return a call as the model wrote it, with its secrets masked; None if a secret cannot be separated from the rest."""
     text = raw.text
-    values = {each.text for each in raw.arguments if is_secret(each.name)}
-    values |= {
-        value
-        for argument in raw.arguments
-        if argument.value is not MISSING
-        for value in secrets_in({argument.name: argument.value})
-    }
-    values |= set(secrets_in(arguments))
-    for written in sorted({each for value in values for each in _spellings(value)}, key=len, reverse=True):
+    values = {each.text for each in raw.arguments if is_secret(each.name)} | {*secrets_in(arguments)}
+    for each in raw.arguments:
+        if each.value is not MISSING:
+            values.update(secrets_in(each.value, each.name))
+    for written in sorted({spelling for value in values for spelling in _spellings(value)}, key=len, reverse=True):
         text = text.replace(written, MASK) if len(written) >= _SHORTEST else text
     return None if shows_secret(text) else text
 
