@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import Any, Final
 
 from ..binding.bind import bind
@@ -46,19 +46,11 @@ def turns_of(store: Store, conversation_id: str) -> list[TurnRecord]:
     return turns
 
 
-def _split(events: Sequence[KeptEvent]) -> Iterator[tuple[KeptEvent, list[KeptEvent]]]:
+def _split(events: Sequence[KeptEvent]) -> Iterator[tuple[KeptEvent, Sequence[KeptEvent]]]:
     """Yield each question with its events until the next question."""
-    asked: KeptEvent | None = None
-    later: list[KeptEvent] = []
-    for event in events:
-        if event.kind == "asked":
-            if asked is not None:
-                yield asked, later
-            asked, later = event, []
-        else:
-            later.append(event)
-    if asked is not None:
-        yield asked, later
+    places = [place for place, event in enumerate(events) if event.kind == "asked"]
+    for place, following in pairwise([*places, len(events)]):
+        yield events[place], events[place + 1 : following]
 
 
 class _Messages:

@@ -60,51 +60,45 @@ def read_lines(path: Path | str) -> Iterator[TurnRecord]:
                     raise UsageError(f"{place}: expected at most {_LONGEST} bytes in a line")
                 try:
                     yield _turn(_parsed(line), number)
-                except _WrongLine as error:
-                    if not line.endswith(b"\n") and error.is_unfinished:
-                        return
-                    raise UsageError(f"{place}: {error}") from None
                 except UsageError as error:
+                    if isinstance(error, _NotJson) and not line.endswith(b"\n"):
+                        return
                     raise UsageError(f"{place}: {error}") from None
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
-class _WrongLine(Exception):
-    """A line is neither a turn nor a reply."""
-
-    def __init__(self, message: str, *, is_unfinished: bool = False) -> None:
-        super().__init__(message)
-        self.is_unfinished = is_unfinished
+class _NotJson(UsageError):
+    """A line is not JSON; the last one of a file may still be written."""
 
 
 def _parsed(line: bytes) -> Any:
     try:
         return json.loads(line.decode("utf-8", "surrogatepass"))
     except (ValueError, RecursionError) as error:
-        raise _WrongLine(f"expected JSON: {str(error)[:_SHOWN]}", is_unfinished=True) from None
+        raise _NotJson(f"expected JSON: {str(error)[:_SHOWN]}") from None
 
 
 def _turn(row: Any, number: int) -> TurnRecord:
     if isinstance(row, str):
         return _turn_of_reply({"text": row}, number)
     if not isinstance(row, dict):
-        raise _WrongLine(f"expected a turn or a reply, got {_short(row)}")
+        raise UsageError(f"expected a turn or a reply, got {_short(row)}")
     return _read_turn(row) if "replies" in row else _turn_of_reply(row, number)
 
 
 def _turn_of_reply(row: Mapping[str, Any], number: int) -> TurnRecord:
     text = next((row[name] for name in _TEXTS if isinstance(row.get(name), str)), None)
     if text is None:
-        raise _WrongLine(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(row))}")
+        raise UsageError(f"expected the text of a reply as one of {', '.join(_TEXTS)}, got {_short(dict(row))}")
     texts = {name: row.get(name, "") for name in ("question", "dialect", "model", "finish_reason")}
     for name, value in texts.items():
         if not isinstance(value, str):
-            raise _WrongLine(f"expected {name} to be a string, got {_short(value)}")
+            raise UsageError(f"expected {name} to be a string, got {_short(value)}")
     tools, messages = row.get("tools") or [], row.get("messages") or []
     for name, value in {"tools": tools, "messages": messages}.items():
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
-            raise _WrongLine(f"expected {name} to be a list of objects, got {_short(value)}")
+            raise UsageError(f"expected {name} to be a list of objects, got {_short(value)}")
     if not messages and texts["question"]:
         messages = [{"role": "user", "content": texts["question"]}]
     said = as_messages(messages)
@@ -136,7 +130,7 @@ def _catalog(tools: list[dict[str, Any]]) -> Catalog:
     try:
         return Catalog.of(tools)
     except (TypeError, AttributeError, KeyError, RecursionError) as error:
-        raise _WrongLine(f"its tools cannot be read: {error}") from None
+        raise UsageError(f"its tools cannot be read: {error}") from None
 
 
 # -- records from JSON, checked against their fields ---------------------------------------------------------------------------
@@ -194,7 +188,7 @@ def _fields_of(kind: Any) -> tuple[Mapping[str, Any], Sequence[str]]:
 
 
 def _refuse(path: str, expected: str, got: Any) -> NoReturn:
-    raise _WrongLine(f"expected {path} to {expected}, got {_short(got)}")
+    raise UsageError(f"expected {path} to {expected}, got {_short(got)}")
 
 
 def _check_places(reply: ReplyRecord) -> None:
@@ -202,17 +196,17 @@ def _check_places(reply: ReplyRecord) -> None:
     at, length = 0, len(reply.raw)
     for span in reply.spans:
         if span.start != at or span.end <= at:
-            raise _WrongLine(f"the spans of reply {reply.number} do not tile its text: one goes from {span.start} to {span.end}")
+            raise UsageError(f"the spans of reply {reply.number} do not tile its text: one goes from {span.start} to {span.end}")
         at = span.end
     if at != length:
-        raise _WrongLine(f"the spans of reply {reply.number} end at {at}, and its text at {length}")
+        raise UsageError(f"the spans of reply {reply.number} end at {at}, and its text at {length}")
     values = (value for call in reply.calls for value in call.values)
     marks = (mark for call in reply.calls for mark in (*call.repairs, *call.issues))
     everything: Iterable[Any] = (*reply.repairs, *reply.calls, *values, *marks)
     for placed in everything:
         start, end = placed.start, placed.end
         if (start is None) != (end is None) or (start is not None and end is not None and not 0 <= start <= end <= length):
-            raise _WrongLine(f"a place in reply {reply.number} goes from {start} to {end}, and its text to {length}")
+            raise UsageError(f"a place in reply {reply.number} goes from {start} to {end}, and its text to {length}")
 
 
 def _short(value: Any) -> str:

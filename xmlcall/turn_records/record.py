@@ -170,16 +170,14 @@ class TurnRecord:
 
 def record_to_json(record: TurnRecord | ReplyRecord | SpanRecord) -> dict[str, Any]:
     """Return a record as a JSON object; JSON values in it are those of the record, not copies."""
-    data: dict[str, Any] = _as_json(record)
-    return data
+    return {name: _as_json(getattr(record, name)) for name in _FIELDS[type(record)]}
 
 
 def _as_json(value: Any) -> Any:
     """Write a value in which there may be records; `dataclasses.asdict` would copy the tools of every turn."""
     if isinstance(value, tuple):
         return tuple(map(_as_json, value))
-    names = _FIELDS.get(type(value))
-    return value if names is None else {name: _as_json(getattr(value, name)) for name in names}
+    return record_to_json(value) if type(value) in _FIELDS else value
 
 
 def summary_of(turn: TurnRecord) -> dict[str, Any]:
