@@ -211,13 +211,11 @@ def _without_hosted_items(item: Body, notes: set[str]) -> None:
 
 def _without_twins(body: Body, notes: set[str]) -> None:
     """Leave out exact duplicates of a tool."""
-    if not isinstance(tools := body.get("tools"), list):
-        return
-    seen = {json.dumps(tool, sort_keys=True): tool for tool in tools}
-    if len(seen) == len(tools):
-        return
-    body["tools"] = list(seen.values())
-    notes.add("tools: left out what was listed twice")
+    tools = body.get("tools")
+    seen = {json.dumps(tool, sort_keys=True): tool for tool in tools} if isinstance(tools, list) else {}
+    if isinstance(tools, list) and len(seen) < len(tools):
+        body["tools"] = list(seen.values())
+        notes.add("tools: left out what was listed twice")
 
 
 # -- files ----------------------------------------------------------------------------------------------------------------
@@ -383,18 +381,11 @@ def _contents(message: Body, notes: set[str]) -> None:
 def _write_result(result: Body, notes: set[str]) -> None:
     content = result.get("content")
     if isinstance(content, list):
-        result["content"] = _shown(content, notes)
+        result["content"] = [part if kind_of(part) in _SHOWN_PARTS else text_part(part) for part in content]
+        notes.update({"content: wrote a part of another kind as text"} if result["content"] != content else ())
     elif content is not None and not isinstance(content, str):
         result["content"] = json.dumps(content, ensure_ascii=False)
         notes.add("content: wrote a value as text")
-
-
-def _shown(parts: list[Any], notes: set[str]) -> list[Any]:
-    """Write anything that is not a content part as a text part."""
-    if all(kind_of(part) in _SHOWN_PARTS for part in parts):
-        return parts
-    notes.add("content: wrote a part of another kind as text")
-    return [part if kind_of(part) in _SHOWN_PARTS else text_part(part) for part in parts]
 
 
 # -- OpenAI's responses ------------------------------------------------------------------------------------------------
