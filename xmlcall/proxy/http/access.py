@@ -152,10 +152,6 @@ class ServedModel:
         """The name under which callers know it."""
         return self.given_name or self.engine.model
 
-    def is_meant(self, name: str) -> bool:
-        """Return whether a name refers to this model, with or without Ollama's tag `latest`."""
-        return is_named(self.name, name)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServedModels:
@@ -214,7 +210,7 @@ class Caller:
             return models[0]
         if not isinstance(name, str):
             return None
-        named = (model for model in models if model.is_meant(name))
+        named = (model for model in models if is_named(model.name, name))  # with or without Ollama's tag `latest`
         return next(named, None) or next(
             (model for model in models if any(fnmatchcase(name, alias) for alias in model.aliases)), None
         )

@@ -361,7 +361,7 @@ async def _pull(caller: Caller, request: Request, exchange: Exchange) -> None:
     data = data_of(content) if content else {}
     name = data.get("model") or data.get("name")
     models = await _listed(caller)
-    if not isinstance(name, str) or not any(model.is_meant(name) for model in models):
+    if not isinstance(name, str) or not any(ollama.is_named(model.name, name) for model in models):
         here = ", ".join(repr(model.name) for model in models[:NAMES_SHOWN])
         message = f"model: only {here} is served here, got {name!r:.80}: fetch others with the model server itself"
         raise ApiError(message, status=404, code="not_found")
