@@ -53,14 +53,7 @@ _REMOVED: Final = {
 }
 
 
-def _asked(table: dict[str, Any]) -> dict[str, Any]:
-    try:
-        return {**read_ask_table(table, SERVED)}
-    except UsageError as error:
-        raise ValueError(str(error)) from error
-
-
-AskTable = Annotated[dict[str, Any], AfterValidator(_asked)]
+AskTable = Annotated[dict[str, Any], AfterValidator(lambda table: {**read_ask_table(table, SERVED)})]
 Positive = Field(default=None, ge=1)
 Name = Field(min_length=1, max_length=200)
 
