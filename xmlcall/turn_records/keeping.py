@@ -233,20 +233,16 @@ async def keep_question(keeper: Keeper, loop: ToolLoop, messages: Sequence[Messa
 
 def branched(store: Store, conversation: str, turn: int) -> str:
     """Start a conversation from the messages that another had before a turn; raise a `UsageError` if they are not kept."""
-    return store.branch(conversation, turn, _before(store, conversation, turn))
-
-
-def _before(store: Store, conversation: str, turn: int) -> list[Message]:
-    """Return the messages before a turn: the first of the conversation, unless an earlier question was asked again."""
     messages = store.messages(conversation)
     asked = [event.body for event in store.events(conversation) if event.kind == "asked"]
     if not 0 < turn <= len(asked):
         raise UsageError(f"conversation {conversation} has no turn {turn}")
     places = _places(asked, messages)
     at, later = places[turn - 1], places[turn:]
+    # They are the first of the conversation, unless an earlier question was asked again.
     if at is None or at > len(messages) or any(each is not None and each < at for each in later):
         raise UsageError(f"what was said before turn {turn} of conversation {conversation} is not kept any more")
-    return messages[:at]
+    return store.branch(conversation, turn, messages[:at])
 
 
 def _places(asked: Sequence[dict[str, Any]], messages: Sequence[Message]) -> list[int | None]:

@@ -267,7 +267,6 @@ class LineThread:
 
 # -- secrets -------------------------------------------------------------------------------------------------------------
 
-_PLACED = ("start", "end")
 _KEPT = 65_536  # characters; for a longer message of a prompt, the result is not cached
 
 
@@ -370,7 +369,7 @@ def _placed(reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _move(placed: dict[str, Any], moved: _Moved) -> bool:
-    for name in _PLACED:
+    for name in ("start", "end"):
         placed[name] = None if placed[name] is None else moved.of(placed[name])
     return True
 
