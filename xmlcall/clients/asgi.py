@@ -80,12 +80,9 @@ class AppResponse:
             with anyio.fail_after(seconds):
                 return await self._passed.receive()
         except (anyio.EndOfStream, anyio.ClosedResourceError):
-            raise self._error() from self._failure
-
-    def _error(self) -> AppError:
-        if self._failure is not None:
-            return AppError(f"{type(self._failure).__name__}: {self._failure}")
-        return AppError("the answer was closed before its end" if self._over.is_set() else "the app ended without a whole answer")
+            failure = self._failure
+            why = "the answer was closed before its end" if self._over.is_set() else "the app ended without a whole answer"
+            raise AppError(why if failure is None else f"{type(failure).__name__}: {failure}") from failure
 
     # -- what the app sees -------------------------------------------------------------------------------------------
 
