@@ -18,8 +18,7 @@ from typing import Any, Self
 from ..errors import ToolHostProtocolError, ToolHostUnavailable, UsageError
 from ..types.calls import TextContent, Tool, ToolResult, items_of
 from .base import OnProgress
-
-_DEFAULT_TIMEOUT = 60.0
+from .server import DEFAULT_TIMEOUT
 
 
 class LocalHost:
@@ -78,7 +77,7 @@ class LocalHost:
         function = self._functions.get(name)
         if function is None:
             raise ToolHostProtocolError(f"{self.name}: no function is named {name!r}", host=self.name, reason="not_run")
-        limit = _DEFAULT_TIMEOUT if timeout is None else timeout
+        limit = DEFAULT_TIMEOUT if timeout is None else timeout
         try:
             async with asyncio.timeout(limit):
                 return await _run(function, dict(arguments))
