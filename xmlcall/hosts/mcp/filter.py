@@ -245,8 +245,7 @@ class Filter:
         method = self._methods.pop(str(message.id), None)
         if method is None:
             self._flood.add()
-        trouble = self._trouble_of(str(message.id)) if isinstance(message, JSONRPCError) else None
-        if isinstance(message, JSONRPCError) and trouble is not None and message.error.data is None:
+        if isinstance(message, JSONRPCError) and (trouble := self._trouble_of(str(message.id))) and message.error.data is None:
             message.error.data = trouble  # data of the server's own stays: the SDK chooses a version by it
         if isinstance(message, JSONRPCError) or message.result.get("resultType", "complete") != "complete":
             for wanted in _wanted(message):
