@@ -52,12 +52,10 @@ HEALTH_SECONDS: Final = 30.0  # for the event loop of a replica to respond
 
 
 # Settings of the deployment, which do not concern models or callers.
-_BESIDE_CONFIG: Final = frozenset(
-    (
-        *("autoscaling", "config", "grace", "max_ongoing_requests", "max_queued_requests"),
-        *("max_replicas", "min_replicas", "num_cpus", "target_ongoing_requests"),
-    )
+_BESIDE: Final = (
+    "autoscaling config grace max_ongoing_requests max_queued_requests max_replicas min_replicas num_cpus target_ongoing_requests"
 )
+_BESIDE_CONFIG: Final = frozenset(_BESIDE.split())
 
 
 class RaySettings(BaseModel):
