@@ -21,7 +21,6 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         self._reader: EngineReplyReader | None = None
 
     def has_tool_call(self, text: str) -> bool:
-        """Return whether a whole reply may have calls."""
         return may_have_calls(text)
 
     def detect_and_parse(self, text: str, tools: list[Any]) -> StreamingParseResult:
@@ -46,7 +45,6 @@ class XmlcallDetector(BaseFormatDetector):  # type: ignore[misc]
         return False
 
     def structure_info(self) -> Any:
-        """Refuse, because xmlcall has no structural tags."""
         raise UsageError("xmlcall has no structural tags for SGLang, and says so in supports_structural_tag")
 
     def _result(self, pieces: list[Piece]) -> StreamingParseResult:

@@ -103,7 +103,6 @@ class Profile:
     measured: Measurement | None = None
 
     def __post_init__(self) -> None:
-        """Check the settings."""
         if self.way not in WAYS:
             raise UsageError(f"way: expected one of {', '.join(WAYS)}, got {self.way!r:.80}")
         threshold = self.call_threshold

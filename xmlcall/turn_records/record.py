@@ -78,8 +78,6 @@ class SourceRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueRecord:
-    """A value of a bound call."""
-
     path: str
     value: Any  # as bound, JSON; an object or list only if it is empty
     start: int | None = None  # place in the reply; None if unknown

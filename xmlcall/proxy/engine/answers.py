@@ -253,8 +253,6 @@ def _record(recording: "Observing", generated: Generated, number: int) -> None:
 
 
 class Sender:
-    """Sends an answer's calls to the caller."""
-
     def __init__(self) -> None:
         self.sent: list[ToolCall] = []
         self._earlier: list[ToolCall] = []  # calls of earlier replies that this reply has not repeated yet

@@ -203,7 +203,6 @@ class OwnTools:
         return bool(self.router.hosts)
 
     async def __aenter__(self) -> Self:
-        """Open the servers, if they are not open yet."""
         if not self._users:
             await self.router.__aenter__()
             self.router.changed.set()
@@ -211,7 +210,6 @@ class OwnTools:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close the servers, if no engine uses them any more."""
         self._users -= 1
         if not self._users:
             await self.router.__aexit__()

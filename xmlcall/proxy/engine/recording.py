@@ -55,8 +55,6 @@ def client_of(agent: str) -> str:
 
 
 class Recording:
-    """The recording of one request."""
-
     def __init__(self, recorder: Recorder, *, client: str, model: str) -> None:
         self._recorder = recorder
         self._facts: dict[str, Any] = {"client": client, "model": model}
