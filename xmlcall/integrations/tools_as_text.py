@@ -189,12 +189,12 @@ class StreamedReply:
 
     def end(self, finish_reason: str) -> list[ResponseEvent]:
         """Take the end of the reply and return what goes out, a ResponseEnded last; ApiError if the reply is not an answer."""
-        pieces, reason = self._pieces(self._reader.close(finish_reason)), finish_reason
+        pieces = self._pieces(self._reader.close(finish_reason))
         lost, generated = self._reader.finished(self._reasoning, Usage())
         if lost:
             log.warning("the model called %r only in its thinking, so nothing was called", lost.name)
         pieces += self._wanted_repeats(generated)
-        reason = "length" if generated.reply.finish_reason == REPETITION else reason
+        reason = "length" if generated.reply.finish_reason == REPETITION else finish_reason
         self._check(generated)
         ended = ResponseEnded(finish_reason="tool_calls" if self._sender.sent else reason, usage=Usage())
         return [*pieces, ended]

@@ -66,8 +66,7 @@ def create_app(
     """
     backend = connect(model) if isinstance(model, str) else model
     guard = _guard(guard or Guard(), api_key, hosts=asked.pop("allowed_hosts", None), origins=asked.pop("origins", None))
-    how = cast(AskingFields, asked)
-    engine = Engine(backend, hosts, allowed=allowed, asking=asking, strict=strict, **how)
+    engine = Engine(backend, hosts, allowed=allowed, asking=asking, strict=strict, **cast(AskingFields, asked))
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:

@@ -42,9 +42,8 @@ class ToolChoice:
 
     mode: Literal["auto", "none", "required"] = "auto"
     name: str = ""  # the tool that it must call, in mode `required`; "" for any
-    allowed: frozenset[str] | None = (
-        None  # the only tools that it may call; the others stay in the prompt, so that it stays cached
-    )
+    # The only tools that it may call; the others stay in the prompt, so that it stays cached.
+    allowed: frozenset[str] | None = None
 
     def allows(self, name: str) -> bool:
         return name == self.name if self.name else self.allowed is None or name in self.allowed
