@@ -41,7 +41,7 @@ async def test_a_proxy_that_stops_is_not_ready() -> None:
     observer = Observer()
     async with observed(observer=observer) as client:
         assert (await client.get("/ready")).status_code == 200
-        observer.stop()
+        observer.is_stopping = True
         told = await client.get("/ready")
         assert (told.status_code, told.json()) == (503, {"status": "the server is about to stop"})
         assert (await client.get("/health")).status_code == 200

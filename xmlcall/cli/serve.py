@@ -222,7 +222,7 @@ async def _serve(options: argparse.Namespace, serving: _Serving, listener: socke
         app = app_of(served, serving.guard, beside=routes, ending=ending, observer=observer)
 
         def on_stop() -> None:
-            observer.stop()
+            observer.is_stopping = True
             if recorder:
                 recorder.close()
 

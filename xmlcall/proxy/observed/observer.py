@@ -384,10 +384,6 @@ class Observer:
         """Note a request for an unknown path, or with an unsupported method."""
         self.metrics.add(REQUESTS, OTHER, _method(request), str(status), "", "")
 
-    def stop(self) -> None:
-        """Report the app as not ready from now on."""
-        self.is_stopping = True
-
 
 def _method(request: "Request") -> str:
     return request.method if request.method in _METHODS else OTHER
