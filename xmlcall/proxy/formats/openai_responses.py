@@ -528,7 +528,6 @@ class EventWriter:
         self._space = ""  # leading white space, held until a message is certain to follow
 
     def begin(self) -> bytes:
-        """Write that the response was created and is in progress."""
         return b"".join(self._event(f"response.{what}", response=self._response) for what in ("created", "in_progress"))
 
     def write(self, event: ResponseEvent) -> bytes:

@@ -13,7 +13,6 @@ of a request: a value becomes its JSON text, and what is not for the model is le
 """
 
 import base64
-import binascii
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -284,7 +283,7 @@ def _text_of(data: Any, media_type: str) -> Body | None:
         return None
     try:
         return text_part(base64.b64decode("".join(data.split()), validate=True).decode(errors="replace"))
-    except (binascii.Error, ValueError):
+    except ValueError:
         return None
 
 
