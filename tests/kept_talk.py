@@ -1,7 +1,7 @@
 """A program that talks without end, keeps what it says, and is killed: the model, its tools and the ledger of what they did.
 
 The model's words and the times come from a seed. The tool writes down that it began and that it ended; the model writes down
-what it was sent. Both do so in files of their own, by one write a line, so that a kill leaves no doubt about what happened.
+what it was sent. Both do so in files of their own, a line of JSON each, so that a line that a kill has cut is known as such.
 
 As a program it reads lines (seed, turns, folder) and forks a process for each, so that what is killed need not be loaded first.
 It tells the process's id, "ready" once the conversation is taken up, and with what the process ended.
@@ -21,14 +21,14 @@ from typing import Any
 from xmlcall import Answer, Chunk, CompletionRequest, LocalHost, Message, ToolLoop, render
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.records.audit import AuditFile
+from xmlcall.records.folder import append_line
 from xmlcall.records.store import Store
 from xmlcall.turn_records.keeping import Keeper, recovered
 
 
-def append(path: Path, line: str) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-    os.write(descriptor, f"{line}\n".encode())
-    os.close(descriptor)
+def append(path: Path, line: object) -> None:
+    """Append a line of JSON: a kill may cut a write where it crosses a page of the file, and then the line is no JSON."""
+    append_line(path, json.dumps(line))
 
 
 class _Model(ScriptedBackend):
@@ -40,7 +40,7 @@ class _Model(ScriptedBackend):
 
     async def stream(self, request: CompletionRequest) -> AsyncGenerator[Chunk]:
         sent = [(message.role, message.content) for message in request.messages[1:]]
-        append(self._folder / "requests.jsonl", json.dumps(sent))
+        append(self._folder / "requests.jsonl", sent)
         calls = self._random.choice([0, 1, 1, 2])
         text = render([self._call() for _ in range(calls)]) if calls else f"Answer {self._step()}."
         for start in range(0, len(text), 40):

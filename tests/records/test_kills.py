@@ -11,6 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -33,13 +34,18 @@ EACH = 10  # kills of one conversation
 UNKNOWN = "It is not known whether it did its work"
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+def lines(path: Path) -> list[Any]:
+    """Return the lines of JSON without those that a kill cut; what comes after a write has not happened then."""
+    found = []
+    for line in path.read_text().splitlines() if path.exists() else ():
+        with suppress(ValueError):
+            found.append(json.loads(line))
+    return found
 
 
 def sent_last(folder: Path) -> list[tuple[str, str]]:
     told = lines(folder / "requests.jsonl")
-    return [(role, content) for role, content in json.loads(told[-1])] if told else []
+    return [(role, content) for role, content in told[-1]] if told else []
 
 
 def as_sent(messages: list[Message]) -> list[tuple[str, str]]:
@@ -96,7 +102,7 @@ class Talks:
             cut = in_flight(events)
             self.cut += cut is not None
             self.unknown += len(cut.unknown) if cut else 0
-        audited = [json.loads(line) for line in lines(self.folder / "audit.jsonl")]
+        audited = lines(self.folder / "audit.jsonl")
         assert began <= {line["arguments"]["step"] for line in audited if line["event"] == "starts"}
 
     def check_recovered(self, before: list[tuple[str, str]]) -> None:
