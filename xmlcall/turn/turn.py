@@ -80,7 +80,7 @@ from .native import NativeOptions, generate_call, generate_native
 from .turn_setup import OURS, FirstRequest, Generation, History, InText, Offer, SaidSoFar
 
 _REPEATED: Final = "repeated too often"  # who or what denied the call, for the record
-_READ_AGAIN: Final = 8000  # tokens of a context of unknown length, half of which may be read again
+_USUAL_CONTEXT: Final = 8000  # tokens that a context of unknown length is taken to have
 _OF_CALLS: Final = (CallDenied, CallFinished, CallProgress, CallStarted, CallTask)
 
 Decide = Callable[[], Script[FirstRequest]]
@@ -406,8 +406,8 @@ class Turn(Machine[None]):
             added = in_text(added, self.offer.catalog, self._generation.format)  # written before the tools were in the prompt
         messages = (*request.messages, *added)
         if self._unoffered is not None:
-            # Results that have become a part of the person's words are not cut later.
-            room = (self._generation.server.context_length or _READ_AGAIN) / 2
+            # Results that have become a part of the person's words are not cut later; the other half is for the reply.
+            room = (self._generation.server.context_length or _USUAL_CONTEXT) / 2
             messages = without_calls(fit((*self._unoffered.messages, *added), room, lang=self._generation.format.lang).messages)
         return replace(request, messages=with_note(self._feedback, messages))
 
