@@ -40,8 +40,8 @@ async def main(model: str) -> None:
                 case xmlcall.Run(call=call):
                     print(f"{call.name}({call.arguments})")
                     turn.give(call.id, str(word_count(**call.arguments)))
-                case xmlcall.Score(requests=requests):  # only with a call threshold; this one tells no probabilities
-                    turn.scored([xmlcall.FirstToken() for _ in requests])
+                case xmlcall.Score():  # only with a call threshold; this one tells no probabilities
+                    turn.scored(xmlcall.FirstToken())
     print(f"\n({action.reason}, {len(action.conversation)} messages)")
 
 

@@ -152,7 +152,7 @@ def test_nothing_useful_follows_a_block() -> None:
     [
         lambda turn: turn.give("call_1", "3"),
         lambda turn: turn.start("call_1"),
-        lambda turn: turn.scored([FirstToken()]),
+        lambda turn: turn.scored(FirstToken()),
         lambda turn: turn.receive(None),
         lambda turn: turn.refuse(ValueError("x")),
     ],
@@ -259,8 +259,8 @@ def test_a_model_that_tells_probabilities_is_asked_whether_a_tool_is_needed() ->
     turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=0.0), server=Capabilities(server="llama.cpp", continues=True))
     score = turn.next()
     assert isinstance(score, Score)
-    assert [request.max_tokens for request in score.requests] == [1]
-    turn.scored([FirstToken(candidates=(("<", -0.001),), text="<")])
+    assert score.request.max_tokens == 1
+    turn.scored(FirstToken(candidates=(("<", -0.001),), text="<"))
     ask = turn.next()
     assert isinstance(ask, Ask)
     assert ask.request.messages[-1].content.startswith('<function_calls>\n<invoke name="add">')
@@ -371,12 +371,10 @@ def test_tokens_are_estimated_where_the_server_counts_none(mode: Any) -> None:
     assert (done.usage.completion_tokens, done.usage.is_estimated) == (2, True)
 
 
-def test_as_many_answers_as_requests() -> None:
+def test_a_score_is_answered_by_a_first_token() -> None:
     turn = begin_turn(ASKED, [PLUS], asking=Asking(call_threshold=0.0), server=Capabilities(server="llama.cpp"))
-    with pytest.raises(UsageError, match="each of the 1 requests of Score, got 2"):
-        turn.scored([FirstToken(), FirstToken()])
-    with pytest.raises(UsageError, match="expected a FirstToken for each request"):
-        turn.scored([Chunk(text="Y")])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="expected a FirstToken as the answer to Score, got Chunk"):
+        turn.scored(Chunk(text="Y"))  # type: ignore[arg-type]
 
 
 def test_the_tool_that_describes_tools_is_answered_by_the_turn() -> None:
@@ -470,9 +468,9 @@ def test_whatever_comes_the_turn_ends(
             case Done(conversation=conversation):
                 assert conversation[0].content.startswith("What is 1 + 2?")
                 return
-            case Score(requests=requests):
+            case Score():
                 if data.draw(st.booleans()):
-                    turn.scored([data.draw(FIRST) for _ in requests])
+                    turn.scored(data.draw(FIRST))
                 else:
                     turn.refuse(data.draw(FAILURES))
             case Ask():

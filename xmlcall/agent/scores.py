@@ -26,11 +26,11 @@ class Scores:
         self._kept: OrderedDict[str, FirstToken | BackendStatusError] = OrderedDict()
         self._asking = asyncio.Lock()  # conversations that begin at the same time ask the same questions
 
-    async def ask(self, backend: Backend, score: Score) -> list[FirstToken]:
+    async def ask(self, backend: Backend, score: Score) -> FirstToken:
         if not score.keep:
-            return [await first_token(backend, request) for request in score.requests]
+            return await first_token(backend, score.request)
         async with self._asking:
-            return [await self._known(backend, request) for request in score.requests]
+            return await self._known(backend, score.request)
 
     async def _known(self, backend: Backend, request: CompletionRequest) -> FirstToken:
         said = [(message.role, message.content) for message in request.messages]

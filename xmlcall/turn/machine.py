@@ -3,7 +3,7 @@
 Its logic is written as a script, a generator that reads from top to bottom:
 
     generated = yield from generate(...)      # scripts can be nested
-    answers = yield Score(requests)           # an action: the script continues once the driver has done it
+    first_token = yield Score(request)        # an action: the script continues once the driver has done it
     yield ReplyEnded(...)                     # anything else is an event: the script continues at once
 
 A script yields the same action repeatedly while its outcome arrives in pieces: an `Ask` for each chunk, until `Ended`. A failure
@@ -25,14 +25,14 @@ Kind = Literal["reply", "rest", "forced"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """Ask for the first token of each request, with the probabilities of the alternatives.
+    """Ask for the first token of a reply, with the probabilities of the alternatives.
 
     Args:
-        requests: one request per answer; each generates one token.
-        keep: whether the answers depend only on the model and the requests, so that they may be cached for later turns.
+        request: everything that is sent; it generates one token.
+        keep: whether the answer depends only on the model and the request, so that it may be cached for later turns.
     """
 
-    requests: tuple[CompletionRequest, ...]
+    request: CompletionRequest
     keep: bool = False
 
 
@@ -191,14 +191,16 @@ class Machine(Generic[T]):
         """Return the events not consumed yet; at the beginning, those before the first action."""
         yield from self._events
 
-    def scored(self, answers: Sequence[FirstToken]) -> Iterator[Any]:
-        """Process the answers to a `Score`, in the order of its requests."""
-        score = self._expect(Score)
-        if not all(isinstance(answer, FirstToken) for answer in answers):
-            raise UsageError(f"expected a FirstToken for each request of Score, got {answers!r:.80}")
-        if len(answers) != len(score.requests):
-            raise UsageError(f"expected an answer to each of the {len(score.requests)} requests of Score, got {len(answers)}")
-        return self._send(tuple(answers))
+    def scored(self, token: FirstToken) -> Iterator[Any]:
+        """Process the answer to a `Score`.
+
+        Raises:
+            UsageError: no first token was requested, or the argument is not a FirstToken.
+        """
+        self._expect(Score)
+        if not isinstance(token, FirstToken):
+            raise UsageError(f"expected a FirstToken as the answer to Score, got {token!r:.80}")
+        return self._send(token)
 
     def receive(self, chunk: Chunk) -> Iterator[Any]:
         """Process a piece of the requested reply; ignore it after `has_enough`.

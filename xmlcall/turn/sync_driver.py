@@ -49,7 +49,7 @@ def _asked(turn: Turn, action: Score | Ask, stream: Stream, hear: Callable[[Any]
     """Ask the model, and pass its output to the turn; return the remaining events."""
     try:
         if isinstance(action, Score):
-            return turn.scored([_first_token(stream, request) for request in action.requests])
+            return turn.scored(_first_token(stream, action.request))
         with _closing(chunks := stream(action.request)):
             for chunk in chunks:
                 for event in turn.receive(chunk):

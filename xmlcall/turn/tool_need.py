@@ -221,8 +221,8 @@ def ask_first_token(request: CompletionRequest, server: Capabilities, *, keep: b
     """Ask a model for the first token of its reply, or for the next token if the reply's beginning is given."""
     extra = {name: value for name, value in request.extra.items() if name in _EXTRA}
     asked = replace(request, max_tokens=1, temperature=0.0, options={}, stop=(), top_logprobs=server.most_logprobs, extra=extra)
-    answers: tuple[FirstToken, ...] = yield Score(requests=(asked,), keep=keep)
-    return answers[0]
+    token: FirstToken = yield Score(request=asked, keep=keep)
+    return token
 
 
 # -- whether one is needed ---------------------------------------------------------------------------------------------
