@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from xmlcall import Message, ToolCall, UsageError, XmlcallError
 from xmlcall.records.audit import AuditFile
 from xmlcall.records.folder import audit_path, private_folder, store_path
-from xmlcall.records.store import KeptEvent, Store, new_id
+from xmlcall.records.store import KeptEvent, Store, new_conversation_id
 from xmlcall.turn_records.keeping import InFlight, KeptTask, in_flight
 from xmlcall.types.calls import CallNote, RawArgument, RawCall
 
@@ -54,7 +54,7 @@ MESSAGES = st.lists(st.builds(Message, role=st.sampled_from(["user", "assistant"
 @given(st.lists(MESSAGES, min_size=1, max_size=5))
 def test_whatever_changes_what_is_kept_is_the_last(states: list[list[Message]]) -> None:
     with Store(Path(f"/dev/shm/xmlcall-test-{os.getpid()}.db")) as store:
-        conversation = new_id()
+        conversation = new_conversation_id()
         for state in states:
             store.write(conversation, "step", {}, state)
         assert store.messages(conversation) == states[-1]

@@ -87,7 +87,7 @@ async def result_of(machine: Machine[T], backend: Backend, scores: Scores | None
     return cast(T, machine.result)
 
 
-def new_id() -> str:
+def new_call_id() -> str:
     """Make an id of a call: `call_` and 24 letters and digits, as OpenAI's are."""
     return f"call_{secrets.token_hex(12)}"
 

@@ -35,7 +35,7 @@ from ..turn.opening import Opening, conversation_of
 from ..turn.turn_setup import Offer, reading_on, with_reading_on
 from ..types.calls import Message, ToolCall, ToolResult, items_of
 from ..types.completion import Capabilities
-from .drive import drive, new_id, prepare_beside
+from .drive import drive, new_call_id, prepare_beside
 from .fitted_backend import FittedBackend
 from .policy import Policy
 from .rules import allow
@@ -344,7 +344,7 @@ class ToolLoop:
         """
         await self.catalog()
         described = [text for _, text in self.router.instructions()]
-        opening = Opening(messages=opened, asking=asking, described=described, new_id=new_id)
+        opening = Opening(messages=opened, asking=asking, described=described, new_id=new_call_id)
         opening, offer = opening.offering(self._shown, self._sent, self.backend.capabilities)
         describing = (self._sent() if asking.is_native else self._shown()).own
         if _may_be_cut(conversation, backend.context_length):

@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from ..agent.drive import new_id
+from ..agent.drive import new_call_id
 from ..binding.bind import as_written
 from ..binding.echo import Sources
 from ..errors import UsageError
@@ -173,7 +173,7 @@ class StreamedReply:
         unsaid = asking.format.shows.unsaid
         sent = CompletionRequest(messages=messages, stop=request.sampling.stop)
         server = Capabilities(server="a gateway's")
-        binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid, new_id=new_id)
+        binder = Binder(catalog=catalog, sources=sources, unsaid=unsaid, new_id=new_call_id)
         self._reader = ReplyReader(binder, sent, server, parallel=request.parallel)
         self._sender = Sender()
         self._request, self._catalog, self._own_names = request, catalog, own_names(names)

@@ -20,7 +20,7 @@ from vllm.entrypoints.generate.base.protocol import (  # type: ignore[import-not
 )
 from vllm.tool_parsers.abstract_tool_parser import ToolParser, ToolParserManager  # type: ignore[import-not-found]
 
-from xmlcall.agent.drive import new_id
+from xmlcall.agent.drive import new_call_id
 from xmlcall.integrations.reading import EngineCall, EngineReplyReader, Piece, catalog_of, read_whole, split
 from xmlcall.tools.catalog import Catalog
 
@@ -43,7 +43,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
 
     def extract_tool_calls(self, model_output: str, request: Any) -> ExtractedToolCallInformation:
         text, calls = read_whole(model_output, self._offered(request))
-        found = [ToolCall(id=new_id(), function=FunctionCall(name=call.name, arguments=call.arguments)) for call in calls]
+        found = [ToolCall(id=new_call_id(), function=FunctionCall(name=call.name, arguments=call.arguments)) for call in calls]
         return ExtractedToolCallInformation(tools_called=bool(found), tool_calls=found, content=text or None)
 
     def extract_tool_calls_streaming(
@@ -82,7 +82,7 @@ class XmlcallToolParser(ToolParser):  # type: ignore[misc]
         self.current_tool_id, self.current_tool_name_sent = call.index, True
         name, arguments = DeltaFunctionCall(name=call.name), DeltaFunctionCall(arguments=call.arguments)
         return [
-            DeltaToolCall(index=call.index, type="function", id=new_id(), function=name),
+            DeltaToolCall(index=call.index, type="function", id=new_call_id(), function=name),
             DeltaToolCall(index=call.index, function=arguments),
         ]
 

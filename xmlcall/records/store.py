@@ -164,7 +164,7 @@ def undamaged(conversation: str, what: str = "") -> Iterator[None]:
         raise XmlcallError(f"{name} damaged and cannot be read ({type(error).__name__}); {advice}") from error
 
 
-def new_id() -> str:
+def new_conversation_id() -> str:
     return secrets.token_hex(4)
 
 
@@ -257,7 +257,7 @@ class Store:
 
     def branch(self, parent: str, turn: int, messages: Sequence[Message]) -> str:
         """Branch off a conversation before one of its turns, with everything that happened until then."""
-        branch = new_id()
+        branch = new_conversation_id()
         row = self._rows(f"{_ASKED} LIMIT 1 OFFSET ?", parent, turn - 1) if turn > 0 else []
         if not row:
             raise UsageError(f"conversation {parent} has no turn {turn}")

@@ -397,7 +397,7 @@ class Recorder:
 
     def begin(self, **facts: Any) -> TurnBuilder:
         """Begin a turn with facts for its `TurnBuilder`; id and source have defaults."""
-        return self.add(TurnBuilder(**{"id": new_id(), "source": "proxy", **facts}))
+        return self.add(TurnBuilder(**{"id": new_turn_id(), "source": "proxy", **facts}))
 
     def add(self, builder: TurnBuilder) -> TurnBuilder:
         """Add a turn that started elsewhere; it replaces one with the same id."""
@@ -488,7 +488,7 @@ class Recorder:
             watcher.ids.discard(id)
 
 
-def new_id() -> str:
+def new_turn_id() -> str:
     """Make an id of a turn that cannot be guessed."""
     return f"turn_{secrets.token_hex(8)}"
 

@@ -25,7 +25,7 @@ from ..records.store import (
     call_from_json,
     message_from_json,
     message_to_json,
-    new_id,
+    new_conversation_id,
     raw_to_json,
     tool_to_json,
     undamaged,
@@ -57,7 +57,7 @@ class Keeper:
 
     def new(self) -> None:
         """Start another conversation with the next question."""
-        self._use(new_id())
+        self._use(new_conversation_id())
 
     def resume(self, conversation: str) -> None:
         assert self.store is not None

@@ -31,7 +31,7 @@ from ..errors import UsageError, XmlcallError
 from ..prompting.results import result_text, stopped
 from ..proxy.formats.contract import ApiError
 from ..records.audit import AuditFile
-from ..records.store import Store, new_id
+from ..records.store import Store, new_conversation_id
 from ..turn.events import Answer, CallFinished, CallStarted, LoopEvent
 from ..turn_records.builder import Recorder, TurnBuilder
 from ..turn_records.keeping import (
@@ -238,7 +238,7 @@ class ChatRoom:
             conversation = self._known(conversation)
         if instead_of:
             conversation = self._branch(conversation, instead_of)
-        is_new, id = conversation is None, conversation or new_id()
+        is_new, id = conversation is None, conversation or new_conversation_id()
         if id in self._turns:
             raise ApiError(
                 "a turn of this conversation is still running: wait for its end, or stop it", status=409, code="turn_running"

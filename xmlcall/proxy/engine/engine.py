@@ -17,7 +17,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
-from ...agent.drive import drive, new_id, prepare_beside
+from ...agent.drive import drive, new_call_id, prepare_beside
 from ...agent.rules import Rules
 from ...agent.run_call import Calling
 from ...agent.scores import Scores
@@ -217,7 +217,7 @@ class Engine:
         if recording is not None:
             recording.goes("xml", allowed, self.format)
         turn = Turn(
-            Generation(server=backend.capabilities, format=self._format_of(request), is_for_caller=True, new_id=new_id),
+            Generation(server=backend.capabilities, format=self._format_of(request), is_for_caller=True, new_id=new_call_id),
             Offer(
                 catalog=allowed,
                 of_caller=frozenset(allowed.names()) - origins.keys() - {prompts.own},
@@ -392,7 +392,7 @@ class Engine:
                 is_native=True,
                 reads_reasoning=self.asking.reasoned_calls,
                 is_for_caller=True,
-                new_id=new_id,
+                new_id=new_call_id,
             ),
             offer_of(
                 tools, messages, of_caller=frozenset(shown.catalog.names()), in_text=partial(self._in_text, request, shown, known)

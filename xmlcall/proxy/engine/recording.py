@@ -24,7 +24,7 @@ from ...prompting.format import PromptFormat
 from ...tools.catalog import Catalog
 from ...turn.events import CallFinished, LoopEvent, ReplyStarted
 from ...turn.opening import last_request
-from ...turn_records.builder import Recorder, TurnBuilder, new_id
+from ...turn_records.builder import Recorder, TurnBuilder, new_turn_id
 from ...turn_records.record import MessageRecord, ReplyRecord, SpanRecord, TurnRecord
 from ...types.calls import Message
 from ...types.completion import Chunk, Usage
@@ -90,7 +90,7 @@ class Recording:
         question = next((message.content for message in reversed(prompt) if message.role == "user"), "")
         facts = self._facts | {"way": "relayed", "question": self._question(question), "source": "proxy"}
         kept = prompt if text <= self._room else ()
-        self._passing = RelayedTurn(prompt=kept, wire=wire, id=new_id(), **facts)
+        self._passing = RelayedTurn(prompt=kept, wire=wire, id=new_turn_id(), **facts)
         self._turn = self._recorder.add(self._passing)
         self._recorder.holds_back(self._turn, self.passed)
         self._count(text if kept else 0)
