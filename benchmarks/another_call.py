@@ -1,6 +1,6 @@
 """Does a threshold say better than the reply if another call follows? `python benchmarks/another_call.py [RUN URL]`
 
-Behind each call of a kept reply the next token is asked for: one that begins another call, or one that closes the block. The
+After each call of a kept reply the next token is asked for: one that begins another call, or one that closes the block. The
 log-odds of the first are held against the number of calls that the question wants, so that a threshold other than the model's
 own, 0, can be judged. With RUN, the folder of a run in the way `xml`, and URL, a llama.cpp server with its model, the log-odds
 are measured and kept in results/another-call.jsonl; without, those kept are counted again.
@@ -28,7 +28,7 @@ THRESHOLDS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
 
 
 async def measure(run: RecordedRun, url: str) -> None:
-    """Ask what follows behind each call of a run's replies.
+    """Ask what follows each call of a run's replies.
 
     Args:
         run: in the way `xml`.

@@ -112,7 +112,7 @@ def main() -> None:
         "# One line feed before the tool prompt",
         "",
         "Written by `python benchmarks/asked_apart.py` from asked_apart.jsonl: each turn of the tuning half of `talk` on which",
-        "it is certain whether a tool is needed, asked about alone behind the tool prompt (`shared`) and behind the same with a",
+        "it is certain whether a tool is needed, asked about alone after the tool prompt (`shared`) and after the same with a",
         "line feed before it (`apart`), each with the threshold that `auto` finds. Q4_K_M, llama.cpp b11549, Linux x86_64,",
         "2 cores, 2026-11-24.",
         "",

@@ -70,7 +70,7 @@ class Timed(ReplyRecorder):
 
 
 async def asked(backend: Backend, case: Case, options: dict[str, Any]) -> dict[str, Any]:
-    """Ask a case behind a greeting; return what is kept of the reply."""
+    """Ask a case after a greeting; return what is kept of the reply."""
     recorder = Timed(backend)
     async with ToolLoop(recorder, [Shelf(case.tools)], max_tokens=512, temperature=0.0, seed=1, **options) as loop:
         await first_calls(loop, GREETING)
@@ -171,9 +171,9 @@ servers, with Qwen2.5-Coder-0.5B-Instruct, Q4_K_M, llama.cpp b11549, temperature
 2026-11-23 (`--limit 20`, `llama-server -c 40960 -np 4`). How the runs were made stands at the head
 of `benchmarks/catalog.py`.
 
-In `0.5b-several-blocks` a reply may go on behind its block of calls; in `0.5b-one-block` it ends
+In `0.5b-several-blocks` a reply may go on after its block of calls; in `0.5b-one-block` it ends
 there. In `0.5b`, which is the code of now, it also ends before a call of another tool than the
-first where tools are described behind the question. `0.5b-one-described`, 9 replies, described the
+first where tools are described after the question. `0.5b-one-described`, 9 replies, described the
 chosen tool alone. Other programs ran beside some of the first run, so compare seconds with care.
 
 | run | tools | shown | right call | tool named | descriptions asked for | longest prompt, tokens | first token, s |

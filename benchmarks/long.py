@@ -97,7 +97,7 @@ async def page(folders: Sequence[Path]) -> str:
         "",
         "Written by `python benchmarks/long.py` (see there for the commands) from the replies in runs/long-*. The same 32",
         "questions at five turns of a canned conversation, with 10 and with 50 tools. Wilson 95 % intervals. `of them cached`:",
-        "the median over the replies; the first question behind a longer conversation reads what is new of it.",
+        "the median over the replies; the first question after a longer conversation reads what is new of it.",
     ]
     for folder in folders:
         run = read_run(folder)

@@ -3,12 +3,12 @@
 Writes results/need.md; no model is needed here. Of the tuning half of the suite `talk`, results/need.jsonl has each turn but
 those on which a tool may be called or not:
 
-    alone          log-odds that a reply to the message behind the tool prompt, without the conversation, begins with a call
+    alone          log-odds that a reply to the message after the tool prompt, without the conversation, begins with a call
     with_previous  the same for the person's two last messages in one
     moved          how far the message moved the choice of a tool, in nats, which counted until 2026-11-25
 
 and results/tools.jsonl each turn that needs a tool: `wanted`, and for each tool the log-probability of its name in a begun call,
-behind the conversation with right calls so far, behind the message alone, and behind "Thanks!". 2,000 candidates a token.
+after the conversation with right calls so far, after the message alone, and after "Thanks!". 2,000 candidates a token.
 
 results/named.jsonl has the same turns with one tool on offer (the one that is wanted, or any of the conversation's), and
 questions of BFCL's tuning half that come with one tool: `alone`, and `named`, how surely a begun call names
@@ -35,7 +35,7 @@ ASKED: Mapping[str, Callable[[Mapping[str, Any]], float]] = {
     ),
 }
 PARTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-BEHIND = {"the conversation": 0, "the message alone": 1}
+AFTER = {"the conversation": 0, "the message alone": 1}
 HABIT = 2
 
 
@@ -63,10 +63,10 @@ def choices(rows: list[dict[str, Any]]) -> list[str]:
     """Write the table of what taking off a habit does."""
     lines = [
         f"| {name} | " + " | ".join(str(chosen_rightly(rows, place, part)) for part in PARTS) + " |"
-        for name, place in BEHIND.items()
+        for name, place in AFTER.items()
     ]
     parts = " | ".join(f"{part:g} of the habit" for part in PARTS)
-    head = [f"| right tool of {len(rows)}, asked behind | {parts} |", "|---" * (len(PARTS) + 1) + "|"]
+    head = [f"| right tool of {len(rows)}, asked after | {parts} |", "|---" * (len(PARTS) + 1) + "|"]
     return ["", *head, *lines]
 
 

@@ -1,6 +1,6 @@
 """What a reply loses and gains by ending with its first block of calls: `python benchmarks/one_block.py`
 
-Reads the recorded replies of the way `xml` twice: as the loop does it now, and as it did before, when a reply could go on behind
+Reads the recorded replies of the way `xml` twice: as the loop does it now, and as it did before, when a reply could go on after
 its block. No model is needed. Writes results/one-block.md. A run in which no reply goes on is left out.
 """
 
@@ -21,7 +21,7 @@ CLOSER = "</function_calls>"
 
 
 def goes_on(kept: Any) -> bool:
-    """Say whether a text in what is kept of a reply goes on behind its first block."""
+    """Say whether a text in what is kept of a reply goes on after its first block."""
     if isinstance(kept, dict):
         return any(_text_goes_on(value) if key == "text" else goes_on(value) for key, value in kept.items())
     return isinstance(kept, list) and any(map(goes_on, kept))

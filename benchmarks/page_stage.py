@@ -107,7 +107,7 @@ class ScriptedModel:
         self.url = ""
 
     def says(self, *replies: str | Sequence[Part]) -> None:
-        """Put replies behind those that are still to come; each is given once, to whoever asks next."""
+        """Put replies after those that are still to come; each is given once, to whoever asks next."""
         for each in replies:
             self._replies.put([each] if isinstance(each, str) else each)
 

@@ -2,10 +2,10 @@
 
 Over BFCL's questions that need several calls:
 
-- of the right values behind the first call, how many are found in the request or in the schema;
+- of the right values after the first call, how many are found in the request or in the schema;
 - of values of other questions, whose parameters declare the same type, how many are found although nobody said them. A value
   that equals a right one of the question is not drawn; one that stands in the request for another reason is, and counts as found;
-- how many right calls would be held back (`xmlcall/binding/waiting.py`), and how many stand behind one that is;
+- how many right calls would be held back (`xmlcall/binding/waiting.py`), and how many stand after one that is;
 - of recorded replies of models (`benchmarks/results/runs`), whether those with a call that would be held back are right;
 - what a conversation of 1 MB costs.
 """
@@ -93,7 +93,7 @@ def drawn(value: Value, pool: Sequence[Value], own: set[str | float], chance: ra
 
 
 def held(case: Case) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the right calls that would not run in a reply: one that waits with the paths of its values, and those behind it."""
+    """Return the right calls that would not run in a reply: one that waits with the paths of its values, and those after it."""
     said, text = index_of(case), text_of(case)
     tools = {tool.name: tool for tool in reversed(case.tools)}
     earlier: list[ToolCall] = []
@@ -189,12 +189,12 @@ def main() -> int:
     waiting = [call for case in cases for call in held(case)]
     calls = [len(oracle_calls(case)) for case in cases]
     later = sum(calls) - len(cases)
-    for label, counts in (("right values behind the first call", right), ("values of other questions", foreign)):
+    for label, counts in (("right values after the first call", right), ("values of other questions", foreign)):
         total = counts.total()
         print(f"{label}: {total}, found {total - counts['invented']} ({1 - counts['invented'] / total:.2%}) {dict(counts)}")
     first = sum(bool(paths) for _, paths in waiting)
-    print(f"right calls: {sum(calls)}, {later} of them behind the first; held back: {first} ({first / sum(calls):.2%})")
-    print(f"right calls behind one that is held back: {len(waiting) - first}")
+    print(f"right calls: {sum(calls)}, {later} of them after the first; held back: {first} ({first / sum(calls):.2%})")
+    print(f"right calls after one that is held back: {len(waiting) - first}")
     print(f"recorded replies with several calls: { ({' and '.join(key): count for key, count in sorted(judged().items())}) }")
     print("1 MB: read in {:.2f} s; a value of 100 kB: found in {:.2f} s".format(*seconds_of_a_megabyte()))
     for value in missed[:show]:

@@ -58,7 +58,7 @@ def begun(engine, *given, recorder=None, **options):
 Engine.__init__ = begun
 sys.exit(main(sys.argv[1:]))
 """
-REPEATS: Final = 3  # of a load in a round, behind one that warms up and does not count
+REPEATS: Final = 3  # of a load in a round, after one that warms up and does not count
 RESAMPLES: Final = 5000
 KEPT_SAMPLES: Final = (0, 500, 1000, 2000, 5000, 10_000)
 

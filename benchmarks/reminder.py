@@ -76,7 +76,7 @@ def first_token(client: httpx2.Client, system: str, question: str) -> tuple[floa
 
 
 def measure(client: httpx2.Client, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row a question: the first token behind each wording."""
+    """Yield a row a question: the first token after each wording."""
     model = client.get("/v1/models").raise_for_status().json()["data"][0]["id"]
     build = client.get("/props").raise_for_status().json().get("build_info", "")
     for name, needs_tool, case in questions(data):
@@ -92,7 +92,7 @@ def measure(client: httpx2.Client, data: Mapping[str, Any]) -> Iterator[dict[str
 
 
 def area(rows: Sequence[Mapping[str, Any]], label: str) -> float:
-    """Return the area under the ROC curve of the log-odds behind a wording (Mann and Whitney's U over all pairs)."""
+    """Return the area under the ROC curve of the log-odds after a wording (Mann and Whitney's U over all pairs)."""
     needing, others = ([row["first_token"][label][0] for row in rows if row["needs_tool"] is side] for side in (True, False))
     return roc_area(needing, others)
 
@@ -106,7 +106,7 @@ def begun(rows: Sequence[Mapping[str, Any]], label: str, *, needs_tool: bool) ->
 def report(rows: Sequence[Mapping[str, Any]], wordings: Mapping[str, str]) -> str:
     """Write the tables, one a model."""
     lines = [
-        "# What the reminder behind a question does",
+        "# What the reminder after a question does",
         "",
         f"Written by `python benchmarks/reminder.py URL` (see there for what the figures mean): Q4_K_M, first token at "
         f"temperature 0, {datetime.date.today()}, xmlcall {version('xmlcall')}, llama.cpp {rows[-1]['build']}, "

@@ -92,7 +92,7 @@ class Fleet:
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator["Fleet"]:
-        """Start all; end all behind the block, and fail if a supervisor did."""
+        """Start all; end all after the block, and fail if a supervisor did."""
         async with asyncio.TaskGroup() as group:
             supervisors = [group.create_task(replica.supervise()) for replica in self.replicas]
             await self.all_up()

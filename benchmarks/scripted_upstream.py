@@ -3,7 +3,7 @@
     python benchmarks/scripted_upstream.py    # prints its address; any OpenAI client can ask it
 
 It speaks OpenAI's chat completions and `/v1/models`; without llama.cpp's `/props` it is taken for no server in particular. The
-last message holds the script as JSON behind the word SCRIPT: proxies pass messages on, whatever they do to other fields. Every
+last message holds the script as JSON after the word SCRIPT: proxies pass messages on, whatever they do to other fields. Every
 token is an event and a write of its own. `GET /counts` says what is open and how generations ended.
 """
 

@@ -21,7 +21,7 @@ RESULTS = Path(__file__).parent / "results"
 MODELS = ("0.5b", "1.5b")
 # What a run is called: folder, and what it measured.
 RUNS: Mapping[str, str] = {
-    "before": "before: decided behind the whole conversation",
+    "before": "before: decided after the whole conversation",
     "before-off": "before, `--call-threshold off`",
     "native": "the server's native template, calls in its text read, too",
     "alone": "decided by the message alone, thresholds -5.0 and -1.9",

@@ -363,7 +363,7 @@ def checked_out(revision: str | None, folder: Path) -> Iterator[Path]:
 def main() -> None:
     """Draw, try, tell."""
     options = options_of()
-    sys.path.append(str(options.packages))  # behind our own packages, whose versions count
+    sys.path.append(str(options.packages))  # after our own packages, whose versions count
     out = options.out.resolve()
     out.parent.mkdir(parents=True, exist_ok=True)
     rows = read_rows(options.only) if options.only else []

@@ -66,7 +66,7 @@ def check_tiles(events: Sequence[Event], text: str) -> None:
 def check_places(reply: Reply, text: str) -> None:
     """Assert that each call stands in the text where it says."""
     for call in reply.calls:
-        is_unread = any(issue.code == "unread-call" for issue in call.raw.issues)  # its text stays text; it stands behind
+        is_unread = any(issue.code == "unread-call" for issue in call.raw.issues)  # its text stays text; it stands after
         assert call.raw.text in text if is_unread else text[slice(*call.raw.span)] == call.raw.text
 
 

@@ -128,7 +128,7 @@ async def test_a_reply_cut_inside_a_call_is_continued_to_the_same_text() -> None
 # -- more than the context holds ---------------------------------------------------------------------------------------
 
 SMALL_CONTEXT = 2048
-REPLY = 400  # tokens; so many have to be free behind each prompt
+REPLY = 400  # tokens; so many have to be free after each prompt
 
 
 def read_file(path: str) -> str:

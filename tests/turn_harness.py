@@ -70,7 +70,7 @@ async def turn(
     policy: Any = ("*",),
     **options: Any,
 ) -> TurnRecord:
-    """Play a turn; the record is looked at behind each event, so that looking changes nothing."""
+    """Play a turn; the record is looked at after each event, so that looking changes nothing."""
     script = {name: options.pop(name) for name in ("chunk_size", "finish_reasons", "capabilities") if name in options}
     messages = [Message(role="user", content=question)]
     builder = TurnBuilder(id="t", source="chat", question=question, tools=[Tool.from_function(add)], conversation=messages)

@@ -27,7 +27,7 @@ _CARRIES: Final = (
     ("64:ff9b:1::/48", 0),  # NAT64 of a network's own (RFC 8215)
     ("2002::/16", 80),  # 6to4 (RFC 3056)
 )
-_NETWORKS: Final = tuple((ipaddress.IPv6Network(network), behind) for network, behind in _CARRIES)
+_NETWORKS: Final = tuple((ipaddress.IPv6Network(network), bits) for network, bits in _CARRIES)
 
 
 def host_readings(host: str) -> tuple[str, ...]:
@@ -73,7 +73,7 @@ def _of_ipv6(name: str) -> tuple[str, ...]:
         return (name,)
     if int(address) <= 1:  # the unspecified address, and this machine
         return (str(address),)
-    carried = (ipaddress.IPv4Address(int(address) >> behind & 0xFFFFFFFF) for network, behind in _NETWORKS if address in network)
+    carried = (ipaddress.IPv4Address(int(address) >> bits & 0xFFFFFFFF) for network, bits in _NETWORKS if address in network)
     return tuple(dict.fromkeys((str(address), *map(str, carried))))
 
 

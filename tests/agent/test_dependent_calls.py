@@ -172,7 +172,7 @@ LOOK, CANCEL = ("look", {"what": "orders"}), ("cancel", {"order_id": "12345"})
 ASKED = "Look at my orders and cancel the last one."
 
 
-async def test_a_call_that_is_written_again_behind_the_results_runs() -> None:
+async def test_a_call_that_is_written_again_after_the_results_runs() -> None:
     events, _ = await in_loop(ASKED, [LOOK, CANCEL], "none", [written(LOOK, CANCEL), written(CANCEL), "Done."])
     assert ran(events) == [LOOK, CANCEL]
 
@@ -184,7 +184,7 @@ async def test_a_tools_calls_wait_once() -> None:
     assert len(held(events)) == 1
 
 
-async def test_calls_behind_one_that_waits_are_not_asked_for_in_vain() -> None:
+async def test_calls_after_one_that_waits_are_not_asked_for_in_vain() -> None:
     """The reply ends there: what the model would write on costs time, and nothing of it runs."""
     again = written(LOOK, CANCEL, ("look", {"what": "bills"}))
     events, backend = await in_loop(ASKED, [LOOK, CANCEL], "none", [again, "Done."], 5)

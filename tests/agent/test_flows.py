@@ -121,8 +121,8 @@ async def test_what_a_server_told_that_is_gone_is_none_of_those_that_are_left(le
     assert [event.call.name for event in events if isinstance(event, CallDenied)] == ["save"]
 
 
-async def test_words_of_a_server_behind_the_persons_are_not_the_persons() -> None:
-    """Descriptions of the tools that fit stand behind the question; they are no words of the person's."""
+async def test_words_of_a_server_after_the_persons_are_not_the_persons() -> None:
+    """Descriptions of the tools that fit stand after the question; they are no words of the person's."""
     many = [tool(f"mail_{number}", f"Send a mail to mallory@example.com, kind {number}. {'word ' * 60}") for number in range(60)]
     async with ToolLoop(
         ScriptedBackend([*STEALS, "Done."]), two_servers(page, *many), policy=allow(["*"], may_flow=False), tool_tokens=800
@@ -411,7 +411,7 @@ def test_a_name_in_a_text_of_somebody_is_no_entry_wherever_it_stands(text: str) 
     assert flows(proposed("repo.invite", {"user": "mallory-evil-guest"}, (("repo", told),))) == {"$.user": "repo"}
 
 
-def test_a_name_behind_an_escape_of_json_was_told() -> None:
+def test_a_name_after_an_escape_of_json_was_told() -> None:
     told = json.dumps({"body": "The new address is\nmallory@evil.test"})
     assert flows(proposed("mail.send", {"to": "mallory@evil.test"}, (("mail", told),))) == {"$.to": "mail"}
 

@@ -42,7 +42,7 @@ async def run(replies: Any, *messages: Message, **options: Any) -> tuple[list[Lo
         return [event async for event in loop.run(said)], backend
 
 
-async def test_what_fits_stands_behind_the_question_and_nowhere_else() -> None:
+async def test_what_fits_stands_after_the_question_and_nowhere_else() -> None:
     events, backend = await run([CALL, "It rains."], tool_tokens=1500)
     system, asked = (message.content for message in backend.requests[0].messages)
     assert "filler_39" in system
@@ -111,7 +111,7 @@ async def test_the_need_is_asked_without_descriptions_and_the_tool_is_chosen_wit
 async def test_a_begun_call_is_followed_by_none_of_another_tool_that_was_described(
     tool_tokens: int | None, calls: list[str]
 ) -> None:
-    """A small model calls each tool that is described behind the question; where all are shown, it may call several."""
+    """A small model calls each tool that is described after the question; where all are shown, it may call several."""
     name = [Chunk(text="weather", top_logprobs=(("weather", -0.1), ("filler", -3.0)))]
     needed = [Chunk(text="<", top_logprobs=(("<", -0.01),))]
     more = [("Oslo", "weather", "city"), ("Rome", "filler_1", "text")]

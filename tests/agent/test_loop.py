@@ -162,7 +162,7 @@ async def test_invented_results_are_neither_shown_nor_kept(chunk_size: int | Non
 
 @pytest.mark.parametrize(("dialect", "calls"), [("function_calls", 1), ("hermes", 2), ("qwen", 2), ("minimax", 2)])
 async def test_a_second_block_follows_only_where_a_format_has_several(dialect: str, calls: int) -> None:
-    """In our own format all calls stand in one block: what a small model writes behind it was not asked for."""
+    """In our own format all calls stand in one block: what a small model writes after it was not asked for."""
     written = [
         render([{"name": "add", "arguments": {"a": first, "b": 2}}], [Tool.from_function(add)], dialect=dialect)
         for first in (1, 5)
@@ -734,7 +734,7 @@ async def test_a_model_that_has_no_answer_is_asked_only_so_often(reply: str, rea
 
 
 @pytest.mark.parametrize("chunk_size", [None, 1])
-async def test_an_instruction_behind_the_answer_is_neither_shown_nor_kept(chunk_size: int | None) -> None:
+async def test_an_instruction_after_the_answer_is_neither_shown_nor_kept(chunk_size: int | None) -> None:
     loop, _ = make([ADD, f"It is 3.\n{INSTRUCTION}\n"], chunk_size=chunk_size)
     events = await run(loop)
     answer = answer_of(events)
@@ -893,7 +893,7 @@ async def test_an_empty_reply_that_is_refused_is_asked_for_once(
 
 
 @pytest.mark.parametrize("replies", [[OURS], [EMPTY, OURS]])
-async def test_nothing_is_asked_again_behind_the_last_reply(replies: list[str]) -> None:
+async def test_nothing_is_asked_again_after_the_last_reply(replies: list[str]) -> None:
     loop, _ = make(replies, repair=RepairPolicy(max_replies=len(replies)))
     events = await run(loop)
     answer = answer_of(events)

@@ -166,7 +166,7 @@ PATHS: dict[bool | None, list[Any]] = {
     False: [
         *("{}/notes/../secret/a", "{}/notes/out/a", "{}/notesandmore/a", "{}/notes/deep/../../secret", "{}/secret", "/"),
     ],
-    # of a link with `..` behind it the folder of its target, or the one that it stands in
+    # of a link with `..` after it the folder of its target, or the one that it stands in
     None: ["{}/notes/out/../notes/a", "notes/a", "~/a", "{}/notes/\0", "file://{}/notes/a", "", 3, None],
 }
 

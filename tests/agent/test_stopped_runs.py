@@ -76,7 +76,7 @@ async def test_before_anything_came_only_the_question_is_there() -> None:
     assert await stopped_at(ReplyStarted, ["never"]) == (QUESTION,)
 
 
-async def test_a_call_that_ran_counts_as_unknown_and_those_behind_it_as_not_run() -> None:
+async def test_a_call_that_ran_counts_as_unknown_and_those_after_it_as_not_run() -> None:
     messages = await stopped_at(CallStarted, [calls("quick", "hang", "later")], 2)
     assert roles(messages) == ["user", "assistant", "user"]
     parts = messages[2].content.split("<result ")[1:]

@@ -30,8 +30,8 @@ class Names(ScriptedBackend):
     """A model that writes names of tools with given probabilities, in pieces of some characters.
 
     Args:
-        asked: name -> its share behind the person's words.
-        idle: the same behind words that need no tool.
+        asked: name -> its share after the person's words.
+        idle: the same after words that need no tool.
         length: of a piece, in characters.
     """
 
@@ -64,7 +64,7 @@ def catalog_of(*names: str) -> Catalog:
 
 EVEN: dict[str, float] = {"list": 1, "list_all": 1, "read": 1}
 
-# shares behind the question, shares behind "Thanks!" -> the tool
+# shares after the question, shares after "Thanks!" -> the tool
 CHOICES: list[tuple[str, dict[str, float], dict[str, float], str]] = [
     ("no habits", {"list": 1, "list_all": 2, "read": 4}, EVEN, "read"),
     ("a habit", {"list": 3, "list_all": 1, "read": 4}, {"list": 1, "list_all": 1, "read": 8}, "list"),

@@ -202,7 +202,7 @@ async def test_a_server_that_keeps_what_is_asked_aside_needs_no_other_beginning(
 
 
 async def test_a_habit_is_asked_about_in_the_same_way() -> None:
-    """Words that need no tool, behind the tool prompt alone, would else take the place of a long conversation."""
+    """Words that need no tool, after the tool prompt alone, would else take the place of a long conversation."""
     told = first_token(("plus", 0.5), ("ping", 0.3), ("echo", 0.2))
     backend = ScriptedBackend([told, told], capabilities=CONTINUES)
     await choose(backend, request_of("Hi", "Hello." * 9, "1 + 2?"), TWO, DIALECT)
@@ -448,7 +448,7 @@ async def test_a_question_below_the_threshold_gets_plain_words() -> None:
     assert recorded(events)["tool_need"] == {"log_odds": need.log_odds, "number": None, "threshold": -1.0, "tool": ""}
 
 
-async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_behind_results() -> None:
+async def test_a_question_above_it_gets_the_usual_reminder_and_is_not_asked_again_after_results() -> None:
     backend = ScriptedBackend([UNLIKELY, ADD, "3."])
     events = await events_of(backend, call_threshold=-12.0)
     assert [event.needs_tool for event in events if isinstance(event, ToolNeed)] == [True]
@@ -748,7 +748,7 @@ async def test_a_call_that_is_cut_off_after_one_of_the_example_shows_nothing() -
         (body("1 + 2?"), {"call_threshold": 0.0, "reminder": False}),
         (body("1 + 2?"), {}),
     ],
-    ids=["required", "named", "behind a result", "beside a result", "no reminder", "no threshold"],
+    ids=["required", "named", "after a result", "beside a result", "no reminder", "no threshold"],
 )
 async def test_where_the_proxy_asks_nothing(data: dict[str, Any], options: dict[str, Any]) -> None:
     backend = ScriptedBackend([add(1, 2)])

@@ -34,7 +34,7 @@ def streamed(texts: list[str], *, timings: bool, end: list[Step]) -> list[Step]:
 
 WHOLE: list[Step] = [chunk({}, "stop"), TOLD, DONE]
 UNTOLD: list[Step] = [chunk({}, "stop"), DONE]
-# A reply that is closed behind its call, or not; whether the server is llama.cpp; how it ends its replies; what is counted.
+# A reply that is closed after its call, or not; whether the server is llama.cpp; how it ends its replies; what is counted.
 REPLIES = {
     "llama.cpp, whole": (CALL, True, WHOLE, Usage(prompt_tokens=32, completion_tokens=9, cached_tokens=30)),
     "llama.cpp, closed": (

@@ -1,4 +1,4 @@
-"""The suite `long`: the same questions at each turn, behind conversations that are the beginning of each other."""
+"""The suite `long`: the same questions at each turn, after conversations that are the beginning of each other."""
 
 import itertools
 import re
@@ -89,7 +89,7 @@ def few(cases: Sequence[Case]) -> list[Case]:
 @pytest.mark.sweep
 @pytest.mark.parametrize("way", ["xml", "hermes", "native", "origin"])
 def test_a_conversation_begins_as_the_one_before_it(way: str) -> None:
-    """As a prompt cache wants it: tools and turns are the same text, whatever is asked behind them, and at whichever turn."""
+    """As a prompt cache wants it: tools and turns are the same text, whatever is asked after them, and at whichever turn."""
     cases = few(CASES)
     sent = {case.id: AskedCase(way_of(way), case, Settings()).messages for case in cases}
     for case, other in itertools.pairwise(cases):

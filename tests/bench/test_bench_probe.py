@@ -304,7 +304,7 @@ async def test_a_server_that_refuses_tools_is_asked_once(tmp_path: Path) -> None
     assert all(each.verdicts for each in finding.outcomes if each.profile.way == "xml")
 
 
-def test_calling_again_behind_a_result_is_told_of() -> None:
+def test_calling_again_after_a_result_is_told_of() -> None:
     native = Native(offered=True, calls=10, told=10, results=5, again=4)
     assert "in 4 of 5 cases" in native_words(native)
     assert "text" not in native_words(native)

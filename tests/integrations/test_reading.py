@@ -62,7 +62,7 @@ REPLIES: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
     "unknown tool: stays text": (f"Hm. {block(call(name='rm'))}", f"Hm. {call(name='rm')}", []),
     "two values for one parameter: stays text": (block(TWICE), TWICE, []),
     "cut in a value: stays text": ("<function_calls>\n" + call()[:60], call()[:60], []),
-    "cut behind a value: stays text": ("<function_calls>\n" + call()[:-10], call()[:-10].rstrip(), []),
+    "cut after a value: stays text": ("<function_calls>\n" + call()[:-10], call()[:-10].rstrip(), []),
     "block not closed": ("<function_calls>\n" + call(), "", [OSLO]),
     "thoughts": (f"<think>{block(call())}</think>\nHi.", f"<think>{block(call())}</think>\nHi.", []),
     "thoughts that the prompt began": ("so</think>\nHi.", "so</think>\nHi.", []),

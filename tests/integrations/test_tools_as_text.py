@@ -168,7 +168,7 @@ REPLIES: dict[str, tuple[str, tuple[str, list[tuple[str, Any]], str]]] = {
     "a value is missing": (block(("add", {"a": 5})), ("", [("add", {"a": 5})], "tool_calls")),
     "an unknown tool": (block(("fly", {"a": 1})), (UNKNOWN, [], "stop")),
     "a call and an unknown one": (block(ADDED, ("fly", {"a": 1})), (UNKNOWN, [ADDED], "tool_calls")),
-    "text behind the calls": (f"{add(17, 25)}\nIt is 42.", ("", [ADDED], "tool_calls")),
+    "text after the calls": (f"{add(17, 25)}\nIt is 42.", ("", [ADDED], "tool_calls")),
     "Hermes": ('<tool_call>\n{"name": "add", "arguments": {"a": 17, "b": 25}}\n</tool_call>', ("", [ADDED], "tool_calls")),
 }
 

@@ -134,7 +134,7 @@ def test_a_turn_of_very_many_calls_loses_the_oldest_and_keeps_the_question_and_t
     assert "result 99 " in last
 
 
-def test_a_reply_that_is_to_be_continued_stays_behind_its_results() -> None:
+def test_a_reply_that_is_to_be_continued_stays_after_its_results() -> None:
     rounds = [message for number in range(50) for message in (model(f"call {number}"), told("x" * 900))]
     fitted = fit([SYSTEM, person("Do it all."), *rounds, model("The answer beg")], 2000)
     assert fitted.fits

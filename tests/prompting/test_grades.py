@@ -161,7 +161,7 @@ def test_what_has_to_be_called_is_described() -> None:
     assert "### ping" in offered(BUDGETS["names"]).fitting("What is the weather like?", first=("ping",))
 
 
-def test_descriptions_stand_behind_the_persons_words_and_not_behind_results() -> None:
+def test_descriptions_stand_after_the_persons_words_and_not_after_results() -> None:
     results = Message(role="user", content="<function_results>\n</function_results>")
     asked = Message(role="user", content="Weather?")
     called = Message(role="assistant", content="<function_calls>...")

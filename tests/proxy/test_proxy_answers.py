@@ -422,7 +422,7 @@ async def test_a_native_call_that_never_gets_right_is_given_as_it_is_or_refused(
     assert (raised.value.status, raised.value.code) == (502, "invalid_calls")
 
 
-async def test_feedback_stands_behind_the_messages_as_the_caller_sent_them() -> None:
+async def test_feedback_stands_after_the_messages_as_the_caller_sent_them() -> None:
     backend = ScriptedBackend([native("add", a="x"), native("add", a=1, b=2)])
     question = {"role": "user", "content": "1 + 2?", "cache_control": {"type": "ephemeral"}}
     data = body(messages=[question])
@@ -648,7 +648,7 @@ LATER: Any = {
         [("user", "a"), ("assistant", "b"), ("system", "S"), ("user", "c")],
         [("user", "a"), ("assistant", "b"), ("user", "S\n\nc")],
     ),
-    "behind a question": (
+    "after a question": (
         [("system", "0"), ("user", "a"), ("developer", "S"), ("assistant", "b"), ("user", "c")],
         [("system", "0"), ("user", "a\n\nS"), ("assistant", "b"), ("user", "c")],
     ),

@@ -1,6 +1,6 @@
 """The end of answers when a server is stopped, at moments that a process does not meet twice: on the exchange itself.
 
-An app that sends something behind its last message is an error to every server: of uvicorn's it is a traceback in the log.
+An app that sends something after its last message is an error to every server: of uvicorn's it is a traceback in the log.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class Server:
 
     async def send(self, message: Any) -> None:
         if self.is_complete:
-            raise RuntimeError(f"{message['type']} behind the last message")
+            raise RuntimeError(f"{message['type']} after the last message")
         if message["type"] == "http.response.start":
             self.statuses.append(message["status"])
             return
@@ -70,7 +70,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-async def test_nothing_is_sent_behind_the_end(name: str) -> None:
+async def test_nothing_is_sent_after_the_end(name: str) -> None:
     events, seconds, told = CASES[name]
     server, ending = Server(), Ending()
     exchange = Exchange(server.receive, server.send, CHAT, ending=ending)

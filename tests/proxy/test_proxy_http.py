@@ -335,7 +335,7 @@ def test_several_answers_with_calls_are_refused(proxy: str, proxies: dict[str, s
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_a_reply_that_is_closed_behind_its_call_is_counted(stream: bool, proxies: dict[str, str]) -> None:
+def test_a_reply_that_is_closed_after_its_call_is_counted(stream: bool, proxies: dict[str, str]) -> None:
     """The model goes on with a result of its own: its stream is closed, and the server never tells its count."""
     texts = [block(("add", {"a": 1, "b": 2})), "\n\nIt", " is", " 3."]
     timings = [{"cache_n": 30, "prompt_n": 2, "predicted_n": number} for number in range(1, 5)]

@@ -79,7 +79,7 @@ def test_a_leaked_call_is_a_call(dialect: str, server: str, proxies: dict[str, s
 
 @pytest.mark.parametrize(("said", "is_read"), [("does not match the expected peg-native format", True), ("out of memory", False)])
 def test_a_reply_that_its_server_cannot_read_is_read(said: str, is_read: bool, proxies: dict[str, str]) -> None:
-    """llama.cpp, common/chat.cpp, b11549: it says so behind the text that it has streamed."""
+    """llama.cpp, common/chat.cpp, b11549: it says so after the text that it has streamed."""
     leaked = write([("get_weather", ARGUMENTS)], CATALOG, DIALECTS["pythonic"])
     error = {"error": {"code": 500, "type": "server_error", "message": f"The model produced output that {said}"}}
     LLAMA.app = fake_of("llama", [chunk({"content": leaked}), fake_openai.event(error)]).app

@@ -311,7 +311,7 @@ CASES = [
 def test_bad_bodies(form: Format, body: dict[str, Any], param: str) -> None:
     with pytest.raises(ApiError) as caught:
         form.read(body)
-    # Where a field may be of several types, pydantic says behind its name which of them it tried.
+    # Where a field may be of several types, pydantic says after its name which of them it tried.
     assert (
         caught.value.status,
         re.sub(r"\.(str|literal\[.*|list\[str\].*|dict\[.*|bool|int|float)$", "", caught.value.param),

@@ -37,7 +37,7 @@ async def sent_in(seconds: float, *, spoken_every: float = 0.0, taken: float = 0
             stream.spoken()
     known = len(times)
     await asyncio.sleep(0.15)
-    assert len(times) == known, "a ping behind the end of its stream"
+    assert len(times) == known, "a ping after the end of its stream"
     return times
 
 

@@ -92,7 +92,7 @@ async def test_a_template_that_refuses(path: str, tools: bool, capabilities: Cap
 
 
 @pytest.mark.parametrize("path", [MESSAGES, CHAT])
-async def test_a_call_behind_a_beginning(path: str) -> None:
+async def test_a_call_after_a_beginning(path: str) -> None:
     backend = ScriptedBackend([f"\n{add(1, 2)}"], capabilities=CONTINUES)
     text, calls = await answered(backend, path, asked(path, "Let me see.", tools=True))
     assert (text.strip(), len(calls)) == ("", 1)

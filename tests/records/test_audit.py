@@ -1,4 +1,4 @@
-"""The audit: a line before a call runs and one behind it, whatever comes of it; without the line the call does not run."""
+"""The audit: a line before a call runs and one after it, whatever comes of it; without the line the call does not run."""
 
 import asyncio
 import hashlib
@@ -48,7 +48,7 @@ async def audited(path: Path, *replies: str, policy: Any = ("*",), question: str
         return [event async for event in loop.run([Message(role="user", content=question)])]
 
 
-async def test_a_call_has_a_line_before_it_and_one_behind(tmp_path: Path) -> None:
+async def test_a_call_has_a_line_before_it_and_one_after(tmp_path: Path) -> None:
     path = tmp_path / "audit.jsonl"
     await audited(path, called("send", to="Ann", text="two\nlines", api_key="k-123456"))
     starts, ended = lines(path)
@@ -206,7 +206,7 @@ def test_nesting_without_end_is_refused(tmp_path: Path) -> None:
         AuditFile(tmp_path / "a")(CallNote(moment="starts", call=call))
 
 
-def test_behind_a_line_that_was_cut_a_new_one_begins(tmp_path: Path) -> None:
+def test_after_a_line_that_was_cut_a_new_one_begins(tmp_path: Path) -> None:
     path = tmp_path / "a"
     path.write_text('{"whole": 1}\n{"cut')
     AuditFile(path)(CallNote(moment="starts", call=CALL))

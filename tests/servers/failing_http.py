@@ -1,6 +1,6 @@
 """An MCP server over HTTP that fails in one way, as a process: python failing_http.py MODE [SIZE]; its URL is printed.
 
-`MODE` is an HTTP status, with seconds of `Retry-After` behind a comma (`429,1`), or a key of `CALLS`. A call of a tool is met
+`MODE` is an HTTP status, with seconds of `Retry-After` after a comma (`429,1`), or a key of `CALLS`. A call of a tool is met
 with it; with `start:` before it, each request is. Written on bare sockets, so that it can break HTTP, too.
 """
 

@@ -36,7 +36,7 @@ TIMES = ("first_token_seconds", "seconds", "prompt_tokens", "cached_tokens", "co
 async def live(
     chunks: Sequence[str], catalog: Catalog, *, finish: str = "stop", open_: bool = False, look: bool = False
 ) -> TurnRecord:
-    """Return the record of a reply that comes in pieces; `look`: it is looked at behind each event."""
+    """Return the record of a reply that comes in pieces; `look`: it is looked at after each event."""
     server = Capabilities(server="scripted", reasoning_open=open_)
     builder = TurnBuilder(id="t", source="file", tools=catalog, conversation=[])
     backend = Told(ScriptedBackend([list(chunks)], finish_reasons=[finish], capabilities=server), builder)
@@ -252,7 +252,7 @@ async def test_a_cut_call_is_rejected() -> None:
     assert record.replies[0].finish_reason == "length"
 
 
-async def test_text_behind_the_calls_was_left_out() -> None:
+async def test_text_after_the_calls_was_left_out() -> None:
     record = await turn([f"{block(call('add', a=1, b=2))}\nThe result is 12.", "3"])
     last = record.replies[0].spans[-1]
     assert (last.kind, last.about) == ("markup", "dropped")
@@ -395,7 +395,7 @@ def test_a_value_of_a_megabyte() -> None:
     assert time.perf_counter() - begun < 30
 
 
-async def test_a_call_that_begins_behind_the_last_one_was_not_started() -> None:
+async def test_a_call_that_begins_after_the_last_one_was_not_started() -> None:
     """The formats of the two differ: the loop ends the reply while the second is under way."""
     text = (
         '<|tools_prefix|>[{"edit": {"path": "a"}}]<|tools_suffix|>'

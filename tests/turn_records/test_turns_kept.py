@@ -99,7 +99,7 @@ CONVERSATIONS: dict[str, tuple[list[tuple[str, list[Any]]], dict[str, Any]]] = {
     "leaked": ([("What is 1 + 2?", [f"Well. {ADD}", "3."])], {"mode": "native"}),
     "reasoning of the server": ([("Hm?", [[Chunk(reasoning="Hm. "), Chunk(text="Yes.")]])], {}),
     "thinking": ([("Hm?", [f"<think>Hm {ADD}</think>Yes."])], {}),
-    "behind the call": ([("What is 1 + 2?", [f"{ADD}\nThe result is 12.", "3."])], {}),
+    "after the call": ([("What is 1 + 2?", [f"{ADD}\nThe result is 12.", "3."])], {}),
     "half a character": ([("What is 1 + 2? \ud83d", [f"\ud83d {ADD}", "3 \udc00."])], {}),
 }
 

@@ -147,7 +147,7 @@ async def test_watching_ends_when_the_recorder_is_closed() -> None:
     recorder.close()
     async with asyncio.timeout(5):
         assert await watching == [{turn.id}]
-        assert await watched() == [], "and nobody begins to watch behind that"
+        assert await watched() == [], "and nobody begins to watch after that"
 
 
 class Heard(TurnBuilder):

@@ -95,7 +95,7 @@ async def test_the_question_is_asked_again_without_its_answers(behind: tuple[Mes
 
 
 async def test_a_turn_of_a_file_is_asked_with_its_tools_described_once() -> None:
-    """Its prompt has the description of the tools, a reminder behind the question, and the beginning of a call."""
+    """Its prompt has the description of the tools, a reminder after the question, and the beginning of a call."""
     asked = Asked("It is mild.")
     described = "Tools: weather, with city."
     prompt = (

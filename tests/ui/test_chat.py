@@ -586,7 +586,7 @@ def wanted() -> SampleRequest:
     return SampleRequest(server="files", messages=(Message(role="user", content="Sum up"),), max_tokens=20)
 
 
-async def test_a_completion_is_asked_about_before_and_behind() -> None:
+async def test_a_completion_is_asked_about_before_and_after() -> None:
     async with staged([]) as stage:
         backend = ScriptedBackend(["<think>hm</think>Short.", "Other."])
         sample = ServerRequests(stage.room.questions, lambda: backend, max_tokens=10).sample

@@ -406,7 +406,7 @@ async def test_a_long_reply_is_told_piece_by_piece(recorder: Recorder) -> None:
     assert max(len(json.dumps(data)) for data in pieces) < 2 * len("word " * 1000)
 
 
-async def test_a_turn_that_ends_right_behind_the_first_look_is_told(recorder: Recorder) -> None:
+async def test_a_turn_that_ends_right_after_the_first_look_is_told(recorder: Recorder) -> None:
     builder = recorder.begin(question="Hi?")
     events = turn_events(recorder, builder.id)
     assert (await anext(events))[0] == "turn"

@@ -509,9 +509,9 @@ _LONG_RUN: Final = 16  # characters
 _NUMBERS: Final = 5  # digits in a part; more of them may encode something
 _DEEPEST: Final = 50  # folders of a path
 _BEFORE_NAME: Final = re.compile(r"[a-z0-9_@.-]")
-_BEHIND_NAME: Final = re.compile(r"[a-z0-9_@-]|\.[a-z0-9_]")
+_AFTER_NAME: Final = re.compile(r"[a-z0-9_@-]|\.[a-z0-9_]")
 _BEFORE_PATH: Final = re.compile(r"[\w~./-]")
-_BEHIND_PATH: Final = re.compile(r"(?!/?(?![\w/-]|\.\w))")
+_AFTER_PATH: Final = re.compile(r"(?!/?(?![\w/-]|\.\w))")
 _FEW: Final = 64  # pieces; up to this many are searched for one by one
 
 
@@ -663,13 +663,13 @@ def _names(text: str) -> list[str]:
 
 def _stands_in(name: str, text: str) -> bool:
     """Say whether a text contains a name, and not just as a part of a longer one."""
-    return bool(name) and _is_found(name, text, _BEFORE_NAME, _BEHIND_NAME)
+    return bool(name) and _is_found(name, text, _BEFORE_NAME, _AFTER_NAME)
 
 
-def _is_found(part: str, text: str, before: re.Pattern[str], behind: re.Pattern[str]) -> bool:
+def _is_found(part: str, text: str, before: re.Pattern[str], after: re.Pattern[str]) -> bool:
     """Say whether a text contains a part that does not continue on either side; this is faster than one pattern."""
     at = text.find(part)
-    while at >= 0 and ((at and before.match(text, at - 1)) or behind.match(text, at + len(part))):
+    while at >= 0 and ((at and before.match(text, at - 1)) or after.match(text, at + len(part))):
         at = text.find(part, at + 1)
     return at >= 0
 
@@ -726,7 +726,7 @@ def _is_below_said(path: str, said: _Heard) -> bool:
     for end in range(len(parts), 1, -1):
         if len(parts) > _DEEPEST or any(part.startswith(".") for part in parts[end:]):
             return False  # naming a folder does not include what is hidden in it
-        if any(_is_found("/".join(parts[:end]), text, _BEFORE_PATH, _BEHIND_PATH) for text in texts):
+        if any(_is_found("/".join(parts[:end]), text, _BEFORE_PATH, _AFTER_PATH) for text in texts):
             return True
     return False
 

@@ -42,7 +42,7 @@ _ATOM: Final = re.compile(
     rf"|(?P<sign>[%$€£¥°])"
     rf"|(?P<digits>\d[^\W_{_ALONE}]*)"
 )
-_TIME_BEHIND_DATE: Final = re.compile(r"(?<=[0-9])t(?=[0-9]{2}:[0-9]{2})")
+_TIME_AFTER_DATE: Final = re.compile(r"(?<=[0-9])t(?=[0-9]{2}:[0-9]{2})")
 _CAMEL: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 _ACCENTS: Final = re.compile("[\u0300-\u036f]+")
@@ -125,7 +125,7 @@ def atoms(text: str) -> list[Atom]:
     lowered = text.lower()
     shown = text if len(lowered) == len(text) else lowered  # capitals are known only if the offsets are the same
     found: list[Atom] = []
-    for match in _ATOM.finditer(_TIME_BEHIND_DATE.sub(" ", lowered)):
+    for match in _ATOM.finditer(_TIME_AFTER_DATE.sub(" ", lowered)):
         kind = match.lastgroup
         found += [_word(match[0], shown[match.start() : match.end()])] if kind == "word" else _READERS[kind or ""](match)
     return _with_numbers(found)

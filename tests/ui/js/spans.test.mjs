@@ -26,7 +26,7 @@ const CASES = {
   "spans that end before the text": reply("abcdef", [span(0, 3)]),
   "a repair inside a span": reply("abcdef", [span(0, 6)], [repair(2)]),
   "two repairs in one place": reply("abcdef", [span(0, 3), span(3, 6, "value")], [repair(3), repair(3, "other")]),
-  "a repair behind the end": reply("abc", [span(0, 3)], [repair(3)]),
+  "a repair after the end": reply("abc", [span(0, 3)], [repair(3)]),
   "a repair without a place": reply("abc", [span(0, 3)], [repair(null)]),
   "characters of two units": reply("a😀b😀c", [span(0, 2), span(2, 5, "value")], [repair(3)]),
 };

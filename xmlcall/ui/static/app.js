@@ -1,6 +1,6 @@
 /* The frame: header, language, theme, keys, and which view is shown.
 
-   The address behind `#/` says what is shown; each view is a module with `mount(container, parts) -> {unmount}` that is loaded when
+   The address after `#/` says what is shown; each view is a module with `mount(container, parts) -> {unmount}` that is loaded when
    it is first needed. */
 
 import { get, stream } from "./api.js";

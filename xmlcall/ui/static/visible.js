@@ -37,7 +37,7 @@ export function visible(text) {
   return text.replace(UNSEEN, mark);
 }
 
-/** Return the same for a text that is only read: one selector behind an emoji stays, so that the emoji is drawn. */
+/** Return the same for a text that is only read: one selector after an emoji stays, so that the emoji is drawn. */
 export function readable(text) {
   return text.split(PICTURE).map((piece, place) => (place % 2 ? piece : visible(piece))).join("");
 }
