@@ -8,6 +8,7 @@ fence, only calls of declared tools count (of any tool if none are given). A nam
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 import regex
 
@@ -125,8 +126,10 @@ def ticks_after_opening(reply: ReplyState, token: Token) -> None:
 
 
 def block_after_opening(reply: ReplyState, token: Token) -> None:
-    """Read a wrapper's opener."""
-    is_second = _holds(reply.held, "block_open") and not opens_inner(reply, token, reply.held[_block_at(reply.held)].text)
+    """Read a wrapper's opener; directly after another, it opens an inner one or is the same again."""
+    outer = reply.held[_block_at(reply.held)].text if _holds(reply.held, "block_open") else ""
+    is_again = outer == token.text and not _after_block(reply.held).strip() and _length(reply.held) + len(outer) <= _MAX_HELD
+    is_second = outer and not (is_again or opens_inner(reply, token, outer))
     if is_second or _holds(reply.held, "call_open"):
         opening_is_text(reply, token)
     else:
@@ -217,7 +220,7 @@ def _call_is_certain(reply: ReplyState) -> None:
     if (reply.prose.fence or fence_of(held)) and not reply.declares(call.attributes["name"]):
         release_as_text(reply)
         return
-    note_fence(reply)
+    note_held(reply)
     at = held.index(call)
     for kind, part in held_markup(held[:at]):
         reply.markup(kind, part)
@@ -290,12 +293,15 @@ def bare_call(reply: ReplyState, token: Token) -> None:
     reply.place = Place.CALL
 
 
-def note_fence(reply: ReplyState, row: Dialect | None = None) -> None:
-    """Leave out the held fence around a call; that is a repair, except in a format whose wrapper is the fence."""
+def note_held(reply: ReplyState, row: Dialect | None = None) -> None:
+    """Note a wrapper's opener that is held twice, and leave out the held fence: a repair, unless it is the format's wrapper."""
     if fence := fence_of(reply.held):
         reply.prose.fence, reply.prose.fence_dropped = fence, True
         if row is None or not row.fence:
             reply.repair("code-fence", reply.held[0].span)
+    for before, part in pairwise(part for part in reply.held if part.kind == "block_open"):
+        if before.text == part.text:
+            reply.repair("repeated-block", part.span)
 
 
 def opening_is_text(reply: ReplyState, token: Token) -> None:

@@ -16,7 +16,7 @@ Such a call ends the reply's text, is outside code, and has three signs:
 | sign | why |
 |---|---|
 | a mark of a format, or a word with which formats name a call (`function=`, `call:`) | prose has none |
-| the name of an offered tool shortly after it, in the same sentence | a mark alone may be mentioned |
+| the name of an offered tool shortly after it, in its sentence, or alone before it | a mark alone may be mentioned |
 | only white space after what closes a call: `>`, `]`, `}`, a bracket of `call:f(...)` | an explanation would continue |
 
 Cost: linear in the last characters of the text, and only where they end in a closing sign and hold a tool's name.
@@ -45,13 +45,19 @@ from .states import BREAK, Place, ReplyState, table
 
 _BLANK_END: Final = f" \t\r\n{BREAK}"
 _NEAR: Final = 120  # characters between a mark and the name
-_CLOSERS: Final = (">", "]", "}", ")")
+_CLOSERS: Final = (">", "]", "}", ")", '}"', "}'")
 # Words that introduce a call's name, and special tokens (words between bars), known or not.
 _NAMED: Final = (
     r"<[\uff5c|\u2016]{1,2}\w{1,32}[\uff5c|\u2016]{1,2} ?(?=\w)|(?<![\w.])(?:function=|functions[._](?=\w)|call:(?=\w))"
-    r"|(?m:^)Action:(?=[ \t`\x22*]{0,4}[\w.\-]{1,128}[ \t`\x22*]{0,4}\nAction Input:)"
+    r"|(?m:^)(?:\*\*)?Action:(?=[ \t`\x22*]{0,4}[\w.\-]{1,128}[ \t`\x22*]{0,4}\n(?:\*\*)?Action Input:)"
+    # What other clients ask for: elements of these names, objects with these keys, a name alone.
+    r"|<(?:function_call|tool|tool_code|use_mcp_tool|action)(?=[\s>])|<[\uff5c|]?DSML(?=[\uff5c| ])"
+    r"|(?m:^)\{\s{0,8}[\x22'](?:function_call|function_name|tool|tool_calls?|tool_name|action)[\x22']\s{0,4}:"
+    r"|(?m:^)>>>(?=\w)|\A(?=[\w.\-]{1,128}\s{0,2}\{)"
 )
-_REACT_END: Final = regex.compile(r"\nAction Input:[^\n]*\Z")  # its input is any text
+_OTHER_END: Final = regex.compile(
+    r"\n(?:\*\*)?Action Input:[^\n]*\Z|functions\.[\w.\-]{1,128}:\d{1,4}\Z"
+)  # that input is any text
 _INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # an escaped call that the model repeats
 _SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
 _MESSAGE: Final = (
@@ -208,7 +214,7 @@ def _settle_body(reply: ReplyState, reader: BodyCall) -> bool:
             for part in reader.tokens():
                 prose.text_outside(reply, part)
             return False
-        call_start.note_fence(reply, reader.row)
+        call_start.note_held(reply, reader.row)
         for kind, part in call_start.held_markup(reply.held):
             reply.markup(kind, part)
         reply.wrapper = "" if reader.closer or "block_close" not in reader.row.tags else reader.row.name
@@ -225,7 +231,7 @@ def _settle_bare(reply: ReplyState, reader: BareCall) -> bool:
         call_start.release_as_text(reply)
         reply.no_json_before = reader.end
         return False
-    call_start.note_fence(reply)
+    call_start.note_held(reply)
     for kind, part in call_start.held_markup(reply.held[:-1]):
         reply.markup(kind, part)
     reply.wrapper = call_start.wrapper_of(reply.held) or reply.wrapper
@@ -327,17 +333,21 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
 def _unread_call(reply: ReplyState, end: int) -> RawCall | None:
     body, offered = "".join(reply.prose.last)[-prose.LAST :].rstrip(_BLANK_END), reply.catalog.names()
     rows = reply.dialects.values()
-    if not (body.endswith(_CLOSERS) or _REACT_END.search(body)) or _INERT.search(body):
+    if not (body.endswith(_CLOSERS) or _OTHER_END.search(body)) or _INERT.search(body):
         return None
     if not any(name in body for name in offered):
         return None
     names = "|".join(map(regex.escape, sorted(offered, key=len, reverse=True)))
-    named = regex.compile(rf"(?<!\w)(?:{names})")
+    named, before = regex.compile(rf"(?<!\w)(?:{names})"), regex.compile(rf"(?m:^)(?:{names})(?=\s{{0,4}}\Z)")
     for mark in regex.finditer(f"{call_marks(rows, offered)}|{_NAMED}", body):
-        name = named.search(body, mark.start(), min(mark.end() + _NEAR, len(body)))
+        name = before.search(body, max(0, mark.start() - _NEAR), mark.start())
+        name = name or named.search(body, mark.start(), min(mark.end() + _NEAR, len(body)))
         if name is None or _SENTENCE.search(body, mark.end(), max(name.start(), mark.end())):
             continue
-        if body.endswith(")") and mark[0] != "call:":
+        if not mark[0] and name.start() != mark.end():
+            continue
+        is_python = body.startswith("(", name.end()) and name.start() - mark.end() < 4
+        if body.endswith(")") and mark[0] != "call:" and not is_python:
             continue
         issue = Issue(code="unread-call", message=_MESSAGE.format(name=name[0]))
         marks = ((row.name, call_marks([row], offered)) for row in rows)

@@ -101,14 +101,15 @@ def end_code(reply: ReplyState, token: Token) -> None:
 def mark(reply: ReplyState, token: Token) -> None:
     """Leave out a mark if it begins the reply or if markup of its format was read before; elsewhere it is text."""
     if token.dialect in reply.seen or (reply.prose.line_blank and not reply.prose.has_text):
-        reply.markup("mark", token)
+        special(reply, token)
     else:
         text(reply, token)
 
 
 def special(reply: ReplyState, token: Token) -> None:
-    """Leave out a mark that never occurs in text."""
-    reply.markup("mark", token)
+    """Leave out a mark that never occurs in text; `result` if it begins a result, which only the server writes."""
+    begins_result = any(row.results.opener.startswith(token.text) for row in reply.dialects.values())
+    reply.markup("result" if begins_result else "mark", token)
 
 
 def stray_tag(reply: ReplyState, token: Token) -> None:

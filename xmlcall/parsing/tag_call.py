@@ -31,6 +31,7 @@ import regex
 from ..dialects.dialect import is_escaped
 from ..tools.catalog import match_name
 from ..types.events import Markup
+from .damaged_tags import damaged_tag
 from .scanner import TURN_END, ScanMode, Token
 from .states import CallDraft, CallPlace, CallState, Fork, Value, table
 
@@ -117,11 +118,23 @@ def _store(call: CallState, *, has_closer: bool = True) -> None:
         argument = replace(argument, text=regex.sub(rf"{regex.escape(mark)}(?=<|\s*\Z)", "", argument.text))
     if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
         call.draft.doubt_entities(call.value.name)
+    is_doubted = call.value.tags and not has_closer  # by `doubt_end`
+    if not (call.value.is_body or call.value.verbatim or is_doubted):
+        _doubt_damaged_tag(call, argument.text, has_closer=has_closer)
     if call.value.is_body:
         call.draft.keep_body(argument)
     else:
         call.draft.keep(argument)
     call.place = CallPlace.CALL
+
+
+def _doubt_damaged_tag(call: CallState, text: str, *, has_closer: bool) -> None:
+    value, draft = call.value, call.draft
+    missing = (draft.declared or frozenset()) - draft.names - {value.name}
+    element = value.name if _is_element(value.opener) else ""
+    if piece := damaged_tag(text, value.opener.text, draft.dialect, missing, element, has_closer=has_closer):
+        shown = repr(piece.strip()[:120])
+        draft.doubt(value.name, f"{shown} is a damaged tag", f"{shown} is part of the value of {value.name!r}")
 
 
 def _store_unclosed(call: CallState, offset: int) -> None:
@@ -442,8 +455,18 @@ def _end_here(call: CallState, token: Token) -> None:
     _finish(call, token.start, token.end)
 
 
+def _opener_in_call(call: CallState, token: Token) -> None:
+    """Leave out an opener that only repeats the call's own; another ends the call."""
+    is_empty = not (call.draft.given or call.dropped)
+    if is_empty and (token.pair, token.attributes) == (call.draft.opener.pair, call.draft.opener.attributes):
+        _leave_out(call, token, "stray", "stray-tag")
+    else:
+        _end_unclosed(call, token)
+
+
 def _end_unclosed(call: CallState, token: Token) -> None:
-    if call.draft.given and not (call.cut and token.kind == "end"):
+    is_whole = call.draft.given or token.kind == "block_close"
+    if is_whole and not (call.cut and token.kind == "end"):
         call.draft.repair("unclosed-call", (token.start, token.start))
     else:
         call.draft.truncated("the call has no end")
@@ -468,7 +491,8 @@ CALL_TABLE: dict[tuple[CallPlace, str], Callable[[CallState, Token], None]] = ta
     (CallPlace.CALL, "list_close name_end", partial(_leave_out, kind="list_close")),
     (CallPlace.CALL, "call_close", _end_here),
     (CallPlace.CALL, "block_open", partial(_leave_out, kind="block_open", code="repeated-block")),
-    (CallPlace.CALL, "call_open block_close end", _end_unclosed),
+    (CallPlace.CALL, "call_open", _opener_in_call),
+    (CallPlace.CALL, "block_close end", _end_unclosed),
     (CallPlace.VALUE, "parameter_open", _opener_in_value),
     (CallPlace.VALUE, "parameter_close", _closer_in_value),
     (CallPlace.VALUE, "call_open block_open", _count),

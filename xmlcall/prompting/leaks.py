@@ -29,7 +29,7 @@ from ..dialects import DIALECTS, result_openers
 from ..dialects.dialect import OWN_RESULTS, ResultForm
 from ..dialects.write import replies_of
 from ..types.calls import Message, Span
-from ..types.events import Event, Repaired, TextDelta
+from ..types.events import Event, Markup, Repaired, TextDelta
 from .format import ENGLISH, LANGUAGES, PromptFormat, source
 
 Refusal = Literal["", "invented_results", "own_words", "unfounded", "undone", "repeated_answer"]
@@ -75,6 +75,9 @@ class Leaks:
             return []
         if not isinstance(event, TextDelta):
             before = self.close()
+            if isinstance(event, Markup) and event.kind == "result" and not self.stopped:
+                self.found, self.stopped = "invented_results", True
+                self.replaced.append(((event.span[0], -1), ""))
             return before if self.stopped else [*before, event]
         if not self._held:
             self._start = event.span[0]

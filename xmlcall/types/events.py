@@ -32,7 +32,7 @@ class Markup:
 
     Args:
         kind: `block_open`, `block_close`, `parameter_open`, `parameter_close`, `list_close`, `cdata`, `newline`, `space`,
-            `reasoning`, `fence`, `stray`, `dropped`.
+            `reasoning`, `fence`, `stray`, `dropped`, `mark`, `result` (the mark that begins a result).
         span: where.
     """
 
