@@ -16,7 +16,8 @@ from .text_forms import INVISIBLE, normalized
 _LONGEST: Final = 1000  # characters of a host; a longer one is compared unchanged
 _DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
-_LOCAL: Final = frozenset({"localhost", "localhost.localdomain", "localhost6", "ip6-localhost", "ip6-loopback"})
+# Endings of names that no public DNS has (RFC 6761, RFC 6762, RFC 8375, ICANN); nor has it a name without a dot.
+_LOCAL: Final = (".localhost", ".localdomain", ".localdomain6", ".local", ".internal", ".lan", ".home.arpa")
 
 # IPv6 networks whose addresses embed an IPv4 address, and how many bits follow it.
 _CARRIES: Final = (
@@ -48,16 +49,17 @@ def is_inside(host: str) -> bool:
 
 def _is_inside(name: str) -> bool:
     try:
-        return not ipaddress.ip_address(name).is_global
+        address = ipaddress.ip_address(name)
     except ValueError:
-        return name in _LOCAL or name.endswith(".localhost")
+        return "." not in name or name.endswith(_LOCAL)
+    return not address.is_global or address.is_multicast or (address.version == 6 and address.is_site_local)
 
 
 def _spelled(host: str) -> str:
     """Undo what disguises a host: percent encoding, full-width forms, invisible characters, capitals, a trailing dot."""
     name = INVISIBLE.sub("", normalized("NFKC", unquote(unquote(host))).translate(_DOTS)).strip().lower()
     name = name.removeprefix("[").removesuffix("]").partition("%")[0]  # the zone of IPv6 follows "%"
-    name = name.removesuffix(".")
+    name = name.rstrip(".")
     if name.isascii():
         return name
     try:
@@ -73,7 +75,9 @@ def _of_ipv6(name: str) -> tuple[str, ...]:
         return (name,)
     if int(address) <= 1:  # the unspecified address, and this machine
         return (str(address),)
-    carried = (ipaddress.IPv4Address(int(address) >> bits & 0xFFFFFFFF) for network, bits in _NETWORKS if address in network)
+    carried = [ipaddress.IPv4Address(int(address) >> bits & 0xFFFFFFFF) for network, bits in _NETWORKS if address in network]
+    if int(address) >> 32 & 0xFDFFFFFF == 0x5EFE:  # ISATAP (RFC 5214, 6.1), in any network
+        carried.append(ipaddress.IPv4Address(int(address) & 0xFFFFFFFF))
     return tuple(dict.fromkeys((str(address), *map(str, carried))))
 
 

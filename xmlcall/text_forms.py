@@ -18,6 +18,7 @@ import regex
 _NUMBER: Final = regex.compile(r"&#0*([0-9]{1,8})[0-9]*")
 _MARK: Final = r"[\P{ccc=0}\u0f73\u0f75\u0f81\uff9e\uff9f]"  # a combining mark, or a character that decomposes into such marks
 _MARKS: Final = regex.compile(f"({_MARK}{{30}}){_MARK}++")
+_SHORT: Final = regex.compile(r"[^\ufdfa\ufdfb]++")
 
 _IGNORABLE: Final = (
     *((0xAD, 0xAD), (0x34F, 0x34F), (0x61C, 0x61C), (0x115F, 0x1160), (0x17B4, 0x17B5), (0x180B, 0x180F), (0x200B, 0x200F)),
@@ -44,6 +45,8 @@ def normalized(form: Literal["NFC", "NFKC", "NFKD"], text: str) -> str:
     """Bring a text into a Unicode normal form; of consecutive combining marks, keep the first 30.
 
     No language puts more of them on a letter (UAX #15, Stream-Safe Text Format), and Python takes time quadratic in their number
-    to sort them.
+    to sort them. The two ligatures that stand for more than 6 characters stay: one of them becomes 18.
     """
-    return text if text.isascii() else unicodedata.normalize(form, _MARKS.sub(r"\1", text))
+    if text.isascii():
+        return text
+    return _SHORT.sub(lambda found: unicodedata.normalize(form, found[0]), _MARKS.sub(r"\1", text))

@@ -167,7 +167,11 @@ PATHS: dict[bool | None, list[Any]] = {
         *("{}/notes/../secret/a", "{}/notes/out/a", "{}/notesandmore/a", "{}/notes/deep/../../secret", "{}/secret", "/"),
     ],
     # of a link with `..` after it the folder of its target, or the one that it stands in
-    None: ["{}/notes/out/../notes/a", "notes/a", "~/a", "{}/notes/\0", "file://{}/notes/a", "", 3, None],
+    None: [
+        *("{}/notes/out/../notes/a", "notes/a", "~/a", "{}/notes/\0", "file://{}/notes/a", "", 3, None),
+        # of the process that opens it
+        *("/proc/self/cwd/a", "//proc/thread-self/root{}/notes", "/x/../proc/17/cwd/notes", "/dev/fd/3", "/dev/stdin"),
+    ],
 }
 
 
@@ -248,6 +252,9 @@ def test_a_rule_about_an_address_holds_for_each_of_its_spellings(spelling: str) 
         ("xn--bcher-kva.example", "http://xn--bcher-kva.example/", True),
         ("bücher.example", "http://xn--bcher-kva.example/", True),
         ("127.0.0.1", "http://127.0.0.1.example/", False),
+        ("*.bücher.example", "http://shop.xn--bcher-kva.example/", True),
+        ("*.example.com.", "http://a.example.com/", True),
+        ("*.example.com.", "http://a.example.com./", True),
         ("127.0.0.1", "http://[::1]/", False),
     ],
 )
@@ -260,14 +267,16 @@ def test_strings_and_values() -> None:
     assert like(["report-*"])("Report-1") is False
     assert like(["*"])("x" * 20_000) is None
     assert like(["*"])(3) is None
-    values: list[Any] = [1, True, "a", 1.0, None, {}]
-    assert [one_of([1, "a"])(value) for value in values] == [True, False, True, True, False, False]
+    values: list[Any] = [1, True, "a", 1.0, "1", None, {}]
+    assert [one_of([1, "a"])(value) for value in values] == [True, False, True, True, None, False, False]
 
 
 @pytest.mark.parametrize(
     ("value", "fits"),
     [
         ([["rm"]], None),
+        ({"rm": None}, None),
+        ("True", None),
         ({"mode": "rm"}, None),
         ([{"a": [{"b": "rm"}]}], None),
         ([["ls"], {"mode": "ls", "deep": [[1]]}], False),
@@ -315,6 +324,7 @@ MISTAKES = [
         "[[rule]]\nallow='a'\nwhere.path.under='/x'",
         "rule 1, where.path, under: expected one of the keys below, host, like, one_of",
     ),
+    ("[[rule]]\ndeny='a'\nwhere.u.host='10.0.0.0/8'", "rule 1, where.u.host: expected hosts without a scheme, a path or a"),
     ("[[rule]]\nallow='a'\nwhere.p.one_of='x'", "rule 1, where.p.one_of: expected a list of strings, numbers, true or false"),
     ("[[rule]]\nallow='a'\nwhere.p.below=1", "rule 1, where.p.below: expected a string, or a list of strings, got 1"),
     ("[[rule]]\nallow='a'\nwhere.p.below='~nobody-of-this-name/x'", "rule 1, where.p.below: expected a folder"),

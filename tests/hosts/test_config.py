@@ -184,6 +184,20 @@ def test_a_wrong_entry_is_one_clear_error(entry: Any, parts: list[str]) -> None:
 @pytest.mark.parametrize(
     "entry",
     [
+        {"url": "https://h", "oauth": {"grantType": "${TOKEN}"}},
+        {"url": "https://h", "bearer_token_env_var": "s3cret"},
+        {"url": "https://h", "env_http_headers": {"K": "s3cret"}},
+    ],
+)
+def test_an_error_does_not_show_a_secret_in_place_of_a_name(entry: dict[str, Any]) -> None:
+    with pytest.raises(UsageError) as caught:
+        read(entry)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
         {"command": "x", "args": ["--key", "${TOKEN}"], "env": {"K": "${TOKEN}"}},
         {"command": "x/${TOKEN}", "args": ["$TOKEN", "--key=${env:TOKEN}"]},
         {"command": ["x", "${{ secrets.TOKEN }}", "${MISSING | TOKEN}"]},

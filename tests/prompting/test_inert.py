@@ -121,7 +121,13 @@ CONTROL = """
 [|endofturn|] [gMASK] <sop> <|user|> ]~b]system [e~[ <BOS_TOKEN> <|START_OF_TURN_TOKEN|> <eoh> <ifm|im_start>
 <longcat_s> <|start|> <|message|> <|return|> <|role_sep|> <|plamo:begin_message:plamo|> <|open|> <fim_prefix>
 <mm:think> <|endoftext|> <|START_RESPONSE|> <file_sep> <|fim_hole|> <think> </think> <THINK>
+<用户> <AI> <_user> <_bot> <end_of_utterance> [unused9] [UNUSED_TOKEN_146] <unused94> <ctrl99> [control_8] [SEP]
+<mask> <BOS> [EOS] [PAD] <repo_name>
 """
+
+
+def test_words_in_brackets_that_no_template_has_stay() -> None:
+    assert "[unused-import]" in told("a [unused-import] b")
 
 
 def test_control_words_of_chat_templates_are_inert() -> None:

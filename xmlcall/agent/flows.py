@@ -32,7 +32,7 @@ from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any, Final, Literal
 from urllib.parse import unquote, unquote_plus
 
@@ -495,11 +495,13 @@ _NAME: Final = re.compile(
     r"|#[\w-]{3,}"  # channel
     r"|\b(?=[\w-]*[0-9])(?=[\w-]*[^\W0-9])[\w-]{6,}\b"  # with letters and digits
     r"|\b[0-9]{6,}\b"
-    r"|\b[^\W_]+(?:[-_]+[^\W_]+){2,}\b",
+    r"|\b[^\W_]+(?:[-_]+[^\W_]+){2,}\b"
 )
 _PIECE: Final = 8  # characters of a key that are unlikely to match by chance
 _MEMBER: Final = re.compile(r"\.(\w+)(?:\[\d+\])*\Z|\['([^']*)'\](?:\[\d+\])*\Z")
 _FIELD: Final = re.compile(r"[A-Za-z]{1,24}(?:[_-][A-Za-z]{1,24}){0,2}")  # a plain identifier; anything else is data
+_NAME_OF_FIELD: Final = re.compile(r"[?&;][^=&;#]{0,100}=")  # of an address's query
+_BEFORE_DATA: Final = re.compile(rf"https?://[^/?#]{{0,300}}|{_NAME_OF_FIELD.pattern}")
 _LEAST_PIECES: Final = 4  # fewest pieces of a text that counts as split
 _SMALL: Final = 3  # characters of such a piece
 _USUAL: Final = "about api blog data docs en help home html https index info json latest login news page search user wiki www"
@@ -548,6 +550,7 @@ def _beside_values(proposal: Proposal) -> Iterator[tuple[str, str, Any]]:
             is_open = is_place(_member_of(path, name))
             data = (key for key in value if key not in declared and (is_open or not _FIELD.fullmatch(key)))
             yield from ((path, name, key) for key in data)
+            yield from ((path, name, key[2:]) for key in value if key not in declared and key[:2] in ("x-", "X-"))  # headers
         elif isinstance(value, list):
             stack += [(f"{path}[{place}]", name, each) for place, each in enumerate(value)]
         pieces = [*(value.values() if isinstance(value, dict) else value if isinstance(value, list) else ())]
@@ -611,6 +614,8 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
         return server
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None
+    if said.others and isinstance(value, str) and _HIDDEN.search(value):
+        return NOBODY
     name = _member_of(path, parameter)
     teller = _teller_of_name(name, value, said)
     if teller is not None:
@@ -623,7 +628,23 @@ def _teller(path: str, parameter: str, value: Any, said: _Heard, is_settled: boo
         return NOBODY
     if not said.others or not isinstance(value, str):
         return None
+    if split := next(filter(None, (_other_teller(run, said) for run in _joined(value))), ""):
+        return split
     return NOBODY if said.posts and _has_code(value, said) else _teller_of_address(value, said)
+
+
+def _joined(value: str) -> Iterator[str]:
+    """Yield what pieces in a row give together, without the names of fields: a text may be split over an address."""
+    pieces = tokens(unquote(even(_BEFORE_DATA.sub(" ", value))))
+    rows = ([*row] for is_small, row in groupby(pieces, key=lambda each: len(each) <= _SMALL) if is_small)
+    yield from ("".join(row) for row in rows if len(row) >= _LEAST_PIECES)
+
+
+def _other_teller(text: str, said: _Heard) -> str:
+    """Return the server, other than the call's own, in whose results a text stands; "" if there is none."""
+    source = said.index.find(text) if len(text) >= _TELLING else None
+    server = said.proposal.server_of(source.tool) if source is not None and source.kind == "result" else ""
+    return server if server != said.proposal.host else ""
 
 
 def _has_code(value: str, said: _Heard) -> bool:
@@ -680,7 +701,8 @@ def _teller_of_keys(values: Iterable[tuple[str, Any]], said: _Heard) -> dict[str
         piece: path
         for path, value in values
         if isinstance(value, str)
-        for piece in _windows("".join(tokens(unquote(even(value)))))
+        for text in {value, _NAME_OF_FIELD.sub("", value)}
+        for piece in _windows("".join(tokens(unquote(even(text)))))
         if TURNS.search(piece)  # letters and digits alternate, as in keys
     }
     found: dict[str, str] = {}
@@ -744,9 +766,7 @@ def _teller_of_part(part: str, said: _Heard) -> str | None:
     runs = [run for run in tokens(part) if not _is_own_word(run, said)]
     if not runs or _stands_in(part.lower(), said.own):
         return None
-    source = None if part.lower() in _COMMON or len(part) < _TELLING else said.index.find(part)
-    server = said.proposal.server_of(source.tool) if source is not None and source.kind == "result" else ""
-    if server and server != said.proposal.host:
+    if part.lower() not in _COMMON and (server := _other_teller(part, said)):
         return server
     is_code = sum(map(str.isdigit, runs)) > _NUMBERS
     return NOBODY if is_code or any(is_opaque(run) for run in runs) else None

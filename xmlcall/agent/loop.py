@@ -237,10 +237,7 @@ class ToolLoop:
         raise AssertionError("a run ends with an Answer")
 
     async def run(
-        self,
-        messages: Sequence[Message | Mapping[str, Any]],
-        *,
-        on_stop: Callable[[tuple[Message, ...]], object] | None = None,
+        self, messages: Sequence[Message | Mapping[str, Any]], *, on_stop: Callable[[tuple[Message, ...]], object] | None = None
     ) -> AsyncGenerator[LoopEvent]:
         """Continue a conversation until the model answers without a call.
 

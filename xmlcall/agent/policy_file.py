@@ -156,6 +156,8 @@ def _condition(kind: str, value: Any, key: str, folder: Path) -> Condition:
     texts = _texts(value, key)
     if kind == "below":
         texts = tuple(_folder(text, key, folder) for text in texts)
+    if kind == "host" and any("/" in text for text in texts):
+        raise _WrongKey(key, "hosts without a scheme, a path or a network's length", value)
     return CONDITIONS[kind](tuple(map(str.lower, texts)) if kind == "host" else texts)
 
 

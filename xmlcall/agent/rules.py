@@ -43,6 +43,7 @@ _PARTED: Final = re.compile(r"(.*)\.((?:\[[^\]]+\]|[^.\]])*)", re.DOTALL)  # at 
 
 _LONGEST_VALUE: Final = 10_000  # characters; for a longer value the answer is unknown
 _PLAIN_HOST: Final = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?\.?|\[[0-9a-f:.]+\]")
+_OF_A_PROCESS: Final = re.compile(r"/+(?:proc/+(?:self|thread-self|\d+)|dev/+(?:fd|std\w+))(?:/|\Z)")
 _WILD: Final = re.compile(r"[*?]|\[[^:]*\]")  # the brackets of an IPv6 address do not count
 _ODD_IN_ADDRESS: Final = re.compile(r"[\x00-\x20\x7f-\x9f\\@]|[^\x00-\x7f]")
 
@@ -221,6 +222,8 @@ def below(folders: Sequence[str]) -> Condition:
     def fits(value: Any) -> bool | None:
         if not isinstance(value, str) or len(value) > _LONGEST_VALUE or "\0" in value or not os.path.isabs(value):
             return None
+        if any(_OF_A_PROCESS.match(each) for each in (value, os.path.normpath(value))):
+            return None  # it leads elsewhere in the server's process
         # Some programs resolve `..` before they follow links, others after: both readings have to agree.
         readings = {_place(value), _place(os.path.normpath(value))}
         roots = [_place(folder).rstrip(os.sep) + os.sep for folder in folders]
@@ -232,7 +235,7 @@ def below(folders: Sequence[str]) -> Condition:
 
 def host(globs: Sequence[str]) -> Condition:
     """Make the condition that a value is an HTTP address whose host matches a glob."""
-    wanted = [reading for glob in globs for reading in ((glob,) if _WILD.search(glob) else host_readings(glob))]
+    wanted = [reading for glob in globs for reading in ((_spelled(glob),) if _WILD.search(glob) else host_readings(glob))]
 
     def fits(value: Any) -> bool | None:
         name = _host_of(value)
@@ -240,6 +243,12 @@ def host(globs: Sequence[str]) -> Condition:
         return found.pop() if len(found) == 1 else None
 
     return fits
+
+
+def _spelled(glob: str) -> str:
+    """Write a glob of hosts as hosts are compared: without a last dot or the brackets of IPv6, its whole labels as in DNS."""
+    plain = glob.strip("[]") if ":" in glob else glob.removesuffix(".")
+    return ".".join(label if label.isascii() else host_readings(label)[0] for label in plain.split("."))
 
 
 def _host_of(value: Any) -> str | None:
@@ -278,18 +287,23 @@ def one_of(values: Sequence[Any]) -> Condition:
     def fits(value: Any) -> bool | None:
         if isinstance(value, list | dict):  # only the tool knows which of its values counts
             return None if any(fits(each) is not False for each in _members(value)) else False
-        return any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values)
+        if any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values):
+            return True
+        # A tool may read "5" as 5.
+        return (
+            None if any(type(value) is not type(each) and str(value).lower() == str(each).lower() for each in values) else False
+        )
 
     return fits
 
 
 def _members(value: list[Any] | dict[str, Any]) -> Iterator[Any]:
-    """Yield the values in a list or object, at any depth."""
+    """Yield the values in a list or object, at any depth, and the names of its fields."""
     stack: list[Any] = [value]
     while stack:
         each = stack.pop()
         if isinstance(each, list | dict):
-            stack += each.values() if isinstance(each, dict) else each
+            stack += [*each, *each.values()] if isinstance(each, dict) else each
         else:
             yield each
 

@@ -30,11 +30,7 @@ class Options:
 
 
 def connect(
-    model: str,
-    *,
-    context_length: int | None = None,
-    api_key: str | None = None,
-    progress: "ProgressCallback | None" = None,
+    model: str, *, context_length: int | None = None, api_key: str | None = None, progress: "ProgressCallback | None" = None
 ) -> Backend:
     """Make the backend of a model.
 

@@ -98,11 +98,7 @@ class Retrying(Around, KeptOpen):
 
 class _Retried(Tries):
     def __init__(
-        self,
-        backend: Backend,
-        request: CompletionRequest,
-        patience: Patience,
-        wait: Callable[[float, float], Awaitable[None]],
+        self, backend: Backend, request: CompletionRequest, patience: Patience, wait: Callable[[float, float], Awaitable[None]]
     ) -> None:
         super().__init__(backend, request)
         self._patience, self._wait = patience, wait

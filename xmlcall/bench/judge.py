@@ -162,7 +162,7 @@ _ADMITS: Final = re.compile(
     r"sorry|apolog|unable|cannot|can't|can not|couldn't|could not|didn't|did not|does not exist|doesn't exist|no such|not "
     r"(?:found|able|available|possible|know|sure|have|exist)|don't (?:know|have)|error|invalid|fail|please (?:provide|specify"
     r"|tell|give|clarify)|which |could you|can you|what (?:would|is the)|let me know|need (?:more|the|to know)|"
-    r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪",
+    r"抱歉|对不起|不好意思|无法|不能|没有|未能|不知道|不存在|错误|失败|请提供|请问|请告诉|请说明|需要您|需要你|找不到|未找到|不确定|哪"
 )
 # The beginnings of our instructions to a model, which are not an answer to a person.
 _INSTRUCTIONS: Final = (

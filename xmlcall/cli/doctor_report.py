@@ -10,8 +10,10 @@ import platform
 import re
 import shlex
 import textwrap
+import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -47,40 +49,7 @@ Advice = tuple[str, ...]  # a reason, and lines to copy
 
 
 _PARSER_OF: Final = ("vllm", "sglang", "tabbyapi")
-PARSERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "apertus": ("apertus", "apertus2509"),
-    "command": ("cohere_command3",),
-    "deepseek": ("deepseek_v3", "deepseekv3"),
-    "dsml": ("deepseek_v32", "deepseekv32"),
-    "functools": ("phi4_mini_json",),
-    "functiongemma": ("functiongemma",),
-    "gemma4": ("gemma4", "gemma4", "gemma4"),
-    "gigachat": ("gigachat3", "gigachat3"),
-    "glm": ("glm45", "glm45", "glm4_5"),
-    "granite": ("granite",),
-    "harmony": ("openai", "gpt-oss", "harmony"),
-    "hermes": ("hermes", "hermes"),
-    "hunyuan": ("hunyuan_a13b", "hunyuan"),
-    "inkling": ("inkling", "inkling"),
-    "internlm": ("internlm", "interns1"),
-    "k2_horizon": ("k2_horizon", "k2_horizon"),
-    "kimi_k2": ("kimi_k2", "kimi_k2"),
-    "kimi_k3": ("kimi_k3", "kimi_k3"),
-    "lfm2": ("lfm2", "lfm2"),
-    "llama3": ("llama3_json", "llama3"),
-    "llama4": ("llama4_pythonic", "pythonic"),
-    "longcat": ("longcat",),
-    "minimax": ("minimax_m2", "minimax-m2", "minimax_m2"),
-    "minimax_m3": ("minimax_m3", "minimax-m3"),
-    "mistral": ("mistral", "mistral", "mistral"),
-    "mistral_list": ("mistral", "mistral", "mistral_old"),
-    "olmo3": ("olmo3",),
-    "plamo": ("plamo3",),
-    "pythonic": ("pythonic", "pythonic"),
-    "qwen": ("qwen3_coder", "qwen3_coder", "qwen3_coder"),
-    "seed": ("seed_oss",),
-    "step3": ("step3", "step3"),
-}
+PARSERS: Final[Mapping[str, Sequence[str]]] = tomllib.loads(Path(__file__).with_name("parsers.toml").read_text(encoding="utf-8"))
 """The format that a model was most likely trained on (`dialects`) -> its parsers in vLLM, SGLang and tabbyAPI, if any."""
 
 

@@ -205,6 +205,8 @@ CONTROL_TAGS: Final = (
     *("SPECIAL_", "extra_id_"),  # Nemotron
     *("sop>", "eop>", "eod>", "eoh>", "eoa>"),  # GLM, InternLM
     *("longcat_", "ifm|", "mm:", "reserved_", "fim_", "file_sep>"),  # LongCat, K2 Horizon, MiniMax M3, Baichuan, StarCoder
+    *("\u7528\u6237>", "AI>", "_user>", "_bot>", "_end>", "_system>"),  # MiniCPM, TeleChat2
+    *("end_of_utterance>", "mask>", "BOS>", "EOS>", "repo_name>"),  # SmolVLM, Gemma, others
 )
 """What follows the `<` or `</` of control words of chat templates, besides `|`."""
 
@@ -215,6 +217,7 @@ CONTROL_WORDS: Final = (
     *("[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[TRANSCRIBE]"),
     *("[gMASK]", "[sMASK]", "[MASK]"),  # GLM
     *("[|system|]", "[|user|]", "[|assistant|]", "[|tool|]", "[|endofturn|]"),  # EXAONE
+    *("[BOS]", "[EOS]", "[PAD]", "[SEP]", "[CLS]"),
     *("]~b]", "]~!b[", "[e~[", "]<]"),  # MiniMax
 )
 """Other control words of chat templates, as written."""
@@ -232,7 +235,10 @@ def _one_of(words: Iterable[str]) -> str:
     return f"(?=[{''.join(rests)}])(?:{'|'.join(groups)})" if rests else "(?!)"
 
 
-_CONTROL: Final = re.compile(rf"<(?=[|\uff5c]|/?{_one_of(CONTROL_TAGS)})|(?={_one_of(CONTROL_WORDS)})[\[\]]")
+_NUMBERED: Final = r"(?:unused|control_|ctrl|UNUSED_TOKEN_)\d"  # reserved places of vocabularies
+_CONTROL: Final = re.compile(
+    rf"<(?=[|\uff5c]|/?{_one_of(CONTROL_TAGS)}|{_NUMBERED})|(?={_one_of(CONTROL_WORDS)})[\[\]]|\[(?={_NUMBERED})"
+)
 
 _TOOL_TAG: Final = re.compile(rf"<(?=[^<>]{{1,240}}>)(?=/?{SPACE}([^<>]{{1,200}}?){SPACE}/?>)")
 

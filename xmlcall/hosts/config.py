@@ -390,7 +390,7 @@ def _oauth_value(key: str, value: Any, where: str, variables: Variables) -> Any:
         raise _wrong(where, "a string", value)
     text = variables.expand(value, where, may_be_bare=True)
     if key == "grantType" and text not in _GRANTS:
-        raise UsageError(f"{where}: expected one of {', '.join(_GRANTS)}, got {text[:40]!r}")
+        raise UsageError(f"{where}: expected one of {', '.join(_GRANTS)}, got another text")
     if key == "clientMetadataUrl" and not (text.startswith("https://") and urlsplit(text).path.strip("/")):
         raise UsageError(f"{where}: expected an address that starts with https:// and has a path")
     return text

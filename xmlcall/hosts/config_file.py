@@ -235,8 +235,9 @@ class Variables:
         return _VARIABLE.sub(value, text)
 
     def variable(self, name: str, where: str) -> str:
-        if name not in self._environ:
-            raise UsageError(f"{where}: the variable {name[:80]!r} is not set; set it, or write ${{NAME:-default}}")
+        if name not in self._environ:  # a person may have written the secret itself, so only what looks like a name is shown
+            shown = repr(name) if _NAME.fullmatch(name) and name.isupper() else "that is named here"
+            raise UsageError(f"{where}: the variable {shown} is not set; set it, or write ${{NAME:-default}}")
         return self._environ[name]
 
     def get(self, name: str) -> str | None:

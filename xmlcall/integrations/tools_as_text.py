@@ -36,15 +36,7 @@ from ..prompting.writer import PromptWriter, callers_in_text, with_words
 from ..proxy.engine.answers import Catalogs, OfferedTools, Sender, key_of
 from ..proxy.engine.filters import offered_names, own_names, renamed
 from ..proxy.engine.model_server import SaidOnce
-from ..proxy.formats.contract import (
-    ApiError,
-    Asked,
-    ChatRequest,
-    ReasoningPiece,
-    ResponseEnded,
-    ResponseEvent,
-    TextPiece,
-)
+from ..proxy.formats.contract import ApiError, Asked, ChatRequest, ReasoningPiece, ResponseEnded, ResponseEvent, TextPiece
 from ..proxy.formats.openai_chat import CHAT, ChatBody, mentions_tools
 from ..proxy.formats.tolerance import mended
 from ..tools.catalog import Catalog

@@ -9,7 +9,7 @@ ends it, so only what it holds tells:
 | after a closer | a piece of an opener, or a tag with a name that is not given | `</parameter>\n<paramter=lang>\nde` |
 | end, where no closer came | a closer of something that the value did not open | `a.md</parameter\n<parameter=body>` |
 
-The example of a whole call in a value has no such sign. Cost: linear in the value; all else is bounded.
+The example of a whole call in a value has no such sign. Cost: linear in the value; everything else is bounded.
 """
 
 import functools

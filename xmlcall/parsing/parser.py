@@ -366,12 +366,7 @@ def _unread_call(reply: ReplyState, end: int) -> RawCall | None:
 
 
 def parse(
-    text: str,
-    tools: Tools = (),
-    *,
-    dialect: str | Dialect = "auto",
-    finish_reason: str = "stop",
-    reasoning_open: bool = False,
+    text: str, tools: Tools = (), *, dialect: str | Dialect = "auto", finish_reason: str = "stop", reasoning_open: bool = False
 ) -> Reply:
     """Read a model's whole reply.
 

@@ -545,7 +545,7 @@ def _check_values(compare: Callable[..., Any], validator: Any, values: Any, inst
     if isinstance(instance, str):
         is_listed = instance in values
     else:
-        _spend(len(values) // _COMPARED)
+        _spend(len(values) // (1 if isinstance(instance, list | dict) else _COMPARED))
         is_listed = not any(compare(validator, values, instance, schema) or ())
     if not is_listed:
         yield _error("it is not one of the values")

@@ -205,13 +205,7 @@ class ChatRoom:
     """The chats of a page; `async with` stops running turns at the end. The loop asks by a `PageAsker` and a `SharedBackend`."""
 
     def __init__(
-        self,
-        loop: ToolLoop,
-        store: Store,
-        recorder: Recorder,
-        questions: OpenQuestions,
-        *,
-        start: Sequence[Message] = (),
+        self, loop: ToolLoop, store: Store, recorder: Recorder, questions: OpenQuestions, *, start: Sequence[Message] = ()
     ) -> None:
         self.loop, self.store, self.recorder = loop, store, recorder
         self.news, self.questions = questions.news, questions

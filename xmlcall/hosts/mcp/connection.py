@@ -155,11 +155,7 @@ class Connection:
     """A connection, from `open` until either side closes it; it cannot be opened again. `changed` is set if tools change."""
 
     def __init__(
-        self,
-        server: ServerConfig,
-        changed: asyncio.Event,
-        sign_in: SignIn,
-        features: ClientFeatures = NO_FEATURES,
+        self, server: ServerConfig, changed: asyncio.Event, sign_in: SignIn, features: ClientFeatures = NO_FEATURES
     ) -> None:
         self.client: Client  # once opened
         self.opened = False  # the handshake succeeded, even if the connection has closed since

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
@@ -39,30 +40,7 @@ BYTES_A_TOKEN: Final = 4  # of English text, for an estimate
 TOKENS_A_MESSAGE: Final = 4
 
 # A mix of the kinds of text in conversations. It must be the same in all replicas, because the cuts of prompts depend on it.
-REFERENCE: Final = """\
-Please look at the report below, tell me in two or three sentences what has changed since last week, and check whether the
-numbers in the table add up. If something is missing, ask the person who wrote it before you go on; nobody wants to guess.
-
-| day | visitors | orders | returned |
-|---|---|---|---|
-| 2026-03-02 | 1,482 | 97 | 3 |
-| 2026-03-03 | 1,519 | 104 | 5 |
-
-{"name": "search_orders", "arguments": {"since": "2026-03-02T00:00:00Z", "limit": 25, "include_returned": false}}
-{"orders": [{"id": "A-10482", "total": 149.95, "currency": "EUR"}, {"id": "A-10483", "total": 12.5, "currency": "EUR"}]}
-
-def total(orders: list[dict[str, float]], *, rate: float = 1.0) -> float:
-    return round(sum(order["total"] for order in orders if order["total"] > 0) * rate, 2)
-
-<function_results>
-<result name="read_file">
-/srv/shop/src/views/__init__.py: No such file or directory
-</result>
-</function_results>
-
-请用两三句话说明与上周相比有什么变化，并检查表中的数字是否正确。如果缺少什么，请先问写报告的人。
-Der Bericht enthält die Zahlen der letzten Woche; bitte prüfen Sie, ob die Summe über alle Länder stimmt. Où est le fichier ?
-"""
+REFERENCE: Final = Path(__file__).with_name("reference.txt").read_text(encoding="utf-8")
 
 
 async def count_tokens(backend: Retrying, messages: Sequence[Message]) -> int:

@@ -339,11 +339,4 @@ def error_body(error: ApiError) -> dict[str, Any]:
     return {"type": "error", "error": {"type": kind, "message": error.message, **details}}
 
 
-MESSAGES: Final = Format(
-    name="anthropic",
-    read=_read,
-    whole=_whole,
-    writer=_BlockWriter,
-    error=error_body,
-    ping=_event("ping"),
-)
+MESSAGES: Final = Format(name="anthropic", read=_read, whole=_whole, writer=_BlockWriter, error=error_body, ping=_event("ping"))

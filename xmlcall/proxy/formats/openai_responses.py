@@ -126,9 +126,7 @@ class AdditionalToolsItem(JsonBody):
 
 
 Items = Annotated[
-    list[dict[str, Any]],
-    Field(min_length=1),
-    _listed(lambda text: {"role": "user", "content": text}, str | list[dict[str, Any]]),
+    list[dict[str, Any]], Field(min_length=1), _listed(lambda text: {"role": "user", "content": text}, str | list[dict[str, Any]])
 ]
 
 
