@@ -292,12 +292,9 @@ def _forms(raw: RawCall, catalog: Catalog, bare: Iterable[str]) -> tuple[set[str
     written |= {skeleton(form.replace("NAME", raw.name).replace("ARGUMENTS", as_json)) for form in _NATIVE}
     calls = {key: write([(raw.name, arguments)], catalog, each) for key, each in DIALECTS.items()}
     written.add(skeleton(calls["pythonic"]))
-    others = [replace(raw, dialect=key, text=text.removeprefix(_block(key))) for key, text in calls.items()]
+    blocks = {key: each.written.get("block_open", "") for key, each in DIALECTS.items()}
+    others = [replace(raw, dialect=key, text=text.removeprefix(blocks[key])) for key, text in calls.items()]
     return written, {form for other in others if not _own_signs(other) for form in _letters_of(other)}
-
-
-def _block(dialect: str) -> str:
-    return DIALECTS[dialect].written.get("block_open", "")
 
 
 def _has_sign(value: str) -> bool:

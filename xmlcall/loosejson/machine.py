@@ -114,7 +114,7 @@ class JsonMachine:
             token = str(found.lastgroup) if found else "end" if self._position == self._end else "other"
             if token == "end" and self._state == "done":
                 codes = [repair.code for repair in self.repairs]
-                if _movable(self._value, codes.count("json-missing-closer"), codes.count("json-extra-closer")):
+                if is_movable(self._value, codes.count("json-missing-closer"), codes.count("json-extra-closer")):
                     raise Refused(self._end, "as many closing brackets as opening ones, each in its place", "ambiguous")
                 return self._value
             action = _TABLE[self._state].get(token)
@@ -277,7 +277,7 @@ def finite(digits: str) -> float:
     return number
 
 
-def _movable(value: Any, missing: int, surplus: int) -> bool:
+def is_movable(value: Any, missing: int, surplus: int) -> bool:
     """Say whether the closer that is missing or surplus could also be missing or surplus elsewhere, with another value.
 
     A missing one may belong after an earlier entry, where the rest fits into an outer container of the same kind, as in

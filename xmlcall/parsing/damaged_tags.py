@@ -20,19 +20,13 @@ import regex
 from ..dialects import Dialect
 from ..dialects.dialect import alternation, element
 
-_OPENER_AS_VALUE = regex.compile(r"[^<>\n]*+(?<=[^<>\s])>\s*+(?=\n|\Z)")
+_OPENER_AS_VALUE = regex.compile(r"[^<>\n]*+(?<=[^<>\s])>[^\S\n]*+(?=\n|\Z)")
 _LAST_CLOSER = regex.compile(r"</\s?([^<>\s/]{1,60})[^<>\n]{0,8}>?\s*\Z")
 _REACH = 200  # characters after a closer, or at the end
 
 
 def damaged_tag(text: str, opener: str, dialect: Dialect, missing: Collection[str], name: str, *, has_closer: bool) -> str:
-    """Return the piece of a value that seems to be a damaged tag; "" if there is none.
-
-    Args:
-        opener: the value's own opener.
-        missing: the tool's parameters that are not given so far.
-        name: of the value's parameter, if its tags are elements with its name; else "".
-    """
+    """Return the piece of a value that seems to be a damaged tag; `missing`: names not given so far, `name`: an element's."""
     closer, head, tail = _patterns(dialect, name)
     starts = (_OPENER_AS_VALUE if opener.endswith("=") else tail).match(text)
     if starts or (not has_closer and (ends := _last_closer(text, dialect, name))):
@@ -47,7 +41,7 @@ def damaged_tag(text: str, opener: str, dialect: Dialect, missing: Collection[st
 
 def _last_closer(text: str, dialect: Dialect, name: str) -> str:
     """Return the closer at a text's end that the text did not open, or the value's own without its bracket."""
-    lost = dialect.written["parameter_close"].replace("{name}", name)[1:]
+    lost = dialect.written.get("parameter_close", "").replace("{name}", name)[1:]
     found = _LAST_CLOSER.search(text, max(0, len(text) - _REACH))
     if found and f"<{found[1]}".lower() not in text.lower():
         return found[0]
@@ -59,7 +53,7 @@ def _patterns(dialect: Dialect, name: str) -> tuple["regex.Pattern[str]", "regex
     """Return patterns for a closer of the value, the beginning of an opener that is none, and an opener's end before a value."""
     closer = element(regex.escape(name), closing=True) if name else dialect.tags.get("parameter_close", "(?!)")
     opener = dialect.tags.get("parameter_open", "(?!)")
-    head, _, tail = dialect.written["parameter_open"].partition("{name}")
+    head, _, tail = dialect.written.get("parameter_open", "").partition("{name}")
     head = regex.escape(regex.split(r"[=\s]", head, maxsplit=1)[0])
     *_, end = ["", *regex.findall(r"<[^<>/]+>", tail)]
     either = "|".join(filter(None, (head if len(head) > 1 else "", regex.escape(end))))

@@ -20,7 +20,7 @@ from ..dialects import Body
 from ..dialects.dialect import ARGUMENTS, NAMES
 from ..loosejson import reader as jsonish
 from ..loosejson.gemma import read_gemma
-from ..loosejson.machine import LooseCall
+from ..loosejson.machine import LooseCall, is_movable
 from ..loosejson.python import read_python
 from ..loosejson.strings import Refused
 from ..types.calls import Issue, RawArgument, RawCall, Repair, Span
@@ -84,7 +84,7 @@ def _read_body(text: str, body: Body) -> Sequence[LooseCall] | jsonish.Unreadabl
             return jsonish.refused(refusal, text)
     read = jsonish.read(text, kinds={"object"} if body is Body.OBJECT else {"object", "array"}, complete=True)
     if isinstance(read, jsonish.Unreadable):
-        return read
+        return _closed_call(text) or read
     if body is Body.OBJECT:
         return [LooseCall(name="", arguments=read.value, repairs=read.codes)] if isinstance(read.value, dict) else []
     values = read.value
@@ -96,6 +96,15 @@ def _read_body(text: str, body: Body) -> Sequence[LooseCall] | jsonish.Unreadabl
     if len(found) < len(named) or not found:
         return []
     return [replace(found[0], repairs=(*read.codes, *found[0].repairs)), *found[1:]]
+
+
+def _closed_call(text: str) -> Sequence[LooseCall]:
+    """Read a call that lacks its last brackets: closed earlier, an argument would be outside the arguments."""
+    for missing in (1, 2):
+        call = _named(jsonish.strict(text + "}" * missing))
+        if call is not None and not is_movable(call.arguments, missing, 0):
+            return [replace(call, repairs=("json-missing-closer",) * missing + call.repairs)]
+    return []
 
 
 def _named(value: Any) -> LooseCall | None:

@@ -17,7 +17,10 @@ _OF_CALLS = frozenset({"block_open", "call_open", "block_close", "call_close", "
 _MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."
 _TAIL = 20  # characters that show whether a sentence continues
 _OPEN = re.compile(rf"[\w,;(][ \t]{{1,8}}{BREAK}?\Z")
-_QUOTED = re.compile(rf"(?:<!--|<(?:pre|code)>)[\s{BREAK}]{{0,16}}\Z|(?<![^\s(])[\"'\u201c\u2018\u00ab\u300c]{BREAK}?\Z")
+_QUOTED = re.compile(
+    rf"(?:<!--|<(?:pre|code|example|blockquote)>)[\s{BREAK}]{{0,16}}\Z|(?<![^\s(])[\"'\u201c\u2018\u00ab\u300c]{BREAK}?\Z"
+    rf"|(?:\A|\n)[ \t]{{0,3}}>[ \t]{{0,4}}{BREAK}?\Z|\|[^|\n]{{0,12}}\|[ \t]{{0,4}}{BREAK}?\Z"  # quoted lines, cells of a table
+)
 _INDENTED = re.compile(rf"\n[ \t]{{0,8}}\n(?: {{4}}|\t)[ \t]{{0,12}}{BREAK}?\Z")  # code of Markdown: CommonMark 0.31, 4.4
 _GOES_ON = re.compile(r"[ \t]{0,8}[,;.:!?)]|[ \t]{1,8}[a-z]|[，。；：！？）]")
 _WORD = re.compile(r"\w+")
