@@ -16,7 +16,7 @@ from .text_forms import INVISIBLE, normalized
 _LONGEST: Final = 1000  # characters of a host; a longer one is compared unchanged
 _DOTS: Final = str.maketrans("\u3002\uff0e\uff61", "...")
 _NUMBER: Final = re.compile(r"0[xX][0-9a-fA-F]*|[0-9]+")
-# Endings of names that no public DNS has (RFC 6761, RFC 6762, RFC 8375, ICANN); nor has it a name without a dot.
+# Endings that public DNS does not have (RFC 6761, RFC 6762, RFC 8375, ICANN); it has no name without a dot either.
 _LOCAL: Final = (".localhost", ".localdomain", ".localdomain6", ".local", ".internal", ".lan", ".home.arpa")
 
 # IPv6 networks whose addresses embed an IPv4 address, and how many bits follow it.

@@ -31,7 +31,7 @@ ISSUES: dict[str, str] = {
     "malformed-value": "The text of a value cannot be read as the JSON that the schema asks for.",
     "ambiguous": "The call can be read in two ways with different arguments, and nothing says which is meant.",
     "truncated-call": "The reply ended before the call did. If it was cut at its limit of tokens, allow more (`max_tokens`).",
-    "mentioned-call": "The call is in a sentence, a quotation or an example, which may only mention it. "
+    "mentioned-call": "The call is in a sentence, a quotation, an example or a made-up result, which may only mention it. "
     "To have it run, ask for it directly.",
     "unread-call": "The text looks like a call, but cannot be read with certainty, so nothing ran. "
     "If that happens often, `xmlcall probe` finds a format that suits the model.",

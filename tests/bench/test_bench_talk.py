@@ -37,6 +37,7 @@ from xmlcall.errors import BackendUnavailable, ContextOverflow, UsageError
 
 SERVERS = {"demo", "time", "files", "git", "memory"}
 
+KEYS = (Path(play.__file__).parent / "talk" / "english.toml").read_text(encoding="utf-8").split("[[conversation]]")[0]
 CONVERSATIONS = {case.id: case for case in cases_of("talk")}
 SAMPLE = ("en-demo-03", "zh-time-02", "zh-mixed-04", "en-git-03", "zh-memory-02")  # all servers, and every kind of expectation
 FOLDER = "/tmp/talk-X.1"
@@ -132,7 +133,7 @@ def test_the_mutator_does_not_talk(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CONVERSATIONS.values(), ids=list(CONVERSATIONS))
 def test_a_conversation_can_be_judged_and_answered(case: Case) -> None:
-    documented = set(re.findall(r"^    (\w+)  +", play.__doc__ or "", re.MULTILINE))
+    documented = set(re.findall(r"^#     (\w+)  +", KEYS, re.MULTILINE))
     assert set(case.servers) <= SERVERS
     for turn in case.turns:
         assert turn.keys() <= documented

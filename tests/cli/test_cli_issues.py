@@ -54,7 +54,8 @@ LINES = [
     ),
     (
         Issue(code="mentioned-call", message="The call stands in a sentence. Write a call on a line of its own."),
-        "The call is in a sentence, a quotation or an example, which may only mention it. To have it run, ask for it directly.",
+        "The call is in a sentence, a quotation, an example or a made-up result, which may only mention it. "
+        "To have it run, ask for it directly.",
         "这个调用在句子、引文或示例中，可能只是提到它。如果需要执行，请直接提出。",
     ),
     (Issue(code="of-another-version", message="It is odd."), "It is odd.", "It is odd."),

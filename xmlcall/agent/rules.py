@@ -289,10 +289,8 @@ def one_of(values: Sequence[Any]) -> Condition:
             return None if any(fits(each) is not False for each in _members(value)) else False
         if any(value == each and isinstance(value, bool) == isinstance(each, bool) for each in values):
             return True
-        # A tool may read "5" as 5.
-        return (
-            None if any(type(value) is not type(each) and str(value).lower() == str(each).lower() for each in values) else False
-        )
+        text = str(value).lower()  # a tool may read "5" as 5
+        return None if any(type(value) is not type(each) and text == str(each).lower() for each in values) else False
 
     return fits
 

@@ -3,20 +3,7 @@
 The history is the model's own, so a wrong turn affects the turns after it, as it would for a user. A turn that does not end in an
 answer leaves the conversation unchanged, as in `xmlcall chat`. Every call is allowed.
 
-`talk/english.toml` and `talk/chinese.toml` hold the conversations, their turns in order. A turn says
-
-    say       the person's words; `{folder}` stands for the folder of the conversation (see `folder_of`)
-    kind      what sort of turn it is: greeting, question, follow-up, correction, earlier, two-step, knowledge, small talk, thanks
-    tools     what has to be called: each entry names one tool, or several of which one will do, as "a|b"; without it, none
-    calls     how many calls that needs at least (1)
-    may       tools that may be called and need not be
-    fails     the tool has to be called and answers with an error
-    answer    regular expressions that must all be found in the answer (see `judge` for how it is read)
-    not       regular expressions that must not be found in it
-    told      a regular expression with one group, found in a result: the answer must contain the captured text
-    state     a file of the folder, `path`, in which `has` must be found afterwards
-    right     calls that are right, in order, for the stand-in `oracle`; `{folder}` in strings is the folder
-    reply     its answer after them; without it, the texts of the results, or any plain sentence where nothing is called
+`talk/english.toml` and `talk/chinese.toml` hold the conversations; the first says what a turn consists of.
 
 Every other conversation of a language is for tuning, and the rest are for reporting. That never changes: prompts and thresholds
 are chosen on the first half, and published figures come from the second.

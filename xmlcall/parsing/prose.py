@@ -4,9 +4,12 @@ Only the text so far decides what is quotation: inline code ends at as many back
 a line of at least as many (CommonMark 0.31, 4.5 and 6.1). Reasoning nests, and a call in it never counts.
 """
 
+import functools
 import re
+from collections.abc import Callable
 from dataclasses import replace
 
+from ..dialects import result_openers
 from ..types.calls import Issue
 from ..types.events import Markup, ReasoningDelta, TextDelta, ToolCallEnd
 from .scanner import Token
@@ -15,6 +18,7 @@ from .states import BREAK, Place, ReplyState
 _LEFT_OVER = frozenset({"turn_end", "block_close", "call_close", "parameter_close"})
 _OF_CALLS = frozenset({"block_open", "call_open", "block_close", "call_close", "parameter_close"})
 _MENTIONED = "The call stands in a sentence, where it may only be mentioned. Write a call on a line of its own."
+_INVENTED = "You wrote a result before this call, but only a tool gives results. Write the call alone, then wait for its result."
 _TAIL = 20  # characters that show whether a sentence continues
 _OPEN = re.compile(rf"[\w,;(][ \t]{{1,8}}{BREAK}?\Z")
 _QUOTED = re.compile(
@@ -113,6 +117,7 @@ def special(reply: ReplyState, token: Token) -> None:
     """Leave out a mark that never occurs in text; `result` if it begins a result, which only the server writes."""
     begins_result = any(row.results.opener.startswith(token.text) for row in reply.dialects.values())
     reply.markup("result" if begins_result else "mark", token)
+    reply.prose.has_result = reply.prose.has_result or begins_result
 
 
 def stray_tag(reply: ReplyState, token: Token) -> None:
@@ -186,22 +191,32 @@ def is_open_sentence(reply: ReplyState) -> bool:
 
 
 def end_call(reply: ReplyState, first: int) -> None:
-    """Handle the end of calls: those in quotes, code or a comment are an example; those in a sentence wait for what follows."""
+    """Handle the end of calls: quoted ones, and those after an invented result, do not count; those in a sentence may not."""
     before = "".join(reply.prose.last[-_PIECES:])[-_TAIL:]
+    reply.prose.has_result = reply.prose.has_result or _results(tuple(result_openers()))("".join(reply.prose.last)) is not None
     if before.strip(f"{BREAK} \t\r\n"):
         reply.prose.quoted = any(pattern.search(before) for pattern in (_QUOTED, _INDENTED))
     elif not reply.prose.after_call and not reply.wrapper:
         reply.prose.quoted = False
-    if reply.prose.quoted:
+    if reply.prose.quoted or reply.prose.has_result:
         _mention(reply, first)
     elif reply.in_sentence and reply.doubt_from is None:
         reply.doubt_from = first
     reply.in_sentence = False
 
 
+@functools.lru_cache(maxsize=4)
+def _results(openers: tuple[str, ...]) -> Callable[[str], object]:
+    """Return the search for a line that begins a result."""
+    others = (
+        r"<\|(?:observation|START_TOOL_RESULT)\|>|<\|im_start\|>tool|<\|start\|>functions\.|<tool_(?:result|output)>|Observation:"
+    )
+    return re.compile(rf"(?:\A|[\n{BREAK}])[ \t]{{0,8}}(?:{'|'.join(map(re.escape, openers))}|{others})").search
+
+
 def _mention(reply: ReplyState, first: int) -> None:
     """Mark calls that must not run, because they may only be mentioned."""
-    issue = Issue(code="mentioned-call", message=_MENTIONED)
+    issue = Issue(code="mentioned-call", message=_INVENTED if reply.prose.has_result else _MENTIONED)
     for place in range(first, len(reply.events)):
         event = reply.events[place]
         if isinstance(event, ToolCallEnd):

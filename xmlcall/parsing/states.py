@@ -406,6 +406,7 @@ class ProseState:
     fence: int = 0  # back-ticks of the open fence
     fence_dropped: bool = False  # the open fence is around calls and left out of the text
     quoted: bool = False  # the last call is in quotes or in an element for code
+    has_result: bool = False  # the model began a result, which only the server writes
     last: list[str] = field(default_factory=list)  # the end of the text since a call or code, in pieces
 
 
