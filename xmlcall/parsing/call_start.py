@@ -129,8 +129,7 @@ def block_after_opening(reply: ReplyState, token: Token) -> None:
     """Read a wrapper's opener; directly after another, it opens an inner one or is the same again."""
     outer = reply.held[_block_at(reply.held)].text if _holds(reply.held, "block_open") else ""
     is_again = outer == token.text and not _after_block(reply.held).strip() and _length(reply.held) + len(outer) <= _MAX_HELD
-    is_second = outer and not (is_again or opens_inner(reply, token, outer))
-    if is_second or _holds(reply.held, "call_open"):
+    if (outer and not (is_again or opens_inner(reply, token, outer))) or _holds(reply.held, "call_open"):
         opening_is_text(reply, token)
     else:
         reply.held.append(token)

@@ -55,9 +55,10 @@ _NAMED: Final = (
     r"|(?m:^)\{\s{0,8}[\x22'](?:function_call|function_name|tool|tool_calls?|tool_name|action)[\x22']\s{0,4}:"
     r"|(?m:^)>>>(?=\w)|\A(?=[\w.\-]{1,128}\s{0,2}\{)"
 )
+# Any text of an input, and a name with its number before a closer that was left out.
 _OTHER_END: Final = regex.compile(
-    r"\n(?:\*\*)?Action Input:[^\n]*\Z|functions\.[\w.\-]{1,128}:\d{1,4}\Z"
-)  # that input is any text
+    rf"\n(?:\*\*)?Action Input:[^\n]*[\s{BREAK}]*\Z|functions\.[\w.\-]{{1,128}}:\d{{1,4}}\s*{BREAK}[\s{BREAK}]*\Z"
+)
 _INERT: Final = regex.compile(r"&(?:lt|#[0-9]{1,7}|#x[0-9a-fA-F]{1,6});")  # an escaped call that the model repeats
 _SENTENCE: Final = regex.compile(r"[.!?。！？]\s|\n\s*\n")
 _MESSAGE: Final = (
@@ -331,23 +332,21 @@ REPLY_OTHERWISE: dict[Place, Callable[[ReplyState, Token], None]] = {
 
 
 def _unread_call(reply: ReplyState, end: int) -> RawCall | None:
-    body, offered = "".join(reply.prose.last)[-prose.LAST :].rstrip(_BLANK_END), reply.catalog.names()
+    said, offered = "".join(reply.prose.last)[-prose.LAST :], reply.catalog.names()
+    body = said.rstrip(_BLANK_END)
     rows = reply.dialects.values()
-    if not (body.endswith(_CLOSERS) or _OTHER_END.search(body)) or _INERT.search(body):
-        return None
-    if not any(name in body for name in offered):
+    has_end = body.endswith(_CLOSERS) or _OTHER_END.search(said)
+    if not has_end or _INERT.search(body) or not any(name in body for name in offered):
         return None
     names = "|".join(map(regex.escape, sorted(offered, key=len, reverse=True)))
     named, before = regex.compile(rf"(?<!\w)(?:{names})"), regex.compile(rf"(?m:^)(?:{names})(?=\s{{0,4}}\Z)")
     for mark in regex.finditer(f"{call_marks(rows, offered)}|{_NAMED}", body):
         name = before.search(body, max(0, mark.start() - _NEAR), mark.start())
         name = name or named.search(body, mark.start(), min(mark.end() + _NEAR, len(body)))
-        if name is None or _SENTENCE.search(body, mark.end(), max(name.start(), mark.end())):
+        if name is None or not (mark[0] or name.start() == mark.end()):
             continue
-        if not mark[0] and name.start() != mark.end():
-            continue
-        is_python = body.startswith("(", name.end()) and name.start() - mark.end() < 4
-        if body.endswith(")") and mark[0] != "call:" and not is_python:
+        is_called = mark[0] == "call:" or (body.startswith("(", name.end()) and name.start() - mark.end() < 4)
+        if _SENTENCE.search(body, mark.end(), max(name.start(), mark.end())) or not (is_called or body[-1] != ")"):
             continue
         issue = Issue(code="unread-call", message=_MESSAGE.format(name=name[0]))
         marks = ((row.name, call_marks([row], offered)) for row in rows)

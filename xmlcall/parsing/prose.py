@@ -115,9 +115,9 @@ def mark(reply: ReplyState, token: Token) -> None:
 
 def special(reply: ReplyState, token: Token) -> None:
     """Leave out a mark that never occurs in text; `result` if it begins a result, which only the server writes."""
-    begins_result = any(row.results.opener.startswith(token.text) for row in reply.dialects.values())
-    reply.markup("result" if begins_result else "mark", token)
-    reply.prose.has_result = reply.prose.has_result or begins_result
+    is_result = any(row.results.opener.startswith(token.text) for row in reply.dialects.values())
+    reply.markup("result" if is_result else "mark", token)
+    reply.prose.has_result |= is_result
 
 
 def stray_tag(reply: ReplyState, token: Token) -> None:
@@ -193,7 +193,7 @@ def is_open_sentence(reply: ReplyState) -> bool:
 def end_call(reply: ReplyState, first: int) -> None:
     """Handle the end of calls: quoted ones, and those after an invented result, do not count; those in a sentence may not."""
     before = "".join(reply.prose.last[-_PIECES:])[-_TAIL:]
-    reply.prose.has_result = reply.prose.has_result or _results(tuple(result_openers()))("".join(reply.prose.last)) is not None
+    reply.prose.has_result |= _results(tuple(result_openers()))("".join(reply.prose.last)) is not None
     if before.strip(f"{BREAK} \t\r\n"):
         reply.prose.quoted = any(pattern.search(before) for pattern in (_QUOTED, _INDENTED))
     elif not reply.prose.after_call and not reply.wrapper:

@@ -118,9 +118,6 @@ def _store(call: CallState, *, has_closer: bool = True) -> None:
         argument = replace(argument, text=regex.sub(rf"{regex.escape(mark)}(?=<|\s*\Z)", "", argument.text))
     if call.draft.dialect.open_entities and not call.value.verbatim and is_escaped(argument.text):
         call.draft.doubt_entities(call.value.name)
-    is_doubted = call.value.tags and not has_closer  # by `doubt_end`
-    if not (call.value.is_body or call.value.verbatim or is_doubted):
-        _doubt_damaged_tag(call, argument.text, has_closer=has_closer)
     if call.value.is_body:
         call.draft.keep_body(argument)
     else:
@@ -128,11 +125,13 @@ def _store(call: CallState, *, has_closer: bool = True) -> None:
     call.place = CallPlace.CALL
 
 
-def _doubt_damaged_tag(call: CallState, text: str, *, has_closer: bool) -> None:
+def _doubt_damaged_tag(call: CallState, *, has_closer: bool = True) -> None:
     value, draft = call.value, call.draft
-    missing = (draft.declared or frozenset()) - draft.names - {value.name}
+    if value.is_body or value.verbatim:
+        return
+    missing = (draft.declared or frozenset()) - draft.names
     element = value.name if _is_element(value.opener) else ""
-    if piece := damaged_tag(text, value.opener.text, draft.dialect, missing, element, has_closer=has_closer):
+    if piece := damaged_tag(value.text, value.opener.text, draft.dialect, missing, element, has_closer=has_closer):
         shown = repr(piece.strip()[:120])
         draft.doubt(value.name, f"{shown} is a damaged tag", f"{shown} is part of the value of {value.name!r}")
 
@@ -143,6 +142,8 @@ def _store_unclosed(call: CallState, offset: int) -> None:
         if call.value.tags:
             call.draft.doubt_end(call.value)
     _store(call, has_closer=False)
+    if not call.value.tags:
+        _doubt_damaged_tag(call, has_closer=False)
 
 
 def _text(call: CallState, token: Token) -> None:
@@ -328,6 +329,7 @@ def _release_closer(call: CallState) -> None:
     else:
         call.draft.check_closer(closer)
     _store(call)
+    _doubt_damaged_tag(call)
     call.draft.emit(Markup(kind="parameter_close", span=closer.span))
     for held in after:
         is_outer = held.start in call.outer_closers
