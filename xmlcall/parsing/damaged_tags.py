@@ -13,7 +13,6 @@ The example of a whole call in a value has no such sign. Cost: linear in the val
 """
 
 import functools
-from collections.abc import Collection
 
 import regex
 
@@ -25,16 +24,15 @@ _LAST_CLOSER = regex.compile(r"</\s?([^<>\s/]{1,60})[^<>\n]{0,8}>?\s*\Z")
 _REACH = 200  # characters after a closer, or at the end
 
 
-def damaged_tag(text: str, opener: str, dialect: Dialect, missing: Collection[str], name: str, *, has_closer: bool) -> str:
+def damaged_tag(text: str, opener: str, dialect: Dialect, missing: frozenset[str], name: str, *, has_closer: bool) -> str:
     """Return the piece of a value that seems to be a damaged tag; `missing`: names not given so far, `name`: an element's."""
     closer, head, tail = _patterns(dialect, name)
     starts = (_OPENER_AS_VALUE if opener.endswith("=") else tail).match(text)
     if starts or (not has_closer and (ends := _last_closer(text, dialect, name))):
         return starts[0] if starts else ends
-    named = _named(frozenset(missing)) if missing else head
     for closed in closer.finditer(text):
         after = text[closed.end() : closed.end() + _REACH]
-        if found := head.match(after) or named.match(after):
+        if found := head.match(after) or _named(missing).match(after):
             return closed[0] + found[0]
     return ""
 
@@ -65,4 +63,4 @@ def _patterns(dialect: Dialect, name: str) -> tuple["regex.Pattern[str]", "regex
 def _named(names: frozenset[str]) -> "regex.Pattern[str]":
     """Return a pattern for the rest of a line up to a parameter's name, if the line looks like a tag that has it."""
     words = r"(?:[^\w\n]{0,4}\b\w{1,24}\b){0,3}?[^\w\n]{0,4}"
-    return regex.compile(rf"\s*+{words}\b(?:{alternation(names)})\b[\"']?\s{{0,2}}(?:/?>|<|(?:type|string)=)")
+    return regex.compile(rf"\s*+{words}\b(?:{alternation(names) or '(?!)'})\b[\"']?\s{{0,2}}(?:/?>|<|(?:type|string)=)")

@@ -126,12 +126,13 @@ def _store(call: CallState, *, has_closer: bool = True) -> None:
 
 
 def _doubt_damaged_tag(call: CallState, *, has_closer: bool = True) -> None:
-    value, draft = call.value, call.draft
-    if value.is_body or value.verbatim:
+    value, draft, text = call.value, call.draft, call.value.text
+    is_plain = has_closer and "<" not in text and not value.opener.text.endswith("=")
+    if is_plain or value.is_body or value.verbatim:
         return
     missing = (draft.declared or frozenset()) - draft.names
     element = value.name if _is_element(value.opener) else ""
-    if piece := damaged_tag(value.text, value.opener.text, draft.dialect, missing, element, has_closer=has_closer):
+    if piece := damaged_tag(text, value.opener.text, draft.dialect, missing, element, has_closer=has_closer):
         shown = repr(piece.strip()[:120])
         draft.doubt(value.name, f"{shown} is a damaged tag", f"{shown} is part of the value of {value.name!r}")
 
