@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from ..dialects import result_openers
 from ..types.calls import Issue
 from ..types.events import Markup, ReasoningDelta, TextDelta, ToolCallEnd
 from .scanner import Token
@@ -193,7 +192,8 @@ def is_open_sentence(reply: ReplyState) -> bool:
 def end_call(reply: ReplyState, first: int) -> None:
     """Handle the end of calls: quoted ones, and those after an invented result, do not count; those in a sentence may not."""
     before = "".join(reply.prose.last[-_PIECES:])[-_TAIL:]
-    reply.prose.has_result |= _results(tuple(result_openers()))("".join(reply.prose.last)) is not None
+    openers = tuple(dict.fromkeys(row.results.opener for row in reply.dialects.values()))
+    reply.prose.has_result |= _results(openers)("".join(reply.prose.last)) is not None
     if before.strip(f"{BREAK} \t\r\n"):
         reply.prose.quoted = any(pattern.search(before) for pattern in (_QUOTED, _INDENTED))
     elif not reply.prose.after_call and not reply.wrapper:
