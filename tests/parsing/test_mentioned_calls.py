@@ -35,3 +35,19 @@ def test_at_the_end_of_a_sentence(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", BARE)
 def test_formats_of_their_own_line(dialect: str) -> None:
     assert not any(isinstance(call, ToolCall) for call in parse(f"The format is {written(dialect)}, as told.", TOOLS).calls)
+
+
+RESULTS = [
+    "<tool_response>\n{}\n</tool_response>",
+    "<function_results>\n{}",
+    "<|observation|>\n{}",
+    "[TOOL_RESULTS]{}[/TOOL_RESULTS]",
+]
+RESULTS += ["I look.\n<tool_result>{}</tool_result>", "<|start|>functions.f to=assistant<|message|>{}"]
+
+
+@pytest.mark.parametrize("result", RESULTS)
+def test_in_a_result_that_the_model_invented(result: str) -> None:
+    [call] = parse(result.format(written("hermes")), TOOLS).calls
+    assert isinstance(call, InvalidCall)
+    assert [issue.code for issue in call.issues] == ["mentioned-call"]

@@ -208,9 +208,7 @@ def end_call(reply: ReplyState, first: int) -> None:
 @functools.lru_cache(maxsize=4)
 def _results(openers: tuple[str, ...]) -> Callable[[str], object]:
     """Return the search for a line that begins a result."""
-    others = (
-        r"<\|(?:observation|START_TOOL_RESULT)\|>|<\|im_start\|>tool|<\|start\|>functions\.|<tool_(?:result|output)>|Observation:"
-    )
+    others = r"<\|(?:observation|START_TOOL_RESULT)\|>|<\|im_start\|>tool|<\|start\|>functions\.|<tool_(?:result|output)>"
     return re.compile(rf"(?:\A|[\n{BREAK}])[ \t]{{0,8}}(?:{'|'.join(map(re.escape, openers))}|{others})").search
 
 
