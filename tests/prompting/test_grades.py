@@ -133,7 +133,7 @@ def test_every_tool_can_be_called_and_described(many: list[Tool], budget: int) -
     assert [*prompt.catalog.names()][: len(many)] == [tool.name for tool in many]
     assert len(prompt.catalog) == len(many) + bool(prompt.own)
     for tool in many if prompt.own else ():
-        assert tool.name.strip() in prompt.describe({"names": [tool.name]})
+        assert tool.name.strip() in prompt.describe({"names": [tool.name]}).replace("&lt;", "<")  # `<function` is inert
 
 
 @pytest.mark.parametrize("grade", BUDGETS)
