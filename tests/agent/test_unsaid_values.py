@@ -66,14 +66,14 @@ async def events_of(backend: ScriptedBackend, said: str, **options: Any) -> list
 
 # the request, log-odds of a call, values -> how the question begins that the person is asked; "" where plain words are asked for
 TAKEN_BACK: dict[str, tuple[str, float, dict[str, str], str]] = {
-    "a value that nobody said": ("How is it there?", 9.0, {"city": "Berkeley, CA"}, "Please tell me the"),
+    "a value that nobody said": ("How is it there?", 9.0, {"city": "Berkeley, CA"}, "Please tell me the city"),
     "in Chinese": ("那里怎么样？", 9.0, {"city": "北京"}, "请告诉我"),
     "in doubt": ("How is it there?", -2.0, {"city": "Berkeley, CA"}, ""),
-    "in doubt, with a word of the tool's name": ("How is the weather?", -2.0, {"city": "Berkeley, CA"}, "Please tell me the"),
+    "in doubt, with a word of the tool's name": ("How is the weather?", -2.0, {"city": "Berkeley, CA"}, "Please tell me the city"),
     "in doubt, in Chinese, about what the tool is for": ("天气怎么样？", -2.0, {"city": "Paris"}, "请告诉我"),
     "in doubt, in Chinese, without such a word": ("那里怎么样？", -2.0, {"city": "Paris"}, ""),
     "a value of our example": ("How is it there?", 9.0, {"city": "city value"}, ""),
-    "the same, with a word of the name": ("How is the weather?", -2.0, {"city": "city value"}, "Please tell me the"),
+    "the same, with a word of the name": ("How is the weather?", -2.0, {"city": "city value"}, "Please tell me the city"),
 }
 
 
@@ -83,10 +83,10 @@ async def test_a_begun_call_is_taken_back_and_the_person_is_asked(case: str) -> 
     begun = beginning(DIALECTS["function_calls"], "get_weather")
     share = 1 / (1 + math.exp(-odds))
     sure = [Chunk(text="<", top_logprobs=(("<", math.log(share)), ("No", math.log(1 - share)))), Chunk(finish_reason="length")]
-    backend = ScriptedBackend([sure, block(("get_weather", values)).removeprefix(begun), " city."], capabilities=CONTINUES)
+    backend = ScriptedBackend([sure, block(("get_weather", values)).removeprefix(begun), " name."], capabilities=CONTINUES)
     async with ToolLoop(backend, [LocalHost([get_weather])], policy=["*"], repair=ASKS, call_threshold=0.0) as loop:
         answer = await loop.ask(request)
-    assert [message.content for message in answer.messages] == [request, f"{question} city."]
+    assert [message.content for message in answer.messages] == [request, f"{question} name."]
     asked = backend.requests[2].messages
     assert [message.role for message in asked] == ["user", *(["assistant"] if question else [])], "no tool is offered again"
     if question:

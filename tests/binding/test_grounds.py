@@ -26,7 +26,8 @@ TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: 
 def test_case(case: dict[str, Any]) -> None:
     schemas = {name: {"type": TYPES[type(value)]} for name, value in case["arguments"].items()} | case.get("schema", {})
     required = [name for name, schema in schemas.items() if not schema.get("optional")]
-    tool = Tool(name="do", input_schema={"type": "object", "properties": schemas, "required": required})
+    name, about = case.get("tool", ["do", ""])
+    tool = Tool(name=name, description=about, input_schema={"type": "object", "properties": schemas, "required": required})
     assert list(groundless(case["arguments"], tool, Said(case["said"]))) == case.get("made_up", [])
 
 
@@ -110,6 +111,8 @@ TELLS = {
         (["to"], "send_mail", ["delete_mail", "weather"], ()),
         (["to"], "send_mail", [], ()),
         (["city"], "weather", ["find_contact"], ()),
+        (["to_mail"], "send_mail", ["find_contact"], ("find_contact",)),
+        (["to_city"], "send_mail", ["find_contact"], ()),
     ],
 )
 def test_the_tools_that_may_tell_a_value(names: list[str], called: str, others: list[str], expected: tuple[str, ...]) -> None:

@@ -2,8 +2,10 @@
 
 import functools
 import json
-import time
+import sys
 import tomllib
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -262,10 +264,21 @@ def test_as_servers_load_it() -> None:
 
 
 @pytest.mark.parametrize("text", ["<b>x</b> 1 < 2 ", "<function_result", '{"name": "ping"', "</invoke>"])
-def test_a_long_result_of_markup_does_not_take_long(text: str) -> None:
-    """With every word looked for at every tag this took a minute for the first text, 10,000 times."""
-    tools, form = Catalog(catalogs.ALL), PromptFormat()
-    said = [USER, {"role": "tool", "name": "ping", "content": text * 4_000}]
-    began = time.process_time()
-    rendered(chat_template(form), said, tools)
-    assert time.process_time() - began < 3
+def test_a_long_result_of_markup_is_little_work(text: str) -> None:
+    """With every word looked for at every tag the first text took a minute in place of a second, 10,000 times."""
+    tools, template = Catalog(catalogs.ALL), chat_template(PromptFormat())
+    short, long = ([USER, {"role": "tool", "name": "ping", "content": text * times}] for times in (100, 200))
+    rendered(template, short, tools)  # what is made once is not counted
+    more = calls_in(lambda: rendered(template, long, tools)) - calls_in(lambda: rendered(template, short, tools))
+    assert more < 100 * 2_000
+
+
+def calls_in(work: Callable[[], object]) -> int:
+    """Count the calls of functions, those written in C included."""
+    events = Counter[str]()
+    sys.setprofile(lambda frame, event, arg: events.update((event,)))
+    try:
+        work()
+    finally:
+        sys.setprofile(None)
+    return events["call"] + events["c_call"]

@@ -62,7 +62,8 @@ class ToolLoop:
         hosts: the tool servers, each with its own name, and Python functions, which become the tools of the server `local`.
         policy: decides whether a call may run; or globs over `server.tool` that may run, such as `["*"]`. By default none may.
         asking: how the model is asked; None for the defaults.
-        repair: how many replies a run may have, and how often the model may try again; None for the defaults.
+        repair: how many replies a run may have, and how often the model may try again; None for the defaults,
+            with `asks_for_unsaid` for a model given by its name.
         timeout: seconds for each call; None leaves it to the host.
         audit: receives a note of each call before and after it runs, such as an `AuditFile`; if it raises, the call does not run.
         files: folder where pictures, sound and other data of results are saved; None to save none.
@@ -89,7 +90,7 @@ class ToolLoop:
         self.router = Router(_tools_of(hosts))
         self.conversation: tuple[Message, ...] = ()  # after the last answer to `ask`; the next question continues it
         self.asking = asking or Asking()
-        self._limits = repair or RepairPolicy()
+        self._limits = repair or RepairPolicy(asks_for_unsaid=isinstance(backend, str))
         if (most := asked.pop("max_turns", None)) is not None:
             advice = "ToolLoop(max_turns=...) is now ToolLoop(repair=RepairPolicy(max_replies=...))"
             warnings.warn(advice, DeprecationWarning, stacklevel=2)

@@ -17,7 +17,10 @@ write to somebody whose address they lack, they use `sarah@example.com`. Values 
 | one of its words or numbers was said, in another spelling, shorter, or as initials; of Chinese two letters together | no |
 | a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
 | a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
-| a code of capitals (GBP, NYC), a time zone | no, another name of what was said |
+| a code of capitals (GBP, NYC), where a word that the tool lacks may be its name | no, another name of what was said |
+| a time zone | no, likewise |
+| words for somebody's value ("your flight number"), which are in no text | yes |
+| the hour of a moment, but midnight, where nothing implies an hour | yes |
 | a name, where somebody wrote what may be one in another script (巴黎, but nothing of 天气怎么样？) | no, a translation |
 | any other | yes |
 
@@ -35,11 +38,11 @@ from typing import Any, Final
 
 from ..schema.references import nodes
 from ..tools.catalog import READING_VERBS, Catalog, may_write, only_reads, words_of_name, writing_verb
-from ..tools.outline import is_required, property_schema
+from ..tools.outline import is_required, placeholder, property_schema
 from ..types.calls import InvalidCall, Issue, Tool, ToolCall, WrittenCall
 from .provenance import keys_of_text, number_key_of, values_in
-from .spellings import IN_ENGLISH, Atom, atoms, has_other_script, may_be_translation, may_have_name, pattern, points_back
-from .waiting import ADDRESSEES, IDS, OWN_WORDS, placeholders
+from .spellings import IN_ENGLISH, WORDS, Atom, atoms, has_other_script, may_be_translation, may_have_name, pattern, points_back
+from .waiting import IDS, OWN_WORDS, is_addressee, placeholders
 
 _NOT_SAID: Final = "Nobody said this value. Do not make one up."
 
@@ -65,6 +68,10 @@ _ONLY_VERBS: Final = frozenset({"buy", "cancel", "delete", "pay", "purchase", "r
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
 _CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
+_CAPITALS: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?")
+_WHOSE: Final = re.compile(r"(?:your|my|(?:the )?user'?s) [\w -]{1,60}|[您你我]的[\u3400-\u9fff]{1,12}", re.IGNORECASE)
+_MIDNIGHT: Final = re.compile(r"(?:00:00|23:59)")
+_NO_NAMES: Final = frozenset(WORDS["no_names"]["english"])
 _NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
 _DIGIT_RUN: Final = re.compile(r"[0-9]+")
 _DIGITS: Final = re.compile(r"[0-9]{1,4}")
@@ -137,6 +144,11 @@ class Said:
     def words(self) -> frozenset[str]:
         """The words of all texts, unchanged."""
         return frozenset(_WORD.findall(self.text))
+
+    @cached_property
+    def worked_words(self) -> frozenset[str]:
+        """The words from which others may be worked out, in lower case."""
+        return frozenset(word for text in self._worked_with for word in _WORD.findall(text.casefold()))
 
     @cached_property
     def stems(self) -> frozenset[str]:
@@ -318,7 +330,7 @@ def tools_that_may_tell(names: Iterable[str], called: Iterable[Tool], catalog: C
 
     For example, `find_contact`, "the mail address of a person", shares words with `send_mail`, "a mail to an address".
     """
-    if all((IDS | ADDRESSEES).isdisjoint(words_of_name(name)) for name in names):
+    if not any(is_addressee(name) or not IDS.isdisjoint(words_of_name(name)) for name in names):
         return ()
     used = [*called]
     stems = _stems_of(used)
@@ -360,7 +372,9 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: To
         return True
     if not parts or not all(map(_may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
-    if any(_is_example(text, name, tool, said) for text in texts):
+    if any(_is_example(text, name, tool, said) or _is_whose(text, said) for text in texts):
+        return True
+    if any(text in _codes_without_name(arguments, tool, said) for text in texts) or _has_unsaid_clock(texts, said):
         return True
     if _points_at(name, tool) and not all(_is_named_whole(text, name, tool, said) for text in texts):
         return True
@@ -415,6 +429,8 @@ def _counts(part: Any) -> bool:
 def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether a text only repeats the schema: the parameter's name, its description, or a part of that."""
     words = _fold(text)
+    if words == _fold(placeholder(name)):
+        return text.casefold() not in said.text
     if not words or _has_choice(name, tool) or _is_said(text, said, False):
         return False
     if words == _fold(name):
@@ -428,6 +444,33 @@ def _is_example(text: str, name: str, tool: Tool, said: Said) -> bool:
     moments = [piece for piece in _BETWEEN_MOMENTS.split(text) if _TEMPORAL.search(piece) and piece.casefold() not in said.text]
     unsaid = [piece for piece in moments if said.numbers.isdisjoint(_numbers_of(piece))]
     return any(piece in about for about in _descriptions(property_schema(tool.input_schema, name)) for piece in unsaid)
+
+
+def _is_whose(text: str, said: Said) -> bool:
+    """Say whether a text names a value by its owner ("your flight number") in words that are in no text."""
+    return bool(_WHOSE.fullmatch(text.strip())) and text.casefold().strip() not in said.told
+
+
+def _codes_without_name(arguments: Mapping[str, Any], tool: Tool, said: Said) -> list[str]:
+    """Return the codes of capitals that were not said, if there are more than words that may have been names for them.
+
+    "The price of Apple" names AAPL, and "50 dollars" one currency but not two; "the stock price" names none. A word of the tool
+    is no name.
+    """
+    parts = (part for _, _, part in values_in(arguments) if isinstance(part, str))
+    codes = [part for part in parts if _CAPITALS.fullmatch(part) and part.casefold() not in said.words]
+    if not codes or said.may_name_in_other_script:
+        return []
+    of_tool = Said([*words_of_name(tool.name), tool.description or "", *arguments])
+    words = {word for word in said.worked_words - _NO_NAMES - of_tool.words if len(word) > 2 and not has_other_script(word)}
+    return codes[sum(word[:4] not in of_tool.stems for word in words) :]
+
+
+def _has_unsaid_clock(texts: Iterable[str], said: Said) -> bool:
+    """Say whether a moment has a time of day although nothing implies one; midnight may stand for a whole day."""
+    pieces = (piece for text in texts for piece in _BETWEEN_MOMENTS.split(text)[1:])
+    clocks = [piece for piece in pieces if _CLOCK.match(piece) and not _MIDNIGHT.match(piece)]
+    return not said.speaks_of_hours and any(said.numbers.isdisjoint(_numbers_of(clock)) for clock in clocks)
 
 
 def _descriptions(schema: Any) -> Iterator[str]:

@@ -39,7 +39,7 @@ _LONGEST: Final = 200  # characters of a path or an address
 _WORDS: Final = tomllib.loads(Path(__file__).with_name("parameter_words.toml").read_text("utf-8"))
 OWN_WORDS: Final = frozenset(_WORDS["own_words"])
 IDS: Final = frozenset(_WORDS["ids"])
-ADDRESSEES: Final = frozenset(_WORDS["addressees"])
+_ADDRESSEES: Final = frozenset(_WORDS["addressees"])
 _MARKED: Final = re.compile(r"[0-9]|[^\s]@[^\s]|[/\\]|^[#@]\S")
 _CODE: Final = re.compile(r"[(){}=<>*;|^\[\]]")
 _NAME: Final = re.compile(r"[A-Z][\w'.-]*(?: (?:of |the |de |van )?[A-Z][\w'.-]*){0,3}")
@@ -84,9 +84,15 @@ def waiting_values(
     looked_up = {_fold(value) for each in earlier if each.name != call.name for _, _, value in values_in(each.arguments)}
     for path, name, value in values_in(call.arguments):
         is_bare = isinstance(value, str) and bool(value.strip()) and not _MARKED.search(value)
-        if is_bare and not ADDRESSEES.isdisjoint(words_of_name(name)) and _fold(value) in looked_up:
+        if is_bare and is_addressee(name) and _fold(value) in looked_up:
             found.add(path)
     return tuple(path for path, _, _ in values_in(call.arguments) if path in found)
+
+
+def is_addressee(name: str) -> bool:
+    """Say whether a parameter is whom something is sent to: `to`, but not `to_currency`."""
+    words = words_of_name(name)
+    return not _ADDRESSEES.isdisjoint(word for at, word in enumerate(words, 1) if word != "to" or at == len(words))
 
 
 def _stands_for_result(value: Any, text: Callable[[], str]) -> bool:

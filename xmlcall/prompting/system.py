@@ -12,7 +12,7 @@ import regex
 
 from ..dialects.call_signs import inert_text
 from ..dialects.write import write
-from ..tools.catalog import Catalog, Tools
+from ..tools.catalog import Catalog, Tools, words_of_name
 from ..tools.outline import example_arguments, parameters_of, rules_for
 from ..tools.ranking import Ranking
 from ..types.calls import Tool
@@ -37,6 +37,7 @@ CHARACTERS_A_TOKEN: Final = 3.2
 """For ASCII without digits; lower than for plain English, because code and markup have fewer."""
 
 _DIGITS: Final = b"0123456789"
+_SPOKEN: Final = regex.compile(r"[a-z]{3,20}(?: (?:[a-z]{3,20}|id)){0,2}")  # words of a parameter's name that a question may have
 _NOT_ASCII: Final = bytes(range(128, 256))
 
 STEP: Final = 1.125
@@ -248,9 +249,13 @@ def reminder(
     return format.render("reminder", tools=list(catalog), catalog=catalog, **values).strip()
 
 
-def question(format: PromptFormat) -> str:
-    """Render the beginning of a question for missing values; without it, a small model repeats the request or answers it."""
-    return format.render("question").strip()
+def question(format: PromptFormat, name: str) -> str:
+    """Render the beginning of a question for a missing value; without it, a small model repeats the request or answers it.
+
+    With the words of the parameter's name in it, the model does not ask for what it was asked ("Please tell me the weather").
+    """
+    words = " ".join(words_of_name(name))
+    return format.render("question", name=words if _SPOKEN.fullmatch(words) else "").strip()
 
 
 def demand(format: PromptFormat, name: str = "") -> str:

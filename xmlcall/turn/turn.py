@@ -484,7 +484,7 @@ class Turn(Machine[None]):
             begun = beginning(self._generation.format.row, lookups[0])
             self.first = replace(self.first, request=bare, begun=begun, otherwise=reminded)
         elif step == "ask":
-            self.first = replace(self.first, begun=prompt.question(self._spoken()), otherwise=reminded)
+            self.first = replace(self.first, begun=prompt.question(self._spoken(), next(iter(unsaid))), otherwise=reminded)
         return True
 
     def _unsaid_of(self, call: InvalidCall) -> list[str]:
