@@ -69,7 +69,7 @@ TAKEN_BACK: dict[str, tuple[str, float, dict[str, str], str]] = {
     "a value that nobody said": ("How is it there?", 9.0, {"city": "Berkeley, CA"}, "Please tell me the city"),
     "in Chinese": ("那里怎么样？", 9.0, {"city": "北京"}, "请告诉我"),
     "in doubt": ("How is it there?", -2.0, {"city": "Berkeley, CA"}, ""),
-    "in doubt, with a word of the tool's name": ("How is the weather?", -2.0, {"city": "Berkeley, CA"}, "Please tell me the city"),
+    "in doubt, with a word of the name": ("How is the weather?", -2.0, {"city": "Berkeley, CA"}, "Please tell me the city"),
     "in doubt, in Chinese, about what the tool is for": ("天气怎么样？", -2.0, {"city": "Paris"}, "请告诉我"),
     "in doubt, in Chinese, without such a word": ("那里怎么样？", -2.0, {"city": "Paris"}, ""),
     "a value of our example": ("How is it there?", 9.0, {"city": "city value"}, ""),
