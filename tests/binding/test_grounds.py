@@ -19,7 +19,7 @@ from xmlcall.tools.catalog import Catalog
 from xmlcall.types.calls import RawCall, Tool, ToolCall
 
 ROWS = tomllib.loads(Path(__file__).with_name("grounds.toml").read_text(encoding="utf-8"))
-TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array"}
+TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object"}
 
 
 @pytest.mark.parametrize("case", ROWS["case"], ids=lambda case: case["name"])

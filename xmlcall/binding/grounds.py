@@ -372,7 +372,7 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: To
         return True
     if not parts or not all(map(_may_be_groundless, texts)) or not _is_asked_for(name, value, tool):
         return False
-    if any(_is_example(text, name, tool, said) or _is_whose(text, said) for text in texts):
+    if any(_is_example(text, name, tool, said) for text in texts) or (isinstance(value, str) and _is_whose(value, said)):
         return True
     if any(text in _codes_without_name(arguments, tool, said) for text in texts) or _has_unsaid_clock(texts, said):
         return True
