@@ -99,6 +99,8 @@ TELLS = {
     "cancel_order": "Cancel an order.",
     "list_orders": "List the orders of a customer.",
     "get_order": "Get an order.",
+    "get_order_status": "Get the status of an order.",
+    "get_train_times": "Get the next trains from one station to another.",
     "weather": "Get the weather of a city.",
 }
 
@@ -113,6 +115,8 @@ TELLS = {
         (["city"], "weather", ["find_contact"], ()),
         (["to_mail"], "send_mail", ["find_contact"], ("find_contact",)),
         (["to_city"], "send_mail", ["find_contact"], ()),
+        (["order_id"], "get_order_status", ["get_train_times", "find_contact"], ()),
+        (["order_id"], "get_order_status", ["get_train_times", "list_orders"], ("list_orders",)),
     ],
 )
 def test_the_tools_that_may_tell_a_value(names: list[str], called: str, others: list[str], expected: tuple[str, ...]) -> None:

@@ -347,7 +347,9 @@ def names_somebody(request: str, values: Iterable[str]) -> bool:
 
 
 def _stems_of(tools: Iterable[Tool]) -> frozenset[str]:
-    return Said(f"{' '.join(words_of_name(tool.name))} {tool.description or ''}" for tool in tools).stems
+    """Return five letters of what tools are about: a status is at no station, and every other tool gets, too."""
+    words = Said(f"{' '.join(words_of_name(tool.name))} {tool.description or ''}" for tool in tools).words
+    return frozenset(word.rstrip("s")[:5] for word in words - _NO_NAMES - READING_VERBS if len(word) > 3)
 
 
 def groundless_call(call: ToolCall, names: Iterable[str]) -> InvalidCall:
