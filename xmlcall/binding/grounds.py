@@ -376,7 +376,8 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: To
         return False
     if any(_is_example(text, name, tool, said) for text in texts) or (isinstance(value, str) and _is_whose(value, said)):
         return True
-    if any(text in _codes_without_name(arguments, tool, said) for text in texts) or _has_unsaid_clock(texts, said):
+    has_code = any(map(_CAPITALS.fullmatch, texts))
+    if (has_code and not _codes_without_name(arguments, tool, said).isdisjoint(texts)) or _has_unsaid_clock(texts, said):
         return True
     if _points_at(name, tool) and not all(_is_named_whole(text, name, tool, said) for text in texts):
         return True
@@ -453,7 +454,7 @@ def _is_whose(text: str, said: Said) -> bool:
     return bool(_WHOSE.fullmatch(text.strip())) and text.casefold().strip() not in said.told
 
 
-def _codes_without_name(arguments: Mapping[str, Any], tool: Tool, said: Said) -> list[str]:
+def _codes_without_name(arguments: Mapping[str, Any], tool: Tool, said: Said) -> frozenset[str]:
     """Return the codes of capitals that were not said, if there are more than words that may have been names for them.
 
     "The price of Apple" names AAPL, and "50 dollars" one currency but not two; "the stock price" names none. A word of the tool
@@ -462,10 +463,10 @@ def _codes_without_name(arguments: Mapping[str, Any], tool: Tool, said: Said) ->
     parts = (part for _, _, part in values_in(arguments) if isinstance(part, str))
     codes = [part for part in parts if _CAPITALS.fullmatch(part) and part.casefold() not in said.words]
     if not codes or said.may_name_in_other_script:
-        return []
+        return frozenset()
     of_tool = Said([*words_of_name(tool.name), tool.description or "", *arguments])
     words = {word for word in said.worked_words - _NO_NAMES - of_tool.words if len(word) > 2 and not has_other_script(word)}
-    return codes[sum(word[:4] not in of_tool.stems for word in words) :]
+    return frozenset(codes[sum(word[:4] not in of_tool.stems for word in words) :])
 
 
 def _has_unsaid_clock(texts: Iterable[str], said: Said) -> bool:
