@@ -7,7 +7,21 @@ from typing import Any
 import pytest
 from turn_harness import add
 
-from xmlcall import Asking, Catalog, LocalHost, Message, Parser, Tool, ToolCall, ToolLoop, UsageError, bind, parse, system_prompt
+from xmlcall import (
+    Asking,
+    Catalog,
+    LocalHost,
+    Message,
+    Parser,
+    RepairPolicy,
+    Tool,
+    ToolCall,
+    ToolLoop,
+    UsageError,
+    bind,
+    parse,
+    system_prompt,
+)
 from xmlcall.agent import loop as loop_module
 from xmlcall.backends.scripted import ScriptedBackend
 from xmlcall.profiles.profile import Profile, write_profile
@@ -124,6 +138,25 @@ async def test_a_models_name_takes_its_profile_along(
 ) -> None:
     async with loops(**how) as loop:
         assert (loop.asking.mode, loop.asking.dialect, loop.asking.call_threshold) == expected
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+@pytest.mark.parametrize("repair", [None, RepairPolicy()])
+async def test_for_a_models_name_values_that_nobody_said_are_asked_back(
+    monkeypatch: pytest.MonkeyPatch, *, is_named: bool, repair: RepairPolicy | None
+) -> None:
+    sent = list[str]()
+
+    def send_report(to: str) -> None:
+        """Send the report."""
+        sent.append(to)
+
+    call = '<function_calls><invoke name="send_report"><parameter name="to">ann@x.org</parameter></invoke></function_calls>'
+    backend = ScriptedBackend([call, "To whom?"])
+    monkeypatch.setattr(loop_module, "connect", lambda name: backend)
+    async with ToolLoop("tiny" if is_named else backend, [send_report], policy=["*"], repair=repair) as loop:
+        assert (await loop.ask("Send the report.")).text == "To whom?"
+    assert sent == ([] if is_named and repair is None else ["ann@x.org"])
 
 
 @pytest.mark.parametrize(("how", "is_told"), [({}, True), ({"mode": "xml"}, False)])

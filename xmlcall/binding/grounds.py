@@ -17,10 +17,9 @@ write to somebody whose address they lack, they use `sarah@example.com`. Values 
 | one of its words or numbers was said, in another spelling, shorter, or as initials; of Chinese two letters together | no |
 | a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
 | a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
-| a code of capitals (GBP, NYC), where a word that the tool lacks may be its name | no, another name of what was said |
-| a time zone | no, likewise |
 | words for somebody's value ("your flight number"), which are in no text | yes |
 | the hour of a moment, but midnight, where nothing implies an hour | yes |
+| a time zone; a code of capitals (GBP, NYC), if a word that the tool lacks may be its name | no, another name of what was said |
 | a name, where somebody wrote what may be one in another script (巴黎, but nothing of 天气怎么样？) | no, a translation |
 | any other | yes |
 
@@ -67,8 +66,8 @@ _DO_ANYTHING: Final = frozenset({"add", "create", "execute", "make", "request", 
 _ONLY_VERBS: Final = frozenset({"buy", "cancel", "delete", "pay", "purchase", "remove", "rename", "reserve", "send", "upload"})
 _ANYTHING: Final = frozenset({"all", "any", "auto", "default", "dontcare", "none", "unknown"})
 _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one", "pair", "second", "single", "two"})
-_CODE: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?|[A-Z][a-z]{2,20}(?:/[A-Z][A-Za-z_-]{1,40}){1,2}")
 _CAPITALS: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?")
+_CODE: Final = re.compile(rf"{_CAPITALS.pattern}|[A-Z][a-z]{{2,20}}(?:/[A-Z][A-Za-z_-]{{1,40}}){{1,2}}")
 _WHOSE: Final = re.compile(r"(?:your|my|(?:the )?user'?s) [\w -]{1,60}|[您你我]的[\u3400-\u9fff]{1,12}", re.IGNORECASE)
 _MIDNIGHT: Final = re.compile(r"(?:00:00|23:59)")
 _NO_NAMES: Final = frozenset(WORDS["no_names"]["english"])
