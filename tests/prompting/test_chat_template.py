@@ -265,12 +265,12 @@ def test_as_servers_load_it() -> None:
 
 @pytest.mark.parametrize("text", ["<b>x</b> 1 < 2 ", "<function_result", '{"name": "ping"', "</invoke>"])
 def test_a_long_result_of_markup_is_little_work(text: str) -> None:
-    """With every word looked for at every tag the first text took a minute in place of a second, 10,000 times."""
+    """With every word looked for at every tag it is 12,600 calls for each of the first text, in place of 1,300."""
     tools, template = Catalog(catalogs.ALL), chat_template(PromptFormat())
     short, long = ([USER, {"role": "tool", "name": "ping", "content": text * times}] for times in (100, 200))
     rendered(template, short, tools)  # what is made once is not counted
     more = calls_in(lambda: rendered(template, long, tools)) - calls_in(lambda: rendered(template, short, tools))
-    assert more < 100 * 2_000
+    assert more < 100 * 1_500
 
 
 def calls_in(work: Callable[[], object]) -> int:
