@@ -65,6 +65,16 @@ def test_a_conversation_on_a_terminal(tmp_path: Path) -> None:
     assert not any(map(is_alive, ProcessFiles(tmp_path).pids()))
 
 
+def test_what_was_typed_is_not_kept_without_records(tmp_path: Path) -> None:
+    with model_server("Hello.", "Hello.") as (url, _):
+        with Terminal("chat", "--no-record", "--no-tools", "--model", url, home=tmp_path) as terminal:
+            terminal.expect(PROMPT)
+            terminal.send("My secret\r", "Hello.\n", PROMPT)
+            terminal.send("/quit\r")
+            assert terminal.end() == 0
+    assert not (tmp_path / "xmlcall" / "chat_history").exists()
+
+
 def test_interrupting_ends_the_turn_and_not_the_program(tmp_path: Path) -> None:
     endless: list[Step] = [chunk({"content": "Once upon "}), chunk({"content": "a time"}), 60.0, *reply("never")]
     with model_server(endless, ECHO, "Fine.") as (url, fake):

@@ -208,6 +208,18 @@ def test_nothing_is_kept_where_that_is_asked_for(tmp_path: Path, monkeypatch: py
     assert len((kept / "calls.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.parametrize("option", ["--no-record", "--verbose"])
+def test_pictures_of_results_are_kept_with_the_records(option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XMLCALL_FILES", str(tmp_path / "files"))
+    monkeypatch.setenv("XMLCALL_RECORDS", str(tmp_path / "records"))
+    script = Path(__file__).parents[1] / "servers" / "library.py"
+    with model_server(call("cover"), "A cover.") as (url, fake):
+        done = run_here("run", option, "--yes", "--mcp", script, "--model", url, "Show the cover.")
+    assert done.stdout == "A cover.\n"
+    assert "image/png" in fake.bodies[-1]["messages"][-1]["content"]
+    assert (tmp_path / "files").exists() is (option != "--no-record")
+
+
 def test_a_call_that_cannot_be_audited_does_not_run(tmp_path: Path) -> None:
     options = ("--yes", "--mcp", configured(tmp_path, "good"))
     with model_server(ECHO) as (url, _):

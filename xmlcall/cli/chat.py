@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Coroutine, Iterable
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from rich.cells import cell_len, set_cell_size
@@ -70,7 +71,8 @@ async def _chat(options: argparse.Namespace) -> int:
             model, count = visible(session.loop.backend.model), len(await session.loop.catalog())
             session.display.line("", chat.say("greeting", model=model, count=count), style="dim")
         chat.go_on(await taken_up(session, start))
-        next_line = questions(chat.status_text, lambda line: completions(chat, line), chat.values.rest)
+        complete = partial(completions, chat)
+        next_line = questions(chat.status_text, complete, chat.values.rest, keeps=not options.no_record)
         while not chat.is_over:
             line = await next_line(chat.take_draft())
             if line is None:

@@ -123,12 +123,15 @@ Questions = Callable[[str], Awaitable[str | None]]
 """Waits for the next question or command, which begins with a draft on a terminal; None when the user leaves."""
 
 
-def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> Questions:
-    """Return a reader of questions; `complete` gives whole lines that one may become, `suggest` is asked when typing pauses."""
+def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest, *, keeps: bool) -> Questions:
+    """Return a reader of questions, which are kept for the next time if `keeps`.
+
+    `complete` gives whole lines that one may become; `suggest` is asked when typing pauses.
+    """
     if not is_interactive():
         lines = LineReader()
         return lambda draft: lines.line()
-    session = _session(status, complete, suggest)
+    session = _session(status, complete, suggest, keeps)
 
     async def next_line(draft: str) -> str | None:
         draft = "".join(_typed_ahead).rstrip("\n") + draft
@@ -144,9 +147,12 @@ def questions(status: Callable[[], str], complete: Callable[[str], Iterable[str]
     return next_line
 
 
-def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest) -> "PromptSession[str]":
+def _session(
+    status: Callable[[], str], complete: Callable[[str], Iterable[str]], suggest: Suggest, keeps: bool
+) -> "PromptSession[str]":
     from prompt_toolkit import PromptSession
     from prompt_toolkit.completion import Completer, Completion
+    from prompt_toolkit.history import InMemoryHistory
     from prompt_toolkit.output import create_output
     from prompt_toolkit.shortcuts import CompleteStyle
 
@@ -157,7 +163,7 @@ def _session(status: Callable[[], str], complete: Callable[[str], Iterable[str]]
 
     return PromptSession(
         "> ",
-        history=_history(),
+        history=_history() if keeps else InMemoryHistory(),
         output=create_output(always_prefer_tty=True),  # whichever of standard output and standard error is the terminal
         multiline=True,
         prompt_continuation="  ",

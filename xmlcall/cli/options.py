@@ -196,7 +196,7 @@ def _add_tool_options(tools: argparse._ArgumentGroup) -> None:
     add_server_options(tools)
     tools.add_argument("--no-tools", action="store_true", help="use no server: the model answers alone")
     approval = tools.add_mutually_exclusive_group()
-    approval.add_argument("--yes", action="store_true", help="run every call without asking")
+    approval.add_argument("--yes", action="store_true", help="run calls without asking, but not those that write made-up values")
     add_repeated(approval, "--allow", "GLOB", "run these tools without asking, such as 'files.read_*' of a server `files`")
     tools.add_argument(
         "--flow",

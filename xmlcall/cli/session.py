@@ -168,7 +168,7 @@ def loop_of(
         asking=asking_of(options),
         timeout=options.timeout,
         audit=audit,
-        files=user_path("data", "files", "XMLCALL_FILES"),  # for pictures and other data of results
+        files=None if options.no_record else user_path("data", "files", "XMLCALL_FILES"),  # pictures and the like in results
     )
 
 
@@ -208,7 +208,9 @@ def add_record_options(parser: argparse.ArgumentParser, *, resumes: bool = False
     records = parser.add_argument_group("records")
     which = records.add_mutually_exclusive_group()
     which.add_argument(
-        "--no-record", action="store_true", help="do not record the conversation and its calls (see `xmlcall log`)"
+        "--no-record",
+        action="store_true",
+        help="keep nothing: neither conversation nor calls (see `xmlcall log`), pictures of results, or what you type",
     )
     if resumes:
         which.add_argument(
