@@ -11,7 +11,7 @@ PARALLEL_FULL := pytest -n $(shell expr 2 \* $(CORES)) --dist worksteal
 # The suite starts hundreds of Python processes: without compiled files each would compile all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo chat test test-full quick coverage contracts mutants live check types lint fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance dist installs clean
+.PHONY: help demo chat test test-programs test-full quick coverage contracts mutants live check types lint fix golden soak bench bench-parser bench-proxy bench-replicas engines rescore fuzz clients conformance dist installs clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,7 +58,10 @@ test: export XMLCALL_TEST_SECONDS := build/test-seconds.json
 test: $(VENV)/.dev  ## the test suite, in four to five minutes on two cores; no model needed
 	$(BIN)/python -m $(PARALLEL)
 
-test-full: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## what needs real programs (browser, clients, replicas, Ray, engines), and every sweep to its end
+test-programs: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## what needs real programs (browser, clients, replicas, Ray, engines)
+	$(BIN)/python -m $(PARALLEL_FULL) -m "full and not live"
+
+test-full: $(VENV)/.dev $(VENV)/.node $(VENV)/.mcp1 $(VENV)/.engines  ## the same, and every sweep to its end
 	$(BIN)/python -m $(PARALLEL_FULL) --hypothesis-profile=deep -m "(full or sweep) and not live"
 
 quick: $(VENV)/.dev  ## the tests of the files that were changed, in half a minute; of the pure core if none was

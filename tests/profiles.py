@@ -12,23 +12,20 @@ from typing import Any
 
 from hypothesis import settings
 
-__all__ = ["IS_CI", "covering", "examples", "is_deep", "scaled"]
+__all__ = ["covering", "examples", "is_deep", "scaled"]
 
 _USUAL = 100  # examples of Hypothesis's own profile
 _LEAST = 3  # examples of a property in `make test`
-IS_CI = "CI" in os.environ
-_DEEP = _USUAL // 8 if IS_CI else _USUAL
-MOST = int(os.environ.get("XMLCALL_COMBINATIONS", "30" if IS_CI else "250"))  # of parameters; `make fuzz` takes all
-# `make test` tries the same examples at each run, so that it fails only for what was changed. The deep profile tries new ones,
-# except in CI, where a change is judged: the same at each run, and an eighth as many, so that CI stays near 20 minutes.
+MOST = int(os.environ.get("XMLCALL_COMBINATIONS", "250"))  # of parameters; `make fuzz` takes all
+# `make test` tries the same examples at each run, so that it fails only for what was changed. The deep profile tries new ones.
 settings.register_profile("quick", max_examples=_USUAL // 10, derandomize=True, deadline=None)  # a busy machine is no fault
-settings.register_profile("deep", max_examples=_DEEP, derandomize=IS_CI, deadline=None)
+settings.register_profile("deep", max_examples=_USUAL, deadline=None)
 settings.load_profile("quick")  # `--hypothesis-profile` comes later
 
 
 def is_deep() -> bool:
     """Tell whether sweeps go all the way."""
-    return settings().max_examples >= _DEEP
+    return settings().max_examples >= _USUAL
 
 
 def scaled(usual: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from profiles import IS_CI, examples, is_deep
+from profiles import examples, is_deep
 from turn_harness import DyingHost, add, answer_of, block, call, fail
 
 from xmlcall import (
@@ -577,9 +577,9 @@ def cut_at(text: str, at: int) -> list[Any]:
 
 
 def cuts(text: str) -> list[int]:
-    """Return the places to cut a text at: all, in CI a third; else the edges of values and marks, and a few between."""
+    """Return the places to cut a text at: all in the deep profile, else the edges of values and marks, and a few between."""
     if is_deep():
-        return list(range(1, len(text), 3 if IS_CI else 1))
+        return list(range(1, len(text)))
     edges = {place for value in ("17", "25") for place in (text.index(value), text.index(value) + 1, text.index(value) + 2)}
     marks = {at for at in range(1, len(text)) if text[at - 1 : at + 1] in (">\n", "</", '":')}
     return sorted({*edges, *sorted(marks)[::8], *range(1, len(text), 61)})
