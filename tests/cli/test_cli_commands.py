@@ -309,6 +309,12 @@ def test_a_tool_with_an_odd_schema_is_offered_with_a_notice(tmp_path: Path, caps
     )
 
 
+def test_a_person_sees_what_is_started(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("xmlcall.cli.servers.is_interactive", lambda: True)
+    assert main(["tools", "--mcp", configured(tmp_path, files="good")]) == 0
+    assert capsys.readouterr().err == f"xmlcall: starting files: {sys.executable} {HOSTILE} good\n"
+
+
 def test_tools_of_the_others_are_listed_where_a_server_fails(tmp_path: Path, capsys: Capture) -> None:
     assert main(["tools", "--mcp", configured(tmp_path, broken="exit", files="good")]) == 1
     out, err = capsys.readouterr()

@@ -72,3 +72,4 @@ class Decision:
 
 
 Policy = Callable[[Proposal], Awaitable[Decision]]
+"""Decides whether a call runs; it is asked once a call, before the call."""

@@ -318,7 +318,6 @@ class Calling:
                 yield found[0].name, words_of(tool)
 
     def _place(self, call: ToolCall) -> tuple[str, str]:
-        """Return a tool's server and its name there."""
         if own := self.own.get(call.name):
             return own.server_of(call.arguments), own.acts_as
         host, host_tool = self.router.origin(call.name)

@@ -163,7 +163,6 @@ class _Connection(asyncio.BufferedProtocol):
             raise httpx2.RemoteProtocolError("disconnected without an answer" if is_gone else str(error)) from error
 
     async def _more(self, seconds: float) -> None:
-        """Wait until more has arrived."""
         if self._broken is not None:
             raise httpx2.ReadError(str(self._broken)) from self._broken
         await checkpoint_if_cancelled()  # anyio cancels no task whose data has just arrived: a fast server would run on for ever

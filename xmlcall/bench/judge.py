@@ -206,7 +206,6 @@ def _judge_calls(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
 
 
 def _judge_arguments(expected: Mapping[str, Any], played: Mapping[str, Any]) -> str:
-    """Judge the last call that ran, if its arguments are specified."""
     arguments: Mapping[str, Any] = next((call.get("arguments", {}) for call in reversed(played["calls"]) if "result" in call), {})
     for name, wanted in expected.get("arguments", {}).items():
         accepted = wanted["accepted"]

@@ -118,7 +118,6 @@ class _Texts:
 
 
 def _columns(runs: Sequence[Shown]) -> list[dict[str, Any]]:
-    """Return every way of every run, in the order of all tables."""
     names = _run_names([run.about for run, _, _ in runs])
     found: list[dict[str, Any]] = []
     for place, (name, (run, verdicts, report)) in enumerate(zip(names, runs, strict=True)):

@@ -120,7 +120,6 @@ async def _all_of(work: Iterable[Any]) -> None:
 
 
 async def _conversed(asked: AskedCase, backend: "PatientBackend") -> dict[str, Any]:
-    """Play a conversation as `xmlcall chat` has it."""
     way, started, asking = asked.way, backend.clock(), asking_of(asked.way, asked.settings)
     asking = asking if way.offers else replace(asking, mode="native")
     repair = RepairPolicy(asks_for_unsaid=True)

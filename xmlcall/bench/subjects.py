@@ -80,7 +80,6 @@ MUTATIONS: Mapping[str, tuple[Callable[[str], str], str]] = {
 
 
 def _mutator(right: Script, way: Way, number: int) -> list[Script]:
-    """Damage every reply with calls in the same way."""
     if way.dialect != _DAMAGED.name:
         raise UsageError(f"the mutator damages replies in the format {_DAMAGED.name}: use --way xml")
     name = list(MUTATIONS)[number % len(MUTATIONS)]

@@ -227,7 +227,6 @@ class AskedCase:
 
     @property
     def _follows_result(self) -> bool:
-        """Whether the model is to continue after the result of a call."""
         return bool(self.case.messages) and self.case.messages[-1]["role"] == "tool"
 
 

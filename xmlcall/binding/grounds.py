@@ -320,7 +320,6 @@ def addresses(text: str) -> list[str]:
 
 
 def _may_be_groundless(text: str) -> bool:
-    """Say whether a text is short enough to count as made up."""
     return len(text) <= _LONGEST and "\n" not in text
 
 

@@ -229,7 +229,6 @@ def _written(conversation: Conversation, model: str, suffix: str) -> str:
 
 
 def _path_of(name: str) -> Path:
-    """Return the path that a person has typed; `~` is their home."""
     try:
         return Path(name).expanduser()
     except RuntimeError as error:  # `~nobody`

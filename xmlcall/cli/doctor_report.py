@@ -81,7 +81,6 @@ def serve_line(found: Findings, context: int | None = None) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Quote for a shell; a tilde at the beginning stays one."""
     return f"~/{shlex.quote(text[2:])}" if text.startswith("~/") else shlex.quote(text)
 
 

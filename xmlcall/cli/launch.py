@@ -195,7 +195,6 @@ def _missing(client: ClientRow) -> str:
 
 
 def _running(options: argparse.Namespace, folder: Path, stack: contextlib.ExitStack) -> Running:
-    """Return the proxy at the port, or start one."""
     found = proxy_at(_url(options), _key()) if options.port else None
     if found is None:
         arguments = _given(host=_HOST, port=options.port, model=options.model, context=options.context)

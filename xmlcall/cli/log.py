@@ -225,7 +225,6 @@ def _call(call: CallRecord, lines: int | None) -> Iterator[str]:
 
 
 def _repairs(repairs: Sequence[MarkRecord]) -> Iterator[str]:
-    """Yield each kind of repair once, with the values that it made."""
     for code, why in {mark.code: mark.why for mark in repairs}.items():
         paths = dict.fromkeys(mark.path for mark in repairs if mark.code == code and mark.path)
         at = f" of `{_inline(', '.join(paths))}`" if paths else ""

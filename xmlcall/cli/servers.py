@@ -82,6 +82,9 @@ def described(server: ServerConfig) -> str:
 async def open_router(options: argparse.Namespace) -> AsyncIterator[Router]:
     """Open the servers for a command that only lists what they offer, and say what they left out."""
     servers = servers_of(options)
+    if options.mcp and is_interactive():
+        for server in servers:
+            complain(described(server))
     await sign_in_where_wanted(servers)
     async with Router(hosts_of(servers, options), patience=None) as router:
         for notice in router.news():

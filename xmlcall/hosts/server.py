@@ -28,6 +28,13 @@ class StdioServer(_Server):
     """A server that runs as a child process and communicates over its standard input and output.
 
     Args:
+        name: under which its tools are offered and rules name them.
+        timeout: seconds for one request.
+        include_tools: names or globs of the tools to offer.
+        exclude_tools: those of them not to offer.
+        command: the program to start, without a shell.
+        args: its arguments.
+        cwd: its working directory; None for ours.
         shown: command and arguments in the form that messages may show; () if they may be shown unchanged.
         env: added to HOME, LOGNAME, PATH, SHELL, TERM and USER; nothing else of our environment reaches the child.
         roots: absolute paths of the folders to report if the server asks where it may work.
@@ -58,6 +65,8 @@ class OAuth:
     Args:
         client_id: id of a client that is registered at the authorization server; without it a client is registered.
         client_metadata_url: address of a document that describes the client, which a server may accept instead of a registration.
+        scopes: what to ask for; () for what the server names.
+        private_key: PEM with which `client_credentials` signs in place of `client_secret`, by `signing_algorithm` (RFC 7523).
         callback_port: port of 127.0.0.1 to which the browser returns; 0 takes a free one.
         issuer: the authorization server that the credentials belong to; they are sent nowhere else.
         grant: `authorization_code`, where a person signs in, or `client_credentials`, where the credentials are enough.
@@ -79,10 +88,12 @@ class HttpServer(_Server):
     """A server that is reached over HTTP.
 
     Args:
+        url: its address, `http` or `https`.
+        headers: sent with each request.
         transport: `http` is Streamable HTTP, `sse` the older HTTP+SSE, `either` tries them in this order.
         oauth: how to sign in if the server requires it; None never signs in. Not used together with an `Authorization` header.
 
-    The other fields are those of `StdioServer`.
+    `name`, `timeout`, `include_tools`, `exclude_tools`, `roots` and `trust` are as in `StdioServer`.
     """
 
     url: str = field(repr=False)

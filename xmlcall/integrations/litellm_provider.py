@@ -83,7 +83,6 @@ class EngineProvider(CustomLLM):  # type: ignore[misc]
                             yield ModelResponseStream(model=call["model"], choices=choices)
 
     async def _engine(self, call: Mapping[str, Any]) -> Engine:
-        """Return the engine of a model, and open it first if necessary."""
         options = _options((call["litellm_params"].get("model_info") or {}).get("xmlcall"))
         key = json.dumps([call["api_base"], call["model"], call["api_key"], options], sort_keys=True)
         if key not in self._opening and len(self._opening) >= MOST:

@@ -354,7 +354,6 @@ def _holds(held: list[Token], *kinds: str) -> bool:
 
 
 def _call_in(held: list[Token]) -> Token:
-    """Return the call's opener; one must be held."""
     return next(part for part in held if part.kind == "call_open")
 
 

@@ -129,6 +129,7 @@ class Profile:
 
     @property
     def words(self) -> str:
+        """The profile in one line, as `run` shows it."""
         return way_in_words(self.way, self.dialect, self.family, self.call_threshold)
 
 

@@ -426,7 +426,6 @@ class ToolPrompt:
 
     @functools.cached_property
     def _sizes(self) -> dict[str, float]:
-        """The tokens of each tool but our own as a server is sent it."""
         return {tool.name: _size(tool) for tool in self.catalog if tool.name != self.own}
 
     @functools.cached_property

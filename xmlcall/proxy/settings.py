@@ -191,7 +191,6 @@ def _expanded(value: Any, environ: Mapping[str, str]) -> Any:
 
 
 def _first_error(error: ValidationError, text: str) -> str:
-    """Describe the first error, with its line number."""
     first = error.errors(include_url=False, include_input=False)[0]
     place = first["loc"]
     line = line_of(text, place)

@@ -243,7 +243,6 @@ def _of_union(error: Any, root: Mapping[str, Any], depth: int) -> Iterator[Issue
 
 
 def _dependent(error: Any, root: Mapping[str, Any]) -> Iterator[Issue]:
-    """Yield an issue for each parameter that another one needs."""
     for name, needed in error.validator_value.items():
         for other in needed if name in error.instance and isinstance(needed, list) else ():
             if other not in error.instance:

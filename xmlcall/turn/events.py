@@ -279,3 +279,4 @@ LoopEvent = (
     | AskedAgain
     | Answer
 )
+"""What `ToolLoop.run` reports; an `Answer` comes last."""

@@ -220,7 +220,7 @@ class Machine(Generic[T]):
         return self._send(Ended(finish_reason=finish_reason, usage=usage))
 
     def refuse(self, error: BackendError) -> Iterator[Any]:
-        """Process the failure of a request: the script makes another request, or ends with this error."""
+        """Process the failure of a request: depending on its kind the script makes another request, or ends with this error."""
         self._expect(Score, Ask)
         if not isinstance(error, BackendError):
             raise UsageError(f"expected a BackendError as the failure of a request, got {error!r:.80}")

@@ -133,6 +133,9 @@ def begin_turn(
         server: the capabilities of the model server; None if they are unknown.
         repair: how many replies the turn may have, and how often the model may try again; None for the defaults.
 
+    Returns:
+        The turn, whose `next()` says what to do first.
+
     Raises:
         UsageError: the messages are not a conversation that can continue.
     """

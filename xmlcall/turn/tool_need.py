@@ -273,6 +273,7 @@ class ToolNeed:
 
     @property
     def needs_tool(self) -> bool:
+        """Whether the model's odds are above the threshold."""
         return self.fits and self.score > self.threshold
 
     @property

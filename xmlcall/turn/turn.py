@@ -303,13 +303,11 @@ class Turn(Machine[None]):
         self.ask_anew()
 
     def _run(self) -> Script[None]:
-        """Take steps until the turn has ended."""
         while not self.stop_reason:
             yield from self._step()
             yield StepEnded(number=self.count, messages=tuple(self.added))
 
     def _step(self) -> Script[None]:
-        """Generate one reply and do what it asks for."""
         self.count += 1
         self.answered = []
         yield ReplyStarted(number=self.count)

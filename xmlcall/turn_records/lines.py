@@ -284,7 +284,6 @@ def without_secrets(turn: TurnRecord) -> dict[str, Any]:
 
 
 def _known(turn: dict[str, Any]) -> Iterator[str]:
-    """Yield the secrets of a turn's calls."""
     for reply in turn["replies"]:
         for span in reply["spans"]:
             if span["kind"] == "value" and is_secret(span["about"]):

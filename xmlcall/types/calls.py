@@ -164,7 +164,7 @@ def is_of_type(value: Any, kinds: Iterable[str]) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """A tolerance that was needed to read a reply (a code of `errors.REPAIRS`), and its place."""
+    """A tolerance that was needed to read a reply: a code of `errors.REPAIRS`, its place, and the JSON path of a value."""
 
     code: str
     span: Span
@@ -199,7 +199,7 @@ class Issue:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawArgument:
-    """One parameter as the model wrote it; `value` is set in JSON dialects, whose text has types already."""
+    """One parameter as the model wrote it, and its place; `value` is set in JSON dialects, whose text has types already."""
 
     name: str
     text: str
@@ -236,7 +236,15 @@ class RawCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolCall:
-    """A call that satisfies its tool's schema."""
+    """A call that satisfies its tool's schema.
+
+    Args:
+        id: under which its result is reported.
+        name: the tool's name in the catalog.
+        arguments: the values by parameter, of the schema's types.
+        repairs: tolerances that were needed to read it.
+        raw: the call as the model wrote it.
+    """
 
     id: str
     name: str
@@ -247,7 +255,7 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InvalidCall:
-    """A call that must not run, with every reason. It has no `arguments`."""
+    """A call that must not run: `issues` are all reasons, `raw` is what the model wrote. It has no `arguments`."""
 
     id: str
     name: str

@@ -93,6 +93,7 @@ class CallInReasoning:
 
 
 Event = TextDelta | ReasoningDelta | Markup | ToolCallStart | ToolArgumentDelta | ToolCallEnd | Repaired | CallInReasoning
+"""What a parser reports of a reply, in the order of its text."""
 
 
 def coalesce(events: Iterable[Event]) -> list[Event]:

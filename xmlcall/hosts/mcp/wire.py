@@ -148,7 +148,6 @@ def cut_result(result: ToolResult, limit: int) -> ToolResult:
 
 
 def _first_blocks(blocks: Sequence[Content]) -> list[Content]:
-    """Drop blocks other than text beyond their limit."""
     counted = accumulate(not isinstance(block, TextContent) for block in blocks)
     return [
         block for block, others in zip(blocks, counted, strict=True) if isinstance(block, TextContent) or others <= MOST_BLOCKS

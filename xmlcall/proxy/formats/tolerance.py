@@ -209,7 +209,6 @@ def _without_hosted_items(item: Body, notes: set[str]) -> None:
 
 
 def _without_twins(body: Body, notes: set[str]) -> None:
-    """Leave out exact duplicates of a tool."""
     tools = body.get("tools")
     seen = {json.dumps(tool, sort_keys=True): tool for tool in tools} if isinstance(tools, list) else {}
     if isinstance(tools, list) and len(seen) < len(tools):
