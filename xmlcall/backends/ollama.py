@@ -135,7 +135,6 @@ class OllamaBackend(HttpBackend):
         self.capabilities = self._capabilities(shown, [digest for model in present if (digest := text_of(model.get("digest")))])
 
     async def _shown(self) -> dict[str, Any]:
-        """Return what Ollama knows of the model."""
         async with self._request("POST", f"{self._root}/api/show", json_bytes({"model": self.model})) as response:
             if response.status_code != 404:
                 return await self._answer(response)

@@ -137,7 +137,6 @@ def _bars(report: Mapping[str, Any]) -> dict[str, Mapping[str, int]]:
 
 
 def _run_names(abouts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Name runs by their differences; a single run needs no name."""
     facts = [[str(about.get("model")), str(about.get("suite")), _date(about)] for about in abouts]
     differing = [place for place in range(3) if len({fact[place] for fact in facts}) > 1]
     names = [" · ".join(fact[place] for place in differing) for fact in facts]

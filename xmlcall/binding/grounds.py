@@ -6,7 +6,7 @@ write to somebody whose address they lack, they use `sarah@example.com`. Values 
 | value | made up |
 |---|---|
 | is a placeholder, `[email]`, or holds one, `{{result}}`, `your_city`, that the conversation lacks | yes, in any parameter |
-| is what the schema says of the parameter, its name or three words of its description | yes, in any parameter |
+| is what the schema says of the parameter, its name ("Song Title") or three words of its description | yes, in any parameter |
 | an address of mail or of the web, or an id of letters and digits, that appears nowhere as a whole | yes, in any parameter |
 | one of ten words and more that a needed parameter lists (a cuisine, a genre), which was not said | yes |
 | of a parameter that may be left out, with another enum, or for words of the model's own (`body`, `query`) | no |
@@ -17,7 +17,8 @@ write to somebody whose address they lack, they use `sarah@example.com`. Values 
 | one of its words or numbers was said, in another spelling, shorter, or as initials; of Chinese two letters together | no |
 | a number, where the request or a result of its turn has one that no other argument uses, or a word of time | no, worked out |
 | a date or a time, where the request or such a result has a word of time or one of its numbers | no, worked out |
-| words for somebody's value ("your flight number"), which are in no text | yes |
+| words for somebody's value ("your flight number", 订单号), which are in no text | yes |
+| a name of which only words of the parameter or the tool were said ("Flight 1234") | yes |
 | the hour of a moment, but midnight, where nothing implies an hour | yes |
 | a time zone; a code of capitals (GBP, NYC), if a word that the tool lacks may be its name | no, another name of what was said |
 | a name, where somebody wrote what may be one in another script (巴黎, but nothing of 天气怎么样？) | no, a translation |
@@ -69,6 +70,8 @@ _FEW: Final = frozenset({"alone", "both", "couple", "first", "no", "once", "one"
 _CAPITALS: Final = re.compile(r"[A-Z]{2,5}(?:[-.][A-Z]{1,3})?")
 _CODE: Final = re.compile(rf"{_CAPITALS.pattern}|[A-Z][a-z]{{2,20}}(?:/[A-Z][A-Za-z_-]{{1,40}}){{1,2}}")
 _WHOSE: Final = re.compile(r"(?:your|my|(?:the )?user'?s) [\w -]{1,60}|[您你我]的[\u3400-\u9fff]{1,12}", re.IGNORECASE)
+_KIND_IN_CHINESE: Final = re.compile(r"[\u3400-\u9fff]{0,8}(?:名称|编号|号码|单号|账号|帐号|卡号|航班号)")
+_OF_KIND: Final = re.compile(r"([a-z]{1,30}) (?:address|id|name|number|title)", re.IGNORECASE)
 _MIDNIGHT: Final = re.compile(r"(?:00:00|23:59)")
 _NO_NAMES: Final = frozenset(WORDS["no_names"]["english"])
 _NUMBER: Final = re.compile(r"#?-?[0-9.]+(?:e[+-]?[0-9]+)?")
@@ -384,7 +387,11 @@ def _is_groundless(name: str, value: Any, arguments: Mapping[str, Any], tool: To
         return True
     used = (number for _, _, part in values_in(arguments) if _counts(part) for number in _numbers(part))
     has_free_number = bool(said.numbers.difference(used))
-    return not any(_is_said(part, said, has_free_number) for part in parts)
+    return not any(_is_said(part, said, has_free_number, _names_of(name, tool)) for part in parts)
+
+
+def _names_of(name: str, tool: Tool) -> frozenset[str]:
+    return frozenset((*words_of_name(name), *words_of_name(tool.name)))
 
 
 def _points_at(name: str, tool: Tool) -> bool:
@@ -429,8 +436,8 @@ def _counts(part: Any) -> bool:
 
 def _is_of_schema(text: str, name: str, tool: Tool, said: Said) -> bool:
     """Say whether a text only repeats the schema: the parameter's name, its description, or a part of that."""
-    words = _fold(text)
-    if words == _fold(placeholder(name)):
+    words, kind = _fold(text), _OF_KIND.fullmatch(text.strip())
+    if words == _fold(placeholder(name)) or (kind and kind[1].casefold() in _names_of(name, tool)):
         return text.casefold() not in said.text
     if not words or _has_choice(name, tool) or _is_said(text, said, False):
         return False
@@ -448,8 +455,9 @@ def _is_example(text: str, name: str, tool: Tool, said: Said) -> bool:
 
 
 def _is_whose(text: str, said: Said) -> bool:
-    """Say whether a text names a value by its owner ("your flight number") in words that are in no text."""
-    return bool(_WHOSE.fullmatch(text.strip())) and text.casefold().strip() not in said.told
+    """Say whether a text names a value by its owner ("your flight number") or its kind (订单号), in words that are in no text."""
+    words = text.strip()
+    return bool(_WHOSE.fullmatch(words) or _KIND_IN_CHINESE.fullmatch(words)) and words.casefold() not in said.told
 
 
 def _codes_without_name(arguments: Mapping[str, Any], tool: Tool, said: Said) -> frozenset[str]:
@@ -503,7 +511,8 @@ def _lists_many_words(schema: Mapping[str, Any]) -> bool:
     return len(words) >= _MANY and len(words) >= len(listed) * _MOST
 
 
-def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
+def _is_said(part: Any, said: Said, has_free_number: bool, names: frozenset[str] = frozenset()) -> bool:
+    """Say whether a value was said; as a part of one, `names` are no evidence: "Flight 1234" for a flight's number."""
     if not isinstance(part, str):
         return bool({number_key_of(part), number_key_of(abs(part))} & said.keys) or has_free_number or said.speaks_of_time
     text = part.casefold().strip()
@@ -515,7 +524,9 @@ def _is_said(part: Any, said: Said, has_free_number: bool) -> bool:
     keys = {key for atom in atoms(part) if atom.weight for key in _keys(atom) if not _HAN.fullmatch(key)}  # not "the"
     runs = _HAN.findall(text)
     pairs = {"".join(pair) for run in runs for pair in (pairwise(run) if len(run) > 1 else [run])}  # one character is too little
-    return not (keys or pairs) or bool(keys & said.keys) or any(pair in said.text for pair in pairs) or _is_shortened(text, said)
+    if not (keys or pairs) or not (keys - names).isdisjoint(said.keys) or any(pair in said.text for pair in pairs):
+        return True
+    return _is_shortened(text, said, names)
 
 
 def _numbers_of(moment: str) -> Iterator[str]:
@@ -526,12 +537,12 @@ def _may_be_translated(part: str, said: Said) -> bool:
     return may_be_translation(part) and said.may_name_in_other_script
 
 
-def _is_shortened(text: str, said: Said) -> bool:
+def _is_shortened(text: str, said: Said, names: frozenset[str]) -> bool:
     """Say whether a name's initials or first letters were said ("LA", "NYC", "Philly"), or another form of one of its words."""
     initials = "".join(word[0] for word in _WORD.findall(text.partition(",")[0]))
     if len(initials) > 1 and any(len(word) <= 4 and word.startswith(initials) for word in said.words):
         return True
-    return any(word[:4] in said.stems for word in _WORD.findall(text) if len(word) > 3)
+    return any(word[:4] in said.stems for word in _WORD.findall(text) if len(word) > 3 and word not in names)
 
 
 def _keys(atom: Atom) -> Iterator[str]:

@@ -180,7 +180,6 @@ class Chat:
         return answer
 
     def _stop(self, messages: tuple[Message, ...]) -> None:
-        """Keep the messages of a turn that was ended from outside."""
         self.session.display.stop_call()
         self.conversation.end(messages)
 

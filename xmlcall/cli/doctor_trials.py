@@ -140,7 +140,6 @@ async def _tried(clock: _Clock, of: int, watched: "_Watched", asked: Awaitable[T
 
 
 def _words_of(error: BackendError) -> str:
-    """Return the server's own words, or ours about it."""
     return error.body if isinstance(error, BackendStatusError) and error.body else str(error)
 
 

@@ -82,7 +82,6 @@ def _sampling(profile: Profile) -> str:
 
 
 def _makers(profile: Profile) -> str:
-    """Say what the model's makers recommend, and how to use it."""
     row = recommended(profile.model)
     if row is None:
         return "no recommendation known"

@@ -137,7 +137,6 @@ def _list_at(schema: Any, key: str) -> list[Any]:
 
 
 def _alternatives(branches: list[UnionBranch], root: Mapping[str, Any]) -> tuple[str, ...]:
-    """Write alternatives, each once; none if they do not differ."""
     common = frozenset.intersection(*(frozenset(branch.properties) for branch in branches)) if branches else frozenset()
     texts = tuple(dict.fromkeys(_write(branch, root, common) for branch in branches))
     return texts if len(texts) > 1 else ()

@@ -215,7 +215,6 @@ def _next_border(text: str, borders: list[int], length: int, character: str) -> 
 
 
 def _calls_in(output: str, catalog: Catalog) -> list[Any]:
-    """Return the calls in a text, if one is of an offered tool."""
     parser = Parser(catalog)
     raws = [event.raw for event in (*parser.feed(output), *parser.close()) if isinstance(event, ToolCallEnd)]
     return [*map(_name_and_texts, raws)] if any(catalog.meant_by(raw.name) for raw in raws) else []

@@ -242,7 +242,6 @@ def _settle(reading: Reading, calls: Sequence[Mapping[str, Any]], catalog: Catal
 
 
 def _as_kept(call: ToolCall | InvalidCall, kept: Mapping[str, Any]) -> ToolCall | InvalidCall:
-    """Return a call as it was bound originally."""
     id, name = _text(kept, "id") or call.id, _text(kept, "name") or call.name
     arguments = kept.get("arguments")
     if isinstance(arguments, dict):

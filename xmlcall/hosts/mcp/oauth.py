@@ -258,7 +258,6 @@ class KeptSignIn:
 
 
 def _free_port(wanted: int) -> int:
-    """Return this port if it is free, else another one."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as the server does
         try:
