@@ -152,7 +152,7 @@ def test_servers_that_do_not_serve(mode: str, timeout: str, message: str, tmp_pa
     begun = time.monotonic()
     check(tmp_path, ["tools", "--timeout", timeout, "--mcp", configured(tmp_path, mode)], 1, message)
     assert ProcessFiles(tmp_path).pids()
-    assert time.monotonic() - begun < 15
+    assert time.monotonic() - begun < 25  # not the usual 30 s
 
 
 def test_one_broken_tool_does_not_stop_a_run(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ _NUMBER_WORDS: Final[dict[str, int]] = {
     "两": 2,
 }
 _ASKED_NUMBER = regex.compile(
-    r"(?<![0-9.,])[0-9]{1,3}(?![0-9]|[.,][0-9])|\b(?:"
+    r"(?<![0-9.,a-wyz])[0-9]{1,3}(?![0-9a-wyz]|[.,][0-9])|\b(?:"  # not Q2 or 2nd, but 2x
     + "|".join(word for word in _NUMBER_WORDS if word.isascii())
     + r")\b|[二三四五六七八九十两]",
     regex.IGNORECASE,
