@@ -18,7 +18,7 @@ from typing import Any
 from xmlcall import Answer, CallFinished, Message, ToolLoop
 
 SETS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))["set"]
-_ASKS = re.compile(r"[?？]|tell me|provide|without|告诉")
+_ASKS = re.compile(r"[?？]|tell me|let me know|provide|without|告诉")
 
 
 def functions_of(tools: dict[str, list[str]]) -> Iterator[Callable[..., str]]:
