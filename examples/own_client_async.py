@@ -34,14 +34,23 @@ async def main(model: str) -> None:
                                         print(event.text, end="", flush=True)
                                 if turn.has_enough:  # nothing useful can follow: closing the stream ends the generation
                                     break
-                        turn.end()
+                        for event in turn.end():
+                            if isinstance(event, xmlcall.TextDelta):
+                                print(event.text, end="", flush=True)
                     except xmlcall.BackendError as error:
                         turn.refuse(error)
+                case xmlcall.Run(call=call) if reason := turn.why_not(action):  # it writes values that were never said
+                    turn.give(call.id, xmlcall.Denied(reason=reason))
                 case xmlcall.Run(call=call):
                     print(f"{call.name}({call.arguments})")
+                    turn.start(call.id)  # if the turn is stopped now, the model learns that the call may have run
                     turn.give(call.id, str(word_count(**call.arguments)))
-                case xmlcall.Score():  # only with a call threshold; this one tells no probabilities
-                    turn.scored(xmlcall.FirstToken())
+                case xmlcall.Score(request=request):  # only with `Asking(call_threshold=...)`
+                    token = xmlcall.FirstToken()
+                    async with aclosing(backend.stream(request)) as chunks:
+                        async for chunk in chunks:
+                            token = token.after(chunk)
+                    turn.scored(token)
     print(f"\n({action.reason}, {len(action.conversation)} messages)")
 
 

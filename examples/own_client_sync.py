@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import httpx2
 
 import xmlcall
-from xmlcall.errors import BackendStatusError
+from xmlcall.errors import BackendProtocolError, BackendStatusError
 from xmlcall.wire import openai, sse
 
 
@@ -38,6 +38,8 @@ def main(url: str, model: str) -> None:
                 for payload in decoder.feed(data):
                     if payload != "[DONE]" and (chunk := reader.feed(json.loads(payload))):
                         yield chunk
+        if not reader.finished:  # a call that was cut off could look whole
+            raise BackendProtocolError("the server ended the reply without a finish reason")
         yield reader.close()
 
     def run(call: xmlcall.ToolCall) -> str:

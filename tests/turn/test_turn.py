@@ -231,6 +231,34 @@ def test_what_is_expected_in_place_of_a_text_is_shown(messages: Any, expected: s
         begin_turn(messages, [PLUS])
 
 
+@pytest.mark.parametrize(
+    ("happened", "kept"),
+    [
+        (lambda turn: turn.end(), []),  # an empty reply, for which the model is asked again
+        (lambda turn: turn.receive(Chunk(text="It is ")), [("assistant", "It is")]),
+    ],
+)
+def test_the_conversation_of_a_turn_that_failed_can_be_continued(
+    happened: Callable[[Turn], Iterable[Any]], kept: list[tuple[str, str]]
+) -> None:
+    turn = begin_turn(ASKED, [PLUS])
+    assert isinstance(turn.next(), Ask)
+    list(happened(turn))
+    assert isinstance(turn.next(), Ask)
+    turn.refuse(BackendUnavailable("gone"))
+    done = turn.next()
+    assert isinstance(done, Done)
+    assert [(message.role, message.content) for message in done.conversation[1:]] == kept
+
+
+def test_who_asks_about_repeated_calls() -> None:
+    async def ask(proposal: Any) -> Any:
+        raise AssertionError(proposal)
+
+    with pytest.raises(UsageError, match="asked by ToolLoop alone"):
+        begin_turn(ASKED, [PLUS], repair=RepairPolicy(on_repeat=ask))
+
+
 def test_a_call_that_is_not_allowed_is_told() -> None:
     done = run_turn(begin_turn(ASKED, [PLUS]), scripted(add(1, 2), "I may not."), lambda call: Denied(reason="Not on Sundays."))
     assert "Not on Sundays." in done.conversation[2].content

@@ -105,7 +105,6 @@ def _of_issue(code: str) -> str:
 
 
 def _of_pairs(calls: Sequence[ToolCall | InvalidCall], case: Case) -> Iterator[str]:
-    """Pair calls with the wanted ones, and yield how they differ."""
     wanted = _wanted(case)
     if case.expects == "any_call":
         return

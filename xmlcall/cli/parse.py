@@ -185,7 +185,6 @@ def _piece_lines(pieces: Iterable[Piece]) -> Iterator[str]:
 
 
 def _shown(text: str) -> str:
-    """Write a text in one line, with what cannot be seen escaped."""
     half = _LONGEST // 2
     short = text if len(text) <= _LONGEST else f"{text[:half]} ... {text[-half:]}"
     return ascii(short) if not short.isprintable() and not short.isascii() else repr(short)

@@ -209,7 +209,6 @@ def example_call(catalog: Catalog, format: PromptFormat) -> str:
 
 
 def _inert(value: Any, catalog: Catalog) -> Any:
-    """Make a schema's words inert in an example value of any shape."""
     if isinstance(value, str):
         return inert_text(value, catalog)
     if isinstance(value, dict):

@@ -36,7 +36,7 @@ class RepairPolicy:
             they are no answer (see `leaks`); also how often a reply that was cut inside a call is continued.
         max_tool_errors: how many consecutive results may be errors.
         max_repeats: how often the same call with the same arguments may run in a row, unless its results differ.
-        on_repeat: the policy to ask about a call that repeats more often than that; None ends the run.
+        on_repeat: the policy that `ToolLoop` asks about a call that repeats more often than that; None ends the run.
         asks_for_unsaid: whether a call is held back the first time if some of its values appear nowhere in the conversation
             (`binding.grounds`): the model is asked to look them up or to ask the user. Likewise, whether an answer that states
             what no result says is asked for again, once (`turn_setup`).

@@ -62,7 +62,8 @@ class StepEnded(_Numbered):
 
     Args:
         number: number of the reply.
-        messages: the conversation so far, in the form of `Answer.messages`; it ends with the reply or with results.
+        messages: of `ToolLoop` the conversation so far, in the form of `Answer.messages`; of a `Turn` what it has added. They
+            end with the reply or with results.
     """
 
     number: int

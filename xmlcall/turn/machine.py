@@ -123,7 +123,7 @@ class Done:
     Args:
         reason: as `Answer.stop_reason`; or `failed`, `stopped`, or `tool_calls` if the caller has to run the calls.
         text: the last reply's visible text.
-        conversation: the conversation to continue with.
+        conversation: the conversation to continue with; of a failed turn it may end with the user's message or with results.
         usage: the tokens of all replies.
         error: the failure of the model server, if it failed.
     """
@@ -165,7 +165,8 @@ class Machine(Generic[T]):
     Attributes:
         error: the error with which the script failed, if it did.
         result: what the script returned; None before its end.
-        has_enough: whether nothing useful can follow in the current reply: close its stream, and call `end`.
+        has_enough: whether nothing useful can follow in the current reply, as far as its events were consumed: close its stream,
+            and call `end`.
         is_demanding: whether the work between two events may take long, so that a driver with an event loop uses a thread.
     """
 
@@ -215,7 +216,7 @@ class Machine(Generic[T]):
         return iter(()) if self.has_enough else self._send(chunk)
 
     def end(self, finish_reason: FinishReason | None = None, usage: Usage | None = None) -> Iterator[Any]:
-        """Process the end of the reply; a finish reason and usage that came with a piece are known already."""
+        """Process the end of a whole reply, with what no piece had; for a reply that broke off, call `refuse`."""
         self._expect(Ask)
         return self._send(Ended(finish_reason=finish_reason, usage=usage))
 

@@ -137,11 +137,13 @@ def begin_turn(
         The turn, whose `next()` says what to do first.
 
     Raises:
-        UsageError: the messages are not a conversation that can continue.
+        UsageError: the messages are not a conversation that can continue, or `repair` has `on_repeat`, which is for `ToolLoop`.
     """
     said = conversation_of(messages)
     asking, server = asking or Asking(), server or Capabilities(server="")
     limits, catalog = repair or RepairPolicy(asks_for_unsaid=True), Catalog.of(() if asking.mode == "none" else tools)
+    if limits.on_repeat:
+        raise UsageError("RepairPolicy(on_repeat=...) is asked by ToolLoop alone: leave it out")
     budget = budget_for(server.context_length, asking.tool_tokens)
 
     in_prompt, natively = (partial(show, budget, catalog, asking.format) for show in (tool_prompt_within, native_tools_within))

@@ -216,7 +216,8 @@ class Turn(Machine[None]):
             return action
         text = self.generated.reply.text if self.generated else ""
         reason = "failed" if self.error else self.stop_reason or "stopped"
-        return Done(reason=reason, text=text, conversation=self.conversation, usage=self.usage, error=self.error)
+        conversation = (*self.kept_before(), *self.so_far()) if self.error else self.conversation
+        return Done(reason=reason, text=text, conversation=conversation, usage=self.usage, error=self.error)
 
     def start(self, call_id: str, *, host: str = "", by: str = "", reason: str = "") -> Iterator[Any]:
         """Note that a call starts: if the turn ends now, the model learns that the call may or may not have run.

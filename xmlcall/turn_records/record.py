@@ -345,7 +345,6 @@ def _as_word(text: str) -> str:
 
 
 def _found(value: Any, text: str) -> Span | None:
-    """Return where a value's text first occurs in a message."""
     written = value if isinstance(value, str) else json.dumps(value)
     if not written or len(written) > _LONGEST:
         return None

@@ -103,7 +103,6 @@ async def _answers(
 async def _answer(
     backend: Backend, turn: TurnRecord, messages: Sequence[Message], way: AskingFields
 ) -> AsyncGenerator[dict[str, Any]]:
-    """Ask in one way; report the reply a few times a second."""
     tools = [Tool.from_mcp(tool) for tool in turn.tools]
     shown = {"way": way["mode"], "dialect": way["dialect"]}
     builder = TurnBuilder(id="asked", source="chat", tools=tools, conversation=messages, **shown)

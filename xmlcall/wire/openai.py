@@ -274,7 +274,6 @@ def rejected_output(message: str, fields: Mapping[str, Any]) -> str | None:
 
 
 def _object_in(text: str) -> Any:
-    """Read the JSON value with which a text begins."""
     try:
         return json.JSONDecoder().raw_decode(text)[0]
     except (ValueError, RecursionError):
