@@ -140,6 +140,23 @@ async def test_a_models_name_takes_its_profile_along(
         assert (loop.asking.mode, loop.asking.dialect, loop.asking.call_threshold) == expected
 
 
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({}, 0.0),
+        ({"temperature": 0.8}, 0.8),
+        ({"sampling": "server"}, None),
+        ({"asking": Asking()}, None),
+        ({"model": "backend"}, None),
+    ],
+)
+async def test_a_models_name_is_asked_at_temperature_0(
+    loops: Callable[..., ToolLoop], how: dict[str, Any], expected: float | None
+) -> None:
+    async with loops(**how) as loop:
+        assert loop.asking.request(Capabilities(server="scripted")).temperature == expected
+
+
 @pytest.mark.parametrize("is_named", [True, False])
 @pytest.mark.parametrize("repair", [None, RepairPolicy()])
 async def test_for_a_models_name_values_that_nobody_said_are_asked_back(

@@ -90,8 +90,8 @@ def test_a_profile_of_another_model_is_told_of(capsys: pytest.CaptureFixture[str
 @pytest.mark.parametrize(
     ("model", "settings", "applies", "makers"),
     [
-        ("tiny", {}, "temperature 0 in run, chat and ui; ", "no recommendation known"),
-        ("gpt-oss:20b", {}, "temperature 0 in run, chat and ui; ", "recommend temperature 1, top_p 1 for gpt-oss (https://"),
+        ("tiny", {}, "temperature 0, in Python where ", "no recommendation known"),
+        ("gpt-oss:20b", {}, "temperature 0, in Python where ", "recommend temperature 1, top_p 1 for gpt-oss (https://"),
         ("gpt-oss:20b", {"sampling": "recommended"}, "temperature 1, top_p 1 (this profile)", "; in use"),
         ("gpt-oss:20b", {"sampling": "recommended", "top_k": 9}, "temperature 1, top_p 1, top_k 9 (this profile)", "; in use"),
         ("tiny", {"sampling": "recommended"}, "the server's own (this profile)", "no recommendation known"),

@@ -384,10 +384,10 @@ def _tools_of(given: Iterable[Host | Callable[..., Any]]) -> list[Host]:
 
 
 def _by_profile(capabilities: Capabilities, given: AskingFields) -> Asking:
-    """Return how the profile of an open model asks it, beside what was given; the defaults without a profile."""
+    """Return how the profile of an open model asks it, beside what was given; as the commands do, at temperature 0."""
     from ..profiles.profile import asking_by, find
 
-    found = find(capabilities.fingerprints, log.warning)
+    usual, found = Asking(sampling="greedy"), find(capabilities.fingerprints, log.warning)
     if found is None or found.profile is None:
-        return Asking(**given)
-    return asking_by(Asking(), given, found.profile)
+        return replace(usual, **given)
+    return asking_by(usual, given, found.profile)

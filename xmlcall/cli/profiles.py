@@ -78,7 +78,7 @@ def _sampling(profile: Profile) -> str:
     shown = in_words(values) or "the server's own"
     if profile.sampled:
         return f"{shown} (this profile)"
-    return "temperature 0 in run, chat and ui; what each request says in serve; the server's own in Python (defaults)"
+    return "temperature 0, in Python where a model is given by its name; what each request says in serve (defaults)"
 
 
 def _makers(profile: Profile) -> str:
